@@ -62,7 +62,6 @@ class LocalEngine(Engine):
                 rows = order[start : start + self.max_rows]
                 numbers, batch = zip(*((owner[i], requests[i]) for i in rows))
                 done.update(zip(rows, self._run(policy, read, numbers, batch, sampling)))
-        self.count("engine/tokens", float(sum(int(each.action_mask.sum()) for each in done.values())))
         return [done[i] for i in range(len(requests))]
 
     @torch.no_grad()

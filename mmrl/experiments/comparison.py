@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -160,12 +161,16 @@ def run_comparison(
 
 
 def measure_run(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """Return metric before and after, sampled tokens, and the seconds of the iterations without evaluations."""
+    """Return metric before and after, tokens of the episodes, and seconds of the iterations without evaluations."""
     row = measure(run, metric)
     sums = {
-        "tokens": sum(float(each.get("engine/tokens") or 0) for each in run["rows"]),
+        "tokens": sum(_product(each, "rollout/tokens_mean", "rollout/episodes_collected") for each in run["rows"]),
         "seconds": sum(float(each.get("time/iteration") or 0) for each in run["rows"]),
     }
     return {name: row[name] for name in ("seed", "before", "after", "episodes")} | {
         name: round(number, 1) for name, number in sums.items()
     }
+
+
+def _product(row: Mapping[str, str], *names: str) -> float:
+    return math.prod(float(row.get(name) or 0) for name in names)

@@ -18,15 +18,15 @@ HEAD = """# {title}
 
 {methods} methods on {tasks} tasks with the same start, problems, completions, iterations and learning rate, seed by
 seed. `python scripts/reproduce.py --table {name}` makes the runs that are missing and writes this page from
-[results/comparisons](../results/comparisons); a test checks that it is current. The settings stand in
+`docs/results/comparisons`; a test checks that it is current. The settings stand in
 `conf/comparison/{name}.yaml`. They are not tuned for any method: a rank here is one at these settings, on tiny
 policies, and no judgement of a paper.
 
 Start and end are means over the seeds of the share of held-out problems that are solved when actions are sampled.
 Intervals are Student's, 95 %, over seeds; those of the difference to {reference} are paired by seed. They are not
 corrected for the number of comparisons: of {pairs} differences without any effect, about {chance} would exclude zero.
-Tokens are those that were sampled for training, and seconds those of all iterations, without evaluations, on a machine
-that had other work.
+Tokens are those of the episodes, without the further completions that VinePPO samples of each state. Seconds are those
+of all iterations, without evaluations, on a machine that had other work.
 """
 
 

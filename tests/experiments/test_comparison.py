@@ -74,8 +74,9 @@ def test_each_run_is_stored_when_it_has_ended_and_a_failed_one_is_named(tmp_path
     monkeypatch.setattr(comparisons, "hash_content", " ".join)
     content = " ".join(SMALL.words("digits", "PPO"))
     count = METRIC.replace("mean", "n")
-    rows = [{METRIC: "0.25", count: "8"}, {"engine/tokens": "70", "time/iteration": "1.5"}]
-    rows += [{"engine/tokens": "30", "time/iteration": "2"}, {METRIC: "0.75", count: "8"}]
+    mean, episodes = "rollout/tokens_mean", "rollout/episodes_collected"
+    rows = [{METRIC: "0.25", count: "8"}, {mean: "3.5", episodes: "20", "time/iteration": "1.5"}]
+    rows += [{mean: "3", episodes: "10", "time/iteration": "2"}, {METRIC: "0.75", count: "8"}]
     runs = [
         Ended("digits/PPO", 1, content, rows),
         Ended("digits/PPO", 0, content, rows),

@@ -17,6 +17,10 @@ class Conversations(Demonstrations):
     """
 
     def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
+        if "messages" not in raw:
+            raise ValueError(
+                f"rollout=conversations: prompts have no messages, only {sorted(raw)}; use rollout=demonstrations"
+            )
         if raw.get("images"):
             raise ValueError(
                 "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"

@@ -129,6 +129,9 @@ def test_refusals(policy):
     with pytest.raises(ValueError, match="which ends turns"):
         policy.encode_conversation([user, {"role": "assistant", "content": "b<|im_end|>c"}])
 
+    with pytest.raises(ValueError, match=r"prompts have no messages, only \['state'\]; use rollout=demonstrations"):
+        Conversations().encode({"state": 0}, "b", None)
+
     def forgets(messages, opened):
         return "".join(m["content"] for m in messages[-2:])
 
