@@ -136,9 +136,8 @@ SMALL = {"cache_gib": 0.25, "max_model_len": 512, "transfer": "broadcast"}
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize(
-    ("servers", "options"), [(2, {}), pytest.param(1, {"lora": LORA}, marks=pytest.mark.slow)], ids=["whole", "factors"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("servers", "options"), [(2, {}), (1, {"lora": LORA})], ids=["whole", "factors"])
 def test_servers_of_vllm_take_broadcasts(tmp_path, servers, options):
     model = policy("qwen2", tmp_path, **options)
     model = trained_adapters(model) if options else model
