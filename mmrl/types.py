@@ -82,6 +82,10 @@ class Turn:
     completion: Completion
     reward: float = 0.0  # from the environment, for this decision
 
+    def with_columns(self, **columns: Tensor) -> Turn:
+        """Return the turn with further row columns, named as in mmrl.columns."""
+        return replace(self, completion=replace(self.completion, extra={**self.completion.extra, **columns}))
+
 
 @dataclass
 class Episode:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -117,7 +116,6 @@ def _run_table(options: argparse.Namespace, console: Console) -> dict[str, str]:
     if options.only:
         missing = [run for run in missing if run.recipe in options.only or run.recipe.split("/")[0] in options.only]
     workers = options.jobs or os.cpu_count() or 1
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
     with Progress(*COLUMNS, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("runs", total=len(missing))
 
@@ -126,7 +124,7 @@ def _run_table(options: argparse.Namespace, console: Console) -> dict[str, str]:
             if error:
                 console.print(error, style="red")
 
-        errors = run_comparison(comparison, missing, workers, machine, options.out.absolute(), report)
+        errors = run_comparison(comparison, missing, workers, options.out.absolute(), report)
     write_page(comparison.name, options.out)
     return errors
 

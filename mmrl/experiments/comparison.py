@@ -17,7 +17,7 @@ from mmrl.errors import ConfigError
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.results import FOLDER as RESULTS
-from mmrl.experiments.runner import RunFailed, SeedRun
+from mmrl.experiments.runner import RunFailed, SeedRun, describe_machine
 
 FOLDER = CONF / "comparison"
 
@@ -138,7 +138,6 @@ def run_comparison(
     comparison: Comparison,
     missing: Sequence[SeedRun],
     workers: int,
-    machine: str,
     out: Path,
     report: Callable[[SeedRun, str | None], None],
 ) -> dict[str, str]:
@@ -153,7 +152,7 @@ def run_comparison(
                 row = measure_run(future.result(), comparison.tasks[task].metric)
                 cell = cells[task].setdefault(method, {"content": run.content, "seeds": []})
                 cell["seeds"] = sorted([*cell["seeds"], row], key=lambda row: row["seed"])
-                write_cells(comparison, cells, machine, out)
+                write_cells(comparison, cells, describe_machine(workers), out)
             except (RunFailed, ConfigError) as error:
                 errors[run.recipe] = str(error)
             report(run, errors.get(run.recipe))

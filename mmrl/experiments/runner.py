@@ -70,6 +70,11 @@ class SeedRun:
         return round(time.perf_counter() - started, 1)
 
 
+def describe_machine(workers: int) -> str:
+    """Describe the machine of a stored result, and how many runs it had at a time."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
+
+
 def list_runs(experiment: Experiment, contents: Mapping[str, str], seeds: Sequence[int], folder: Path) -> list[SeedRun]:
     """List all runs of an experiment; `contents` has the hashes of its sides."""
     sides = experiment.sides(with_baseline="baseline" in contents)
@@ -143,7 +148,7 @@ def run_experiments(
     """
     for experiment in experiments:
         experiment.check_evaluation_interval(with_baseline)
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
+    machine = describe_machine(workers)
     errors: dict[str, str] = {}
     with ThreadPoolExecutor(workers) as pool:
         finished: dict[str, dict[tuple[str, int], dict[str, Any] | None]] = {}

@@ -99,4 +99,4 @@ class RepetitionRewards(EpisodeTransform):
         chosen = done.action_mask.nonzero().flatten()
         repeated = torch.tensor(repeated_tokens(done.action[chosen].tolist(), self.ngram), dtype=torch.bool)
         rewards[chosen[repeated]] += self.penalty
-        return replace(turn, completion=replace(done, extra={**done.extra, "token_rewards": rewards}))
+        return turn.with_columns(token_rewards=rewards)

@@ -20,6 +20,7 @@ import torch
 from mmrl.columns import per_choice
 from mmrl.groups import group_episodes
 from mmrl.rng import derive_seed
+from mmrl.rollouts.text.forced import truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.best_worst import label_preference
 from mmrl.types import Completion, Context, Episode, Request, Turn
@@ -126,14 +127,14 @@ def _action(episode: Episode) -> torch.Tensor:
 
 def _continue(episode: Episode, start: int, done: Completion, ctx: Context) -> Episode:
     """The first choices of an episode and a continuation, no longer than a completion may be."""
-    first, left = episode.turns[0].completion, ctx.sampling.max_tokens - start
+    first = episode.turns[0].completion
+    plain, done = _plain(first), truncate(done, ctx.sampling.max_tokens - start)
     parts: dict[str, Any] = {
-        name: torch.cat([getattr(first, name)[:start], getattr(done, name)[:left]])
+        name: torch.cat([getattr(first, name)[:start], getattr(done, name)])
         for name in ("action", "behavior_logprobs", "action_mask")
     }
-    ended = "length" if len(done.action) > left and done.ended == "done" else done.ended
-    whole = replace(_plain(first), **parts, output=ctx.policy.decode(parts["action"].tolist()), ended=ended)
-    return Episode(episode.prompt, episode.group, ctx.group_size, [Turn(whole)], ended=ended)
+    whole = replace(plain, **parts, output=ctx.policy.decode(parts["action"].tolist()), ended=done.ended)
+    return Episode(episode.prompt, episode.group, ctx.group_size, [Turn(whole)], ended=done.ended)
 
 
 def _plain(done: Completion) -> Completion:

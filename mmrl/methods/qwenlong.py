@@ -21,7 +21,7 @@ from mmrl.batch import Batch
 from mmrl.curricula.balanced import find_task
 from mmrl.ops.advantage import group_advantage
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Turn
+from mmrl.types import Context, Episode
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,12 @@ class TaskColumn(EpisodeTransform):
         return frozenset({"baseline_group"})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        return [replace(e, turns=[self._add(turn, e) for turn in e.turns]) for e in episodes]
-
-    def _add(self, turn: Turn, episode: Episode) -> Turn:
-        name = find_task(episode.prompt, self.info_key)
-        number = torch.tensor(zlib.crc32(name.encode()))  # the same in every process
-        extra = {**turn.completion.extra, "baseline_group": number}
-        return replace(turn, completion=replace(turn.completion, extra=extra))
+        out = []
+        for episode in episodes:
+            name = find_task(episode.prompt, self.info_key)
+            number = torch.tensor(zlib.crc32(name.encode()))  # the same in every process
+            out.append(replace(episode, turns=[turn.with_columns(baseline_group=number) for turn in episode.turns]))
+        return out
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class JudgementRewards(EpisodeTransform):
                 useful = str(episode.prompt.answer) in re.findall(r"\w+", result)
                 limits = self.right, self.wrong_accept, self.wrong_reject
                 rewards[end - 1] = judgement_reward(text.endswith(self.accept), useful, *limits)
-        return replace(turn, completion=replace(done, extra={**done.extra, "token_rewards": rewards}))
+        return turn.with_columns(token_rewards=rewards)
 
 
 def _spans(mask: Tensor) -> list[tuple[bool, int, int]]:

@@ -43,8 +43,11 @@ class GreedyReward(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        greedy = {e.group: e.reward for e in play_greedy([group[0] for group in groups.values()], ctx)}
-        return [replace(e, turns=[_add(turn, greedy[e.group]) for turn in e.turns]) for e in episodes]
+        greedy = play_greedy([group[0] for group in groups.values()], ctx)
+        column = {e.group: torch.tensor(float(e.reward)) for e in greedy}
+        return [
+            replace(e, turns=[turn.with_columns(greedy_reward=column[e.group]) for turn in e.turns]) for e in episodes
+        ]
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,3 @@ class DropGreedySuccesses(EpisodeTransform):
         greedy = play_greedy([group[0] for group in groups.values()], ctx)
         solved = {e.group for e in greedy if get_score(e, self.score_name) >= self.success_threshold}
         return [episode for episode in episodes if episode.group not in solved]
-
-
-def _add(turn: Turn, reward: float) -> Turn:
-    extra = {**turn.completion.extra, "greedy_reward": torch.tensor(float(reward))}
-    return replace(turn, completion=replace(turn.completion, extra=extra))

@@ -12,7 +12,7 @@ from mmrl.experiments import comparison as comparisons
 from mmrl.experiments.comparison import ComparedTask, Comparison, list_missing, read_cells, run_comparison, write_cells
 from mmrl.experiments.comparison_page import format_page, paired_differences, plot_comparison
 from mmrl.experiments.effect import student_interval
-from mmrl.experiments.runner import RunFailed
+from mmrl.experiments.runner import RunFailed, describe_machine
 
 METRIC = "val/greedy/exact/mean"
 SMALL = Comparison(
@@ -83,12 +83,12 @@ def test_each_run_is_stored_when_it_has_ended_and_a_failed_one_is_named(tmp_path
         Ended("digits/GRPO", 0, "", []),
     ]
     said = []
-    errors = run_comparison(SMALL, runs, 1, "2 cores", tmp_path, lambda run, error: said.append(error))
+    errors = run_comparison(SMALL, runs, 1, tmp_path, lambda run, error: said.append(error))
     assert errors == {"digits/GRPO": "the fit failed; see its log"} and said.count(None) == 2
     cell = read_cells(SMALL, tmp_path)["digits"]["PPO"]
     expected = row(0, 0.75) | {"tokens": 100.0, "seconds": 3.5}
     assert cell["seeds"] == [expected, expected | {"seed": 1}]
-    assert json.loads((tmp_path / "comparisons" / "small.json").read_text())["machine"] == "2 cores"
+    assert json.loads((tmp_path / "comparisons" / "small.json").read_text())["machine"] == describe_machine(1)
 
 
 def test_the_page_has_paired_intervals_and_says_what_was_not_run(tmp_path):

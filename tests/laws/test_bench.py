@@ -30,7 +30,7 @@ from tests.laws.bench import (
 from tests.laws.law_examples import ANNOTATORS, TERMS
 
 CHAINS = (ChainSurrogate, DenoisingSurrogate)  # a row of theirs is a chain: tests/objectives tries them
-OTHERS = (MixtureSurrogate, ShapedSurrogate)  # about choices whose sampler nobody knows
+OTHERS = (MixtureSurrogate, ShapedSurrogate)  # for choices without log-probs of the policy that made them
 KNOWN = set(pulled(SAMPLER, REWARD, SAMPLER))
 surrogates = pytest.mark.parametrize(
     "term",

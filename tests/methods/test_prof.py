@@ -31,7 +31,7 @@ def two_steps(values):
     return [f"{value}\n{value}" for value in values]
 
 
-def kept(part, episodes, ctx=CTX):
+def keep(part, episodes, ctx=CTX):
     return [(episode.reward, float(episode.output.split()[0])) for episode in part(episodes, ctx)]
 
 
@@ -52,10 +52,10 @@ def test_the_balance_by_hand():
 def test_good_correct_and_bad_wrong_completions_stay():
     part = ProcessConsistencyFilter(Written())
     both = [*group(two_steps([0.9, 0.4, 0.7, 0.6, 0.8, 0.3]), two_steps([0.2, 0.7]))]
-    assert kept(part, both) == [(1, 0.9), (1, 0.8), (0, 0.2), (0, 0.7)]
-    assert kept(part, group(two_steps([0.9] * 8), [])) == [(1, 0.9)] * 4
+    assert keep(part, both) == [(1, 0.9), (1, 0.8), (0, 0.2), (0, 0.7)]
+    assert keep(part, group(two_steps([0.9] * 8), [])) == [(1, 0.9)] * 4
     many_wrong = group(two_steps([0.1, 0.5]), two_steps([0.6, 0.2, 0.9, 0.1, 0.3, 0.8]))
-    assert kept(part, many_wrong) == [(1, 0.1), (1, 0.5), (0, 0.2), (0, 0.1)]
+    assert keep(part, many_wrong) == [(1, 0.1), (1, 0.5), (0, 0.2), (0, 0.1)]
 
 
 def test_the_value_is_the_mean_of_the_steps_less_a_penalty_of_their_number():
@@ -70,7 +70,7 @@ def test_wrong_completions_may_be_drawn_at_random():
     part = ProcessConsistencyFilter(Written(), sides="correct")
     found = {}
     for key in range(40):
-        for reward, value in kept(part, group(two_steps([0.1, 0.9, 0.8]), two_steps([0.2, 0.7, 0.3, 0.6, 0.5]), key)):
+        for reward, value in keep(part, group(two_steps([0.1, 0.9, 0.8]), two_steps([0.2, 0.7, 0.3, 0.6, 0.5]), key)):
             found[reward, value] = found.get((reward, value), 0) + 1
     assert found[1, 0.9] == found[1, 0.8] == 40 and (1, 0.1) not in found
     # each of five is drawn with probability 2/5: 16 of 40, standard deviation 3.1

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.client import SOCKET, Refused
+from mmrl.engines.vllm.launch import LOCAL
 from mmrl.engines.vllm.loop import wait_for_all
 from mmrl.engines.vllm.replica import Replica
 from mmrl.engines.vllm.restarts import RESUME
@@ -23,7 +24,6 @@ from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_group import GroupAddress, WeightGroup, read_headers
 
 log = logging.getLogger(__name__)
-LOCAL = "127.0.0.1"
 FAILURES = (OSError, Refused, RuntimeError)  # of requests, and of torch's process groups
 
 

@@ -106,7 +106,7 @@ class Transfer(WeightTransferEngine[ConnectInfo, UpdateInfo]):
                 raise RuntimeError("a broadcast of weights was announced, but this worker is in no group")
             tensors = self._group.receive(update_info.tensors, self.device)
             if update_info.scales is None:
-                self.model.load_weights(rename_for_model(self.model, tensors.items()))
+                self.receive_tensors(tensors, update_info.version)
             else:
                 base = Path(self._default_model_config.model)
                 with Weights(base, _device_name(self.device), tensors, update_info.scales) as weights:
