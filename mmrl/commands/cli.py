@@ -49,7 +49,8 @@ class SavedConfig(SaveConfigCallback):
             return
         folder = Path(self.config.run_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        self.parser.save(self.config, folder / "config.yaml", skip_none=False, overwrite=True, multifile=False)
+        options = {"skip_none": False, "skip_validation": True, "overwrite": True, "multifile": False}  # it was parsed
+        self.parser.save(self.config, folder / "config.yaml", **options)
         for logger in trainer.loggers:
             logger.log_hyperparams(yaml.safe_load((folder / "config.yaml").read_text()))
 
@@ -107,6 +108,12 @@ class CLI(LightningCLI):
         check_wiring(config["model"], config["data"], config.get("recipe"))
         self.parser.add_instantiator(self._part, object)
         self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
+
+    def _dump_config(self) -> None:
+        """Give the parts their hyperparameters, as Lightning does, without validating what has just been parsed."""
+        if not hasattr(self, "config_dump"):
+            options = {"skip_link_targets": False, "skip_none": False, "skip_validation": True}
+            self.config_dump = yaml.safe_load(self.parser.dump(self.config, **options, format="yaml"))
 
     def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
         """Build one part; what it raises is remembered, because the parser wraps it in texts of its own."""
