@@ -38,7 +38,12 @@ def test_lines_are_written_several_times():
     first, last = TASK.demonstrate(3).split("\n")
     assert episode.output == f"{first}\n{first}\n{last}\n{last}"
     assert TASK.score(Episode(TASK[3], 0, 0, episode.turns))["exact"] == 1
+    rollout, times = RepeatedLines(3, least=1), [replace(ctx, iteration=iteration) for iteration in range(9)]
+    drawn = {rollout.collect([(3, TASK[3])], time)[0].output for time in times}
+    assert drawn == {"\n".join([first] * n + [last] * n) for n in (1, 2, 3)}
     with pytest.raises(ValueError, match="times"):
         RepeatedLines(0)
+    with pytest.raises(ValueError, match="least"):
+        RepeatedLines(2, least=3)
     with pytest.raises(ValueError, match="texts"):
         RepeatedLines().encode({}, 3, ctx)

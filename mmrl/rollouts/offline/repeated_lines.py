@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mmrl.rng import derive_rng
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.types import Completion, Context
 
@@ -16,16 +17,22 @@ class RepeatedLines(Demonstrations):
 
     Args:
         times: each line is written.
-        cache_episodes: keep the encoded demonstrations in memory.
+        least: if given, the lines of an answer are written `least` to `times` times, a number that is drawn for each
+            answer in each iteration, so that the policy learns shorter answers too.
+        cache_episodes: keep the encoded demonstrations in memory, as they were first drawn.
     """
 
-    def __init__(self, times: int = 3, cache_episodes: bool = False):
+    def __init__(self, times: int = 3, least: int | None = None, cache_episodes: bool = False):
         if times < 1:
             raise ValueError(f"rollout.times must be at least 1, got {times}")
+        if least is not None and not 1 <= least <= times:
+            raise ValueError(f"rollout.least must be in [1, {times}], the value of rollout.times, got {least}")
         super().__init__(cache_episodes)
-        self.times = times
+        self.times, self.least = times, times if least is None else least
 
     def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
         if not isinstance(output, str):
             raise ValueError("rollout=RepeatedLines needs a task whose demonstrations are texts")
-        return super().encode(raw, "\n".join(line for line in output.split("\n") for _ in range(self.times)), ctx)
+        draw = derive_rng("repeated_lines", ctx.seed, ctx.iteration, output)
+        times = int(draw.integers(self.least, self.times + 1))
+        return super().encode(raw, "\n".join(line for line in output.split("\n") for _ in range(times)), ctx)
