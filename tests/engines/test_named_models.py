@@ -27,8 +27,10 @@ from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import policy as small_policy
 from tests.engines.vllm.policies import requests as small_requests
 from tests.learners.test_resume import same
+from tests.learners.test_several_processes import EVERY, RUNS, STRATEGIES, check_run
 from tests.policies.text.oracle import TINY, decided
-from tests.tiny_recipes import fit
+from tests.runs.processes import run_ranks
+from tests.tiny_recipes import fit, record, words
 
 TASK = Arithmetic()
 SAMPLING = Sampling(max_tokens=5)
@@ -153,6 +155,20 @@ def test_in_asynchronous_collection_versions_are_those_of_the_policy(tmp_path):
     left = fit(tmp_path, *GUIDED, "data=async", "data.staleness=1", "trainer.max_epochs=3")
     ages = [metrics["rollout/staleness"] for metrics in left["metrics"] if "rollout/staleness" in metrics]
     assert ages == [0.0, 1.0, 1.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
+def test_two_processes_are_one_run(strategy, tmp_path, monkeypatch):
+    """Also where the weights of the frozen model are sharded: they are gathered while the engine samples."""
+    alone = fit(tmp_path / "alone", *GUIDED, *EVERY)
+    run_ranks(["fit", *words(tmp_path, *GUIDED, *EVERY, "trainer.devices=2", *STRATEGIES[strategy])], tmp_path)
+    monkeypatch.setitem(RUNS, "guided", GUIDED)
+    ranks = [record(tmp_path, rank) for rank in range(2)]
+    for metrics in (metrics for left in (alone, *ranks) for metrics in left["metrics"]):
+        for name in [name for name in metrics if name.startswith("engine/")]:
+            del metrics[name]  # counts of this process
+    check_run("guided", alone, ranks)
 
 
 # ---------------------------------------------------------------- vLLM
