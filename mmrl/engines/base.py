@@ -38,7 +38,7 @@ class Engine(ABC):
         """Build the engine of a frozen model, without weights."""
         raise ConfigError(
             f"{type(self).__name__} samples the policy alone, and a part of data asks for the model {name!r}; use "
-            f"engine=local, or engine=vllm_server with data.engine.models.{name}"
+            f"engine=local, or engine=vllm_server with engine.models.{name}.servers=1"
         )
 
     def load_models(self, models: Mapping[str, Policy]) -> None:

@@ -180,7 +180,7 @@ def test_vllm_in_the_process_refuses_models():
 
 
 def test_servers_of_a_model_must_be_given_and_used():
-    with pytest.raises(ConfigError, match=r"'guide', and data\.engine\.models has \[\].*\+data\.engine\.models\.guide"):
+    with pytest.raises(ConfigError, match=r"'guide', and data\.engine\.models has \[\].*as in engine\.models\.guide"):
         ServerEngine().check_models(["guide"])
     with pytest.raises(ConfigError, match=r"data\.engine\.models names servers of \['guide'\], which no rollout"):
         ServerEngine(models={"guide": {"servers": 1}}).check_models([])

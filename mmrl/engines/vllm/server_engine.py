@@ -45,8 +45,8 @@ class ServerEngine(VllmEngine):
         if name not in self.models:
             raise ConfigError(
                 f"a part of data asks for the model {name!r}, and data.engine.models has {sorted(self.models)}; give "
-                f"it servers of its own, as in +data.engine.models.{name}.urls=[http://HOST:PORT] or "
-                f"+data.engine.models.{name}.servers=1, or use engine=local"
+                f"it servers of its own, as in engine.models.{name}.urls=[http://HOST:PORT] or "
+                f"engine.models.{name}.servers=1, or use engine=local"
             )
         logs = None if self._logs is None else str(Path(self._logs) / name)
         return ServerEngine(**{"python": self._python, "logs": logs} | self.models[name])
