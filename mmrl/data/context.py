@@ -61,7 +61,7 @@ def find_models(data: RolloutData) -> dict[str, Policy]:
     held_out = [] if data.evaluation is None else [data.evaluation.rollout, *data.evaluation.transforms.values()]
     names = sorted(list_models([data.rollout, *data.transforms.values(), *held_out]))
     learner = data.trainer.lightning_module
-    frozen = getattr(learner, "frozen_models", frozenset())
+    frozen: frozenset[str] = getattr(learner, "frozen_models", frozenset())
     if missing := [name for name in names if name not in frozen]:
         raise ConfigError(
             f"a part of data samples from {missing}, and model.frozen_models has {sorted(frozen)}; name it there, as "

@@ -45,9 +45,8 @@ class Engine(ABC):
         """Load frozen models, by name; one that is loaded is kept as it is. Collective."""
         for name, model in models.items():
             if name not in self.engines:
-                engine = self.build_engine(name)
-                engine.sync(model, 0)
-                self.engines[name] = engine
+                self.engines[name] = self.build_engine(name)  # `close` ends it, also if the weights do not arrive
+                self.engines[name].sync(model, 0)
 
     @abstractmethod
     def sync(self, policy: Policy, version: int) -> None:

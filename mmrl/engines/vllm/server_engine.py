@@ -49,4 +49,5 @@ class ServerEngine(VllmEngine):
                 f"engine.models.{name}.servers=1, or use engine=local"
             )
         logs = None if self._logs is None else str(Path(self._logs) / name)
-        return ServerEngine(**{"python": self._python, "logs": logs} | self.models[name])
+        given: dict[str, Any] = {"python": self._python, "logs": logs} | self.models[name]
+        return ServerEngine(**given)
