@@ -31,7 +31,7 @@ from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
-from mmrl.methods.epo import TurnReturns
+from mmrl.methods.epo.process_rewards import TurnReturns
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage

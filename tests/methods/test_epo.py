@@ -12,7 +12,8 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.errors import ConfigError
-from mmrl.methods.epo import DecisiveTurns, StrategyRollout, TurnReturns
+from mmrl.methods.epo.process_rewards import DecisiveTurns, TurnReturns
+from mmrl.methods.epo.strategies import StrategyDemonstrations, StrategyRollout
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.types import Completion, Context, Episode, Sampling, Turn
 from tests.policies.text.oracle import TINY, decided
@@ -67,7 +68,17 @@ def test_the_actor_reads_the_strategy_and_acts():
 def test_images_stay_before_the_strategy():
     engine = Says({None: ["go"], "actor": ["+"]})
     StrategyRollout().collect([(0, Count(images=True)[0])], replace(context(engine), task=Count(images=True)))
-    assert texts(engine.asked[1].observation)[-1] == ("user", "<image>[0]go\n")
+    assert texts(engine.asked[1].observation)[-1] == ("user", "<image>[0]go\n>")
+
+
+def test_an_actor_is_shown_to_follow_strategies():
+    """The expert adds one, a random action is "+" or "-": the strategy in the prompt is the action in either case."""
+    episodes = StrategyDemonstrations(random_fraction=0.5).collect([(i, TASK[i]) for i in range(12)], context(None))
+    done = [turn.completion for episode in episodes for turn in episode.turns]
+    assert {each.output for each in done} == {"+", "-"} and all(episode.source == "demo" for episode in episodes)
+    for each in done:
+        prompt = POLICY.decode(each.observation["input_ids"].tolist())
+        assert prompt.endswith(f"]{each.output}\n>") and POLICY.decode(each.action.tolist()) == each.output
 
 
 def test_rows_have_the_policys_probabilities_and_do_not_depend_on_the_processes():
@@ -148,8 +159,9 @@ def test_without_a_decisive_turn_there_is_nothing_to_learn():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match=r"has no \{strategy\}"):
-        StrategyRollout(template="act")
+    for rollout in (StrategyRollout, StrategyDemonstrations):
+        with pytest.raises(ValueError, match=r"has no \{strategy\}"):
+            rollout(template="act")
     with pytest.raises(ValueError, match=r"turn_returns\.gamma must be in \[0, 1\]"):
         TurnReturns(1.1)
     for more, part, name in (
@@ -166,11 +178,11 @@ def test_a_run_trains_the_policy_and_not_the_actor(tmp_path):
     model = "{_target_: mmrl.policies.text.policy.TextPolicy, config: '${model.policy.config}'}"
     parts = (
         "data.task._target_=tests.text_environments.Count",
-        "data.rollout={_target_: mmrl.methods.epo.StrategyRollout}",
+        "data.rollout={_target_: mmrl.methods.epo.strategies.StrategyRollout}",
         "data.evaluation.rollout=${data.rollout}",
         "data.reward.weights={return: 1.0}",
-        "data.transforms={decisive_turns: {_target_: mmrl.methods.epo.DecisiveTurns}}",
-        "data.annotators.turn_returns={_target_: mmrl.methods.epo.TurnReturns}",
+        "data.transforms={decisive_turns: {_target_: mmrl.methods.epo.process_rewards.DecisiveTurns}}",
+        "data.annotators.turn_returns={_target_: mmrl.methods.epo.process_rewards.TurnReturns}",
         "data.transforms.drop_zero_variance=null",
         "data.pipeline=[turn_returns]",
         f"+model.frozen_models={{actor: {model}}}",

@@ -1,9 +1,6 @@
-"""EPO: the policy writes a strategy in every turn, a frozen model acts on it, and decisive turns get the final score.
+"""Process rewards of EPO: turns that a judge calls decisive get the final score, and returns of turns.
 
-EPO: Explicit Policy Optimization for Strategic Reasoning in LLMs via Reinforcement Learning, 2025, arXiv:2502.12486.
-
-- a strategy of the policy and an action of the frozen actor: `StrategyRollout`
-- the turns that a frozen judge calls decisive get the final score: `DecisiveTurns`
+- the turns that a frozen judge lists get the reward of the episode: `DecisiveTurns`
 - returns R_t = sum_k gamma^(k - t) r_k of the turns, minus a baseline: `TurnReturns`
 """
 
@@ -13,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -21,48 +18,8 @@ from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.ops.returns import discounted_returns
 from mmrl.rng import derive_seed
-from mmrl.rollouts.base import turn_seed
-from mmrl.rollouts.text.environment import EnvironmentRollout, RunningEpisode
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Completion, Context, Episode, Request, Sampling
-
-
-class StrategyRollout(EnvironmentRollout):
-    """Episodes of text environments in which the policy advises a frozen model, which acts.
-
-    In every turn the policy reads the observation and writes a strategy, its row; the actor reads the observation with
-    the strategy behind it, and its text is the action, the output of the row. They exchange text, so that the actor
-    may have another tokenizer. Source: EPO, 2025, arXiv:2502.12486.
-
-    Args:
-        actor: name of the actor in `model.frozen_models`.
-        template: how the actor reads a strategy.
-        options: those of `EnvironmentRollout`.
-    """
-
-    def __init__(self, actor: str = "actor", template: str = "{strategy}\n", **options: Any):
-        super().__init__(**options)
-        if "{strategy}" not in template:
-            raise ValueError(f"rollout.template={template!r} has no {{strategy}}, so the actor would not read it")
-        self.actor, self.template = actor, template
-
-    def sampled_models(self) -> frozenset[str]:
-        return frozenset({self.actor})
-
-    def sample(self, ready: Sequence[RunningEpisode], ctx: Context) -> list[Completion]:
-        strategies = super().sample(ready, ctx)
-        requests = []
-        for play, strategy in zip(ready, strategies):
-            seed = turn_seed(play.episode.group, play.episode.sample_index, ctx, len(play.actions))
-            raw = play.observation(self.history, self.image_history)
-            *before, last = raw["messages"]
-            text, seen = self.template.replace("{strategy}", str(strategy.output)), last["content"]
-            seen = seen + text if isinstance(seen, str) else [*seen, {"type": "text", "text": text}]
-            raw = {**raw, "messages": (*before, {**last, "content": seen})}
-            requests.append(Request(raw, derive_seed("actor", seed), model=self.actor))
-        actions = ctx.engine.sample(requests, ctx.sampling)
-        pairs = [(done, acted, "error" in (done.ended, acted.ended)) for done, acted in zip(strategies, actions)]
-        return [replace(done, output=acted.output, ended="error" if bad else done.ended) for done, acted, bad in pairs]
+from mmrl.types import Context, Episode, Request, Sampling
 
 
 @dataclass(frozen=True)
