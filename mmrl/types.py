@@ -56,6 +56,7 @@ class Request:
     seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
     prefix: Tensor | None = None  # [P] ids that stand after the observation already; the completion goes on from there
     prompt_id: Hashable | None = None  # the same for requests of one observation, which is encoded once; None: its own
+    model: str | None = None  # the frozen model that answers, by its name in model.frozen_models; None: the policy
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Completion:
     policy_version: int = 0  # of the weights that sampled it
     others: dict[str, Observation] = field(default_factory=dict)  # encoded contexts in which it is scored as well
     prompt_id: Hashable | None = None  # the same for completions of one observation in an iteration; None: its own
+    model: str | None = None  # the frozen model that sampled it; None: the policy
 
 
 @dataclass

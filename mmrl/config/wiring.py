@@ -11,11 +11,16 @@ import torch
 
 from mmrl.columns import COLLATED
 from mmrl.config.renamed import find_new_name
+from mmrl.engines.named_models import SamplesModels
 from mmrl.errors import ConfigError
 
 PREDICTED = (
     "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
     "model.policy.statistics"
+)
+SAMPLED = (
+    "samples from {missing}: name it under model.frozen_models, as in "
+    "+model.frozen_models.NAME={{_target_: mmrl.policies.text.policy.TextPolicy, path: FOLDER}}"
 )
 MODELS = (
     "needs models {missing}; set model.reference=true, or name them under model.auxiliary_models or model.frozen_models"
@@ -55,8 +60,8 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         if missing:
             raise ConfigError(f"{where}{part} {hint.format(missing=missing)}{_explain_columns(missing)}")
 
-    annotators = module.get("annotators") or {}
-    pipeline = module.get("pipeline") or []
+    _check_sampled(module, transforms, partial(need, have=frozenset(learner.get("frozen_models") or ())))
+    annotators, pipeline = module.get("annotators") or {}, module.get("pipeline") or []
     for name in pipeline:
         if pipeline.count(name) > 1:
             raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice; remove one")
@@ -92,6 +97,15 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
 def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
     """Names of further forward passes: of models, of the policy in contexts, and of models in contexts."""
     return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})
+
+
+def _check_sampled(module: Mapping[str, Any], transforms: Sequence[Any], need: Callable[..., None]) -> None:
+    """Check that there are the frozen models which rollout and transforms sample from."""
+    spec = module["rollout"]
+    named = issubclass(load(spec["class_path"]), SamplesModels)
+    for part in (*([build_nested(spec)] if named else []), *transforms):
+        if isinstance(part, SamplesModels):
+            need(part.sampled_models(), part=f"{type(part).__name__} of data", hint=SAMPLED)
 
 
 def _check_rows(rows: Mapping[str, Any], need: Callable[..., None]) -> None:

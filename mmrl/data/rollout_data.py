@@ -24,7 +24,7 @@ from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
 from mmrl.data.collate import learnable
 from mmrl.data.collector import Collected, PromptCollector, notify_rollout_end
-from mmrl.data.context import build_context
+from mmrl.data.context import build_context, find_models, sync_engine
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
@@ -128,6 +128,7 @@ class RolloutData(L.LightningDataModule):
     def setup(self, stage: str) -> None:
         """Read all problems, and check that they fit into the policy's context and have what the reward reads."""
         policy = self.trainer.lightning_module.policy
+        self.engine.check_models(find_models(self))
         observe = partial(self.rollout.build_observation, policy=policy)
         self.task = drop_long_prompts(self.task, policy, observe)
         self.reward.check_task(self.task)
@@ -240,12 +241,12 @@ class RolloutData(L.LightningDataModule):
         with parallel.precision(self.trainer):
             self.engine.report()  # drop counts of the evaluation before this iteration
             started = time.perf_counter()
-            self.engine.sync(ctx.policy, version)
+            models = sync_engine(self, ctx.policy, version)
             took = {"time/sync": (synced := time.perf_counter()) - started}
             took |= self.scheduled.update_collection(ctx.scheduled)
             ctx = replace(ctx, task=self.task)
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
-            sampling = [ctx.policy] if self.rollout.samples and self.engine.uses_policy else []
+            sampling = models if self.rollout.samples and self.engine.uses_policy else []
             # switched and gathered once, not in every decision
             with evaluation_mode(ctx.policy), gather_weights(*sampling):
                 sampled = collector.collect_prompts(ctx.num_prompts)
@@ -288,8 +289,8 @@ class RolloutData(L.LightningDataModule):
             return {}
         learner: BaseLearner = self.trainer.lightning_module
         self.scheduled.restore()
-        self.engine.sync(learner.policy, self.iteration)
-        with parallel.precision(self.trainer), gather_weights(learner.policy):
+        models = sync_engine(self, learner.policy, self.iteration)
+        with parallel.precision(self.trainer), gather_weights(*models):
             interim = 0 < self.iteration < self.trainer.max_epochs
             return self.evaluation.measure(self.task, self.reward, build_context(self, learner), interim)
 

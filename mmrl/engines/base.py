@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
+
+from mmrl.errors import ConfigError
 from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy
 from mmrl.types import Completion, Observation, Request, Sampling
 
 
 class Engine(ABC):
-    """Batches requests, runs the policy's weights on them, and returns one completion each, in order."""
+    """Batches requests, runs the policy's weights on them, and returns one completion each, in order.
+
+    A request may name a frozen model, which then answers in the place of the policy. Each has an engine of its own,
+    gets its weights once, and no version: `sync` is for the policy alone.
+    """
 
     uses_policy: bool = True
     """Whether it samples with the policy's own weights, which are then gathered; False where it has a copy."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}  # by metric name, since the last `report`
+        self.engines: dict[str, Engine] = {}  # of the frozen models that are loaded, by name
+
+    def check_models(self, names: Iterable[str]) -> None:
+        """Refuse names of frozen models that this engine cannot sample from."""
+        for name in names:
+            self.build_engine(name)
+
+    def build_engine(self, name: str) -> Engine:
+        """Build the engine of a frozen model, without weights."""
+        raise ConfigError(
+            f"{type(self).__name__} samples the policy alone, and a part of data asks for the model {name!r}; use "
+            f"engine=local, or engine=vllm_server with engine.models.{name}.servers=1"
+        )
+
+    def load_models(self, models: Mapping[str, Policy]) -> None:
+        """Load frozen models, by name; one that is loaded is kept as it is. Collective."""
+        for name, model in models.items():
+            if name not in self.engines:
+                self.engines[name] = self.build_engine(name)  # `close` ends it, also if the weights do not arrive
+                self.engines[name].sync(model, 0)
 
     @abstractmethod
     def sync(self, policy: Policy, version: int) -> None:
         """Make the engine sample from these weights; completions carry it as policy_version from now on."""
 
     @abstractmethod
-    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
+    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Return one completion for each request, in order; those of frozen models are no choices of the policy."""
 
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
         """Sample one completion for each of n environments, from raw observations as arrays [n, ...] or lists.
@@ -44,6 +73,8 @@ class Engine(ABC):
     def report(self) -> dict[str, float]:
         """Return this process's metrics since the last report, such as time/<phase>, and reset them."""
         spent, self.spent = self.spent, {}
+        for name, engine in self.engines.items():
+            spent |= {key.replace("/", f"/{name}/", 1): amount for key, amount in engine.report().items()}
         return spent
 
     def count(self, name: str, amount: float) -> None:
@@ -52,9 +83,59 @@ class Engine(ABC):
 
     def release_memory(self) -> None:
         """Release memory to the learner: nothing is sampled before the next `sync`."""
+        for engine in self.engines.values():
+            engine.release_memory()
 
     def close(self) -> None:
         """Free what the engine holds: processes, ports, memory. It may be called twice, and after a failure."""
+        engines, self.engines = self.engines, {}
+        for engine in engines.values():
+            engine.close()
+
+    def sample_by_model(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        sample_policy: Callable[[Sequence[Request], Sampling], list[Completion]],
+    ) -> list[Completion]:
+        """Let the policy and each frozen model answer its own requests; completions are in the order of requests.
+
+        Args:
+            sample_policy: returns one completion of the policy for each request.
+        """
+        names = list(dict.fromkeys(request.model for request in requests))
+        if names in ([], [None]):
+            return sample_policy(requests, sampling)
+        if unknown := [name for name in names if name is not None and name not in self.engines]:
+            raise ConfigError(
+                f"a request names the model {unknown[0]!r}, and the engine has {sorted(self.engines)}; name it under "
+                "model.frozen_models, and in sampled_models() of the rollout or transform that asks for it"
+            )
+        done: dict[int, Completion] = {}
+        for name in names:
+            places = [i for i, request in enumerate(requests) if request.model == name]
+            asked = [requests[i] for i in places]
+            found = sample_policy(asked, sampling) if name is None else self._sample_model(name, asked, sampling)
+            done.update(zip(places, found))
+        return [done[i] for i in range(len(requests))]
+
+    def _sample_model(self, name: str, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Sample from a frozen model, and count its completions and tokens."""
+        completions = self.engines[name].sample([replace(request, model=None) for request in requests], sampling)
+        self.count(f"engine/{name}/completions", float(len(completions)))
+        self.count(f"engine/{name}/tokens", float(sum(int(done.action_mask.sum()) for done in completions)))
+        return [mark_sampled(done, name) for done in completions]
+
+
+def mark_sampled(done: Completion, model: str) -> Completion:
+    """Mark a completion of a frozen model: it has no choice of the policy, and no version of this run's weights."""
+    return replace(
+        done,
+        action_mask=torch.zeros_like(done.action_mask),
+        policy_version=-1,
+        prompt_id=None if done.prompt_id is None else (model, done.prompt_id),  # its tokenizer may be another one
+        model=model,
+    )
 
 
 def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:

@@ -25,6 +25,8 @@ LARGE = 20_000_000  # parameters from which on the memory that a phase leaves be
 class LocalEngine(Engine):
     """Runs `policy.act` on batches of requests of similar length, on the policy's device.
 
+    Frozen models that requests name are sampled in the same way, each in batches of its own.
+
     Args:
         max_rows: most contexts in one batch; lower it when sampling runs out of memory.
     """
@@ -42,15 +44,22 @@ class LocalEngine(Engine):
         self._policy, self._version, self._device = policy, version, policy.device
         self.release_memory()  # of the learn step
 
+    def build_engine(self, name: str) -> LocalEngine:
+        return type(self)(self.max_rows)
+
     def release_memory(self) -> None:
         """Release the free memory of the CPU's heap between sampling and learning, for large policies."""
+        super().release_memory()
         if self._policy is None or self._device.type != "cpu":
             return
         if sum(parameter.numel() for parameter in self._policy.parameters()) >= LARGE:
             release_free_memory()
 
-    @torch.no_grad()
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        return self.sample_by_model(requests, sampling, self._sample_policy)
+
+    @torch.no_grad()
+    def _sample_policy(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         policy = self._policy_in_use()
         asked, owner = distinct(requests)
         read = contexts(asked, policy)

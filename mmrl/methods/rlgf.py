@@ -15,14 +15,12 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.engines.local import LocalEngine
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt, Request, Turn
-from mmrl.whole_weights import refuse_sharded
 
 
 class GuidedRollout(Rollout):
@@ -34,7 +32,7 @@ class GuidedRollout(Rollout):
     function is fitted in. With mixing=0 PPO++ is PPO.
 
     `ppo_fraction` 1 is PPO++ in every iteration, 0 AggreVaTeD, 0.8 LOLS; a schedule from 0 to 1 is D2LOLS. The guide
-    is one of `model.frozen_models`, sampled in this process, with the settings of `data.sampling`.
+    is one of `model.frozen_models`, sampled by the engine with the settings of `data.sampling`.
 
     Source: Learning to Generate Better Than Your LLM, 2023, algorithms 1 to 3, arXiv:2306.11816.
 
@@ -49,17 +47,15 @@ class GuidedRollout(Rollout):
             if not 0 <= value <= 1:
                 raise ValueError(f"rollout.{name} must be in [0, 1], got {value}")
         self.mixing, self.ppo_fraction, self.guide = mixing, ppo_fraction, guide
-        self._engine = LocalEngine()  # of the guide
+
+    def sampled_models(self) -> frozenset[str]:
+        return frozenset({self.guide})
 
     @classmethod
     def writes(cls) -> frozenset[str]:
         return frozenset({"value_mask"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        if self.guide not in ctx.models:
-            raise ValueError(f"rollout.guide={self.guide!r} is none of model.frozen_models, {sorted(ctx.models)}")
-        refuse_sharded(ctx.models[self.guide], "rollout.guide")
-        self._engine.sync(ctx.models[self.guide], 0)
         rows = [_Row(slot, prompt, index, ctx) for slot, prompt in prompts for index in ctx.sample_indices(slot)]
         guide_first = derive_rng("roll_in", ctx.seed, ctx.purpose, ctx.iteration).random() < self.ppo_fraction
         mixed = [row for row in rows if row.draw.random() < self.mixing]
@@ -89,7 +85,8 @@ class GuidedRollout(Rollout):
             row.after, row.ended, row.rolled_out_by_guide = done.action, done.ended, True
 
     def _ask_guide(self, requests: Sequence[Request], ctx: Context) -> list[Completion]:
-        return self._engine.sample(requests, ctx.sampling) if requests else []
+        named = [replace(request, model=self.guide) for request in requests]
+        return ctx.engine.sample(named, ctx.sampling) if named else []
 
 
 class _Row:

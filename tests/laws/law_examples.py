@@ -31,6 +31,7 @@ from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
+from mmrl.methods.epo.process_rewards import TurnReturns
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
@@ -101,6 +102,8 @@ ANNOTATORS = [
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
+    Example(TurnReturns(0.9)),
+    Example(TurnReturns(0.9, None)),
     Example(StepAdvantage()),
     Example(StepAdvantage(0.5, normalise=False)),
     Example(CentredValues()),

@@ -8,8 +8,11 @@ from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
 from mmrl.batch import Batch
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
+from mmrl.errors import ConfigError
 from mmrl.methods.rlgf import GuidedRollout, RollOutValue
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
@@ -30,8 +33,9 @@ def policies():
 def context(policies, iteration=0, max_tokens=6):
     policy, guide = policies
     engine = LocalEngine()
-    engine.sync(policy, 0)
     models = {"guide": guide}
+    engine.load_models(models)
+    engine.sync(policy, 0)
     return Context(TASK, engine, policy, Sampling(max_tokens=max_tokens), 0, iteration, group_size=2, models=models)
 
 
@@ -124,7 +128,7 @@ def test_refusals(policies):
     for wrong in ({"mixing": 1.5}, {"ppo_fraction": -0.1}):
         with pytest.raises(ValueError, match=r"rollout\."):
             GuidedRollout(**wrong)
-    with pytest.raises(ValueError, match=r"rollout\.guide='teacher' is none of model\.frozen_models"):
-        GuidedRollout(guide="teacher").collect(SLOTS, context(policies))
+    with pytest.raises(ConfigError, match=r"GuidedRollout of data samples from \['teacher'\].*model\.frozen_models"):
+        CLI(to_lightning(compose(["recipe=rlgf", "+rollout.guide=teacher"])), build=False)
     with pytest.raises(ValueError, match="value_head"):
         RollOutValue()(PolicyOutput(torch.zeros(1, 1), torch.zeros(1, 1)), Batch(episode_reward=torch.zeros(1)))

@@ -177,6 +177,9 @@ class VllmEngine(Engine):
     # ---------------------------------------------------------------- sampling
 
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        return self.sample_by_model(requests, sampling, self._sample_policy)
+
+    def _sample_policy(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
         started = time.perf_counter()
@@ -263,9 +266,11 @@ class VllmEngine(Engine):
     # ---------------------------------------------------------------- the end
 
     def release_memory(self) -> None:
+        super().release_memory()
         self.backend.sleep()
 
     def close(self) -> None:
+        super().close()
         self.backend.close()
         if self._folder is not None and self._writes:
             for own in (self._folder / "start", *self._folder.glob("weights-*.safetensors")):
