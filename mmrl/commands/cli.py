@@ -49,7 +49,8 @@ class SavedConfig(SaveConfigCallback):
             return
         folder = Path(self.config.run_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        self.parser.save(self.config, folder / "config.yaml", skip_none=False, overwrite=True, multifile=False)
+        options = {"skip_none": False, "skip_validation": True, "overwrite": True, "multifile": False}  # parsed: valid
+        self.parser.save(self.config, folder / "config.yaml", **options)
         for logger in trainer.loggers:
             logger.log_hyperparams(yaml.safe_load((folder / "config.yaml").read_text()))
 
@@ -97,6 +98,14 @@ class CLI(LightningCLI):
         check_config(self._plain())
         for root in ("model", "data"):
             resolve_inputs(self.config.get(root), self.config.run_dir)
+
+    def _dump_config(self) -> None:
+        """Write the configuration as plain values, which Lightning does before it builds parts.
+
+        What was parsed is valid: Lightning's own method would check it again, which takes most of its time.
+        """
+        if not hasattr(self, "config_dump"):
+            self.config_dump = yaml.safe_load(self.parser.dump(self.config, skip_none=False, skip_validation=True))
 
     def _plain(self) -> dict[str, Any]:
         return self.config.as_dict() if isinstance(self.config, Namespace) else self.config

@@ -198,6 +198,7 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
     term = likelihood if head in TOKENS else DenoisingLoss()
     rate = 2e-3 if head == "pi0" else 5e-3  # deeper than the others
     optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=rate)
+
     def distance() -> float:
         return np.abs(sampled(policy.eval(), 2, sampling=Sampling(decode="mean"))["output"].numpy() - chunk).mean()
 
