@@ -10,11 +10,17 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from mmrl.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:  # processes of simulators do not use it
+    torch = LazyModule("torch")
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -15,9 +15,9 @@ import pytest
 import mmrl
 from mmrl.__main__ import main
 from mmrl.columns import table
-from mmrl.commands.cli import CLI
-from mmrl.config.compose import CONF, compose, to_lightning
+from mmrl.config.compose import CONF, compose
 from mmrl.experiments.results import format_table
+from tests.parsed_words import check_words
 from tests.quick_python import quick_python
 from tests.tasks.browser.installed import require_browser
 from tests.test_recipes import SMALL, shrink
@@ -82,7 +82,7 @@ def test_every_fit_of_the_pages_is_a_run(words, tmp_path, monkeypatch):
         assert main(["data", "record", "sim=push", "num_episodes=1", "out=data/push"]) == 0
     if "reward=rewards.py:score" in words:
         Path("rewards.py").write_text("def score(completion):\n    return 0\n")
-    CLI(to_lightning(compose(fits(words))), build=False)
+    check_words(fits(words))
 
 
 class Guide:
@@ -114,10 +114,10 @@ class Guide:
         words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words))  # variables of a script
         program, *rest = words
         if program == "mmrl" and rest[0] == "doctor" and len(rest) > 1:  # would start processes
-            CLI(to_lightning(compose(rest[1:])), build=False)
+            check_words(rest[1:])
         elif program.startswith("scripts/launch/"):
             assert (ROOT / program).is_file()
-            CLI(to_lightning(compose(rest)), build=False)
+            check_words(rest)
         elif program == "mmrl" and rest[0] == "serve" and "--help" not in rest:
             self._serve(rest)
         elif program == "mmrl" and rest[0] == "fit" and "--config" not in rest:
@@ -150,7 +150,7 @@ class Guide:
         if words[0] == "--multirun":  # the first run of a sweep is composed
             words = [word.partition(",")[0] for word in words[1:]]
         if self.fitted or compose(words).choices.policy not in SMALL:
-            CLI(to_lightning(compose(words)), build=False)
+            check_words(words)
             return
         folder = next((word.partition("=")[2] for word in words if word.startswith("run_dir=")), "runs/first")
         assert main(["fit", *shrink(tuple(words), folder)]) == 0, words

@@ -20,9 +20,16 @@ def step(optimizer: Optimizer, trainer: Any) -> None:
 def disable_checks(optimizer: Optimizer) -> None:
     """Disable the checks for a GPU that an optimiser makes at every step.
 
-    torch's check for CUDA graphs; and, without a GPU, the search for NVML on the disk that Lightning asks for by an
-    environment variable.
+    torch's check for CUDA graphs, and the search for NVML.
     """
     optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[method-assign]
+    disable_nvml_search()
+
+
+def disable_nvml_search() -> None:
+    """Without a GPU, disable the search for NVML on the disk at every `torch.cuda.is_available()`.
+
+    Lightning asks for it by an environment variable.
+    """
     if torch.cuda.device_count() == 0:
         os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)

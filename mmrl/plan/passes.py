@@ -56,7 +56,7 @@ class RolloutPass:
     decode_peak: int
 
 
-TRACED: dict[Any, PackTrace] = {}
+TRACED: dict[Any, Any] = {}
 """Traces of this process by policy, shape and options: changes of a plan are planned with the same ones."""
 
 
@@ -112,7 +112,6 @@ class TextPasses:
             peaks.append(live.peak)
         return max(peaks)
 
-    @torch.no_grad()
     def sample(self, observation: dict[str, Any], owner: Tensor, sampling: Sampling) -> RolloutPass:
         """Trace the prefill, and the decode step of the last token.
 
@@ -120,6 +119,17 @@ class TextPasses:
             observation: collated prompts.
             owner: [R] the prompt of each completion.
         """
+        if set(observation) != {"input_ids", "attention_mask"}:  # values decide shapes, such as those of images
+            return self._trace_sample(observation, owner, sampling)
+        padded = not observation["attention_mask"].all()
+        shape = (tuple(observation["input_ids"].shape), len(owner), padded)
+        key = (*self.known, shape, repr(sampling), self.mixed)
+        if key not in TRACED:
+            TRACED[key] = self._trace_sample(observation, owner, sampling)
+        return TRACED[key]
+
+    @torch.no_grad()
+    def _trace_sample(self, observation: dict[str, Any], owner: Tensor, sampling: Sampling) -> RolloutPass:
         policy = self.policy.eval()
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **policy.extra_inputs(observation)}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from mmrl.capture.stepping import disable_nvml_search
 from mmrl.policies.base import Policy
 from mmrl.policies.quantization import QuantizedLinear
 from mmrl.policies.text.policy import TextPolicy
@@ -43,6 +44,7 @@ def fake_weights(module: nn.Module) -> None:
     Operations on them compute shapes and dtypes with the kernels' rules of a CPU. Quantised layers become ordinary
     ones, which they are in every pass.
     """
+    disable_nvml_search()  # which would be made at every operation
     _replace_quantized(module)
     mode, copies = FakeTensorMode(allow_non_fake_inputs=True), dict[int, Tensor]()
     for part in module.modules():

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from mmrl.lazy_module import LazyModule
 from mmrl.types import Sim
+
+if TYPE_CHECKING:
+    import torch
+else:  # processes of simulators do not use it
+    torch = LazyModule("torch")
 
 
 @dataclass(frozen=True)

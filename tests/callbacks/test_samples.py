@@ -51,8 +51,14 @@ def read(recipe, folder, *more):
     return SampleFolder(folder).read(0)
 
 
-def test_completions_have_a_number_for_every_token(tmp_path):
-    groups = read("grpo", tmp_path)
+@pytest.fixture(scope="module")
+def grpo(tmp_path_factory):
+    """Samples of a run whose rows have ratios too."""
+    return read("grpo", tmp_path_factory.mktemp("grpo"), "data.pipeline=[old,importance,group_advantage]")
+
+
+def test_completions_have_a_number_for_every_token(grpo):
+    groups = grpo
     assert [group["iteration"] for group in groups] == [0] * len(groups)
     assert groups[0]["messages"][0]["content"].endswith("=") and isinstance(groups[0]["answer"], int)
     for group in groups:
@@ -69,9 +75,8 @@ def test_completions_have_a_number_for_every_token(tmp_path):
         assert rewards.keys() == {0, 1} and max(rewards[0.0]) < 0 < min(rewards[1.0])
 
 
-def test_ratios_are_those_of_the_learner_and_the_engine(tmp_path):
-    groups = read("grpo", tmp_path, "data.pipeline=[old,importance,group_advantage]")
-    ratios = [ratio for group in groups for each in group["episodes"] for ratio in each["turns"][0]["ratios"]]
+def test_ratios_are_those_of_the_learner_and_the_engine(grpo):
+    ratios = [ratio for group in grpo for each in group["episodes"] for ratio in each["turns"][0]["ratios"]]
     assert ratios and ratios == pytest.approx([1] * len(ratios), abs=1e-3)
 
 
@@ -90,12 +95,20 @@ def test_episodes_of_simulators_are_short_rows_without_tensors(recipe, tmp_path)
             assert episode["decisions"] > 0 and "turns" not in episode and "return" in episode["scores"]
 
 
+def check_groups(folder, iterations: list[int], numbers: list[int]) -> None:
+    """These iterations alone have a file, with these groups of four episodes."""
+    assert {file.name for file in (folder / "rollouts").iterdir()} == {f"{number}.jsonl" for number in iterations}
+    samples = SampleFolder(folder)
+    assert samples.iterations() == iterations
+    for groups in map(samples.read, iterations):
+        assert [group["group"] for group in groups] == numbers
+        assert all(len(group["episodes"]) == group["group_size"] == 4 for group in groups)
+
+
 def test_every_nth_iteration_and_a_number_of_groups(tmp_path):
-    words = ("trainer.callbacks.samples.every_n_iterations=2", "trainer.callbacks.samples.groups=1")
+    words = ("trainer.callbacks.samples.every_n_iterations=2", "trainer.callbacks.samples.groups=2")
     fit(tmp_path, "trainer.max_epochs=4", *words)
-    folder = SampleFolder(tmp_path)
-    assert folder.iterations() == [0, 2]
-    assert [len(folder.read(iteration)) for iteration in (0, 2)] == [1, 1]
+    check_groups(tmp_path, [0, 2], [0, 1])
 
 
 @pytest.mark.parametrize("key", ["groups", "every_n_iterations", "max_tokens", "max_mb"])
@@ -104,15 +117,8 @@ def test_values_that_cannot_be_are_refused_by_name(key, tmp_path):
         Samples(str(tmp_path), **{key: 0})
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_the_first_process_writes_its_own_first_groups_once(processes, tmp_path):
+def test_the_first_process_writes_its_own_first_groups_once(tmp_path):
     more = ("trainer.max_epochs=1", "trainer.callbacks.samples.groups=2")
-    if processes == 1:
-        fit(tmp_path, *more)
-    else:
-        strategy = "{_target_: lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo}"
-        command(tmp_path, *more, "trainer.devices=2", f"trainer.strategy={strategy}")
-    assert [file.name for file in (tmp_path / "rollouts").iterdir()] == ["0.jsonl"]
-    groups = SampleFolder(tmp_path).read(0)
-    assert [group["group"] for group in groups] == [0, processes]  # every second prompt is the other process's
-    assert all(len(group["episodes"]) == group["group_size"] == 4 for group in groups)
+    strategy = "{_target_: lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo}"
+    command(tmp_path, *more, "trainer.devices=2", f"trainer.strategy={strategy}")
+    check_groups(tmp_path, [0], [0, 2])  # every second prompt is the other process's

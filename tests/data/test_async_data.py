@@ -21,7 +21,7 @@ from tests.tiny_recipes import fit, words
 
 ASYNC = ("data=async", "objective=decoupled", "data.pipeline=[old, importance, group_advantage]")
 PATIENCE = 30.0  # seconds until something that should have happened has not
-LAST = 4
+LAST, SHORT = 4, 3  # iterations
 
 
 def built(folder, *more) -> CLI:
@@ -47,7 +47,7 @@ def no_thread_is_left():
 
 @pytest.mark.parametrize("name", ["text", "control"])
 def test_without_staleness_it_is_the_synchronous_run(name, tmp_path):
-    chosen = (*RUNS[name], f"trainer.max_epochs={LAST}", "trainer.check_val_every_n_epoch=1")
+    chosen = (*RUNS[name], f"trainer.max_epochs={SHORT}", "trainer.check_val_every_n_epoch=1")
     same(fit(tmp_path / "sync", *chosen), fit(tmp_path / "async", *chosen, "data=async", "data.staleness=0"))
 
 
@@ -64,11 +64,11 @@ class Uneven(LocalEngine):
 
 @pytest.mark.parametrize("staleness", [1, 2])
 def test_the_schedule_and_not_the_clock_decides(staleness, tmp_path):
-    chosen = (*ASYNC, f"data.staleness={staleness}", f"trainer.max_epochs={LAST}", "trainer.check_val_every_n_epoch=2")
+    chosen = (*ASYNC, f"data.staleness={staleness}", f"trainer.max_epochs={SHORT}", "trainer.check_val_every_n_epoch=2")
     one = fit(tmp_path / "one", *chosen)
     same(one, fit(tmp_path / "other", *chosen, engine(Uneven)))
     ages = [metrics["rollout/staleness"] for metrics in one["metrics"] if "rollout/staleness" in metrics]
-    assert ages == [float(min(k, staleness)) for k in range(LAST)]
+    assert ages == [float(min(k, staleness)) for k in range(SHORT)]
     assert all(m["parity/max"] < 1e-4 for m in one["metrics"] if "parity/max" in m)
 
 

@@ -1,8 +1,11 @@
 """Laws of tasks, for every option of conf/task that a verifier of text scores."""
 
+import functools
 import json
 import math
 import pickle
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +14,8 @@ from mmrl.evaluation.task_baselines import demonstrations, mean_scores, measure_
 from mmrl.experiments.results import FOLDER
 from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Task
+from mmrl.types import Prompt, Task
+from tasks.generated import SeededTask
 from tests.laws.hostile_answers import fixed_answers, stuffed_answers
 from tests.laws.task_examples import (
     ALLOWED,
@@ -27,10 +31,40 @@ from tests.laws.task_examples import (
 MANY, FEW = 64, 8
 
 
-@pytest.fixture(params=names())
-def task(request) -> Task:
+FLOORS = [*sorted(set(names()) - CHOICES), *sorted(ENVIRONMENTS)]
+"""Options whose floor is stored; a test of an option has the same place in both lists, after which pytest sorts."""
+
+
+@pytest.fixture(scope="module", params=[*sorted(set(names()) - CHOICES), *sorted(CHOICES)])
+def task(request) -> Iterator[Task]:
+    """The task of an option, all of whose tests run after one another and draw each problem once."""
     require_option(request.param)
-    return build_task(request.param)
+    yield build_task(request.param)
+    draw_once.cache_clear()
+    write_once.cache_clear()
+
+
+DRAW, WRITE = SeededTask.problem, SeededTask.__getitem__
+
+
+@functools.lru_cache(maxsize=8192)
+def draw_once(task: SeededTask, index: int) -> Any:
+    """Draw a problem, which is a function of task and index: one of these tests compares draws without this cache."""
+    return DRAW(task, index)
+
+
+@functools.lru_cache(maxsize=8192)
+def write_once(task: SeededTask, index: int) -> Prompt:
+    """Write the prompt of a problem."""
+    return WRITE(task, index)
+
+
+@pytest.fixture(autouse=True)
+def cached_problems(request, monkeypatch) -> None:
+    """Most of the time of these tests is that of drawing: images are rendered, queries are run."""
+    if request.function is not test_problems_are_the_same_again_and_survive_another_process:
+        monkeypatch.setattr(SeededTask, "problem", draw_once)
+        monkeypatch.setattr(SeededTask, "__getitem__", write_once)
 
 
 def first(task: Task, count: int):
@@ -60,7 +94,13 @@ def test_keys_are_distinct_and_indices_outside_are_refused(task):
 
 
 def test_no_held_out_problem_is_trained_on(task):
-    count = 512 if task[0].images else 4096  # pictures cost more than text
+    count = 512 if task[0].images else 4096  # images cost more than text
+    if isinstance(task, SeededTask):  # the split is a function of the problem, so fewer problems are enough
+        count //= 2
+        splits = [task.on("train"), task.on("held_out")]
+        for part in splits:
+            found = {other.split_of(part.problem(index)) for index in range(min(MANY, len(part))) for other in splits}
+            assert found == {part.split}
     seen = {contents(prompt) for prompt in first(task.on("train"), count)}
     assert not any(contents(prompt) in seen for prompt in first(task.on("held_out"), count))
 
@@ -127,12 +167,11 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
     assert allowed <= set(by_kind)
 
 
-@pytest.mark.parametrize("name", sorted((set(names()) | ENVIRONMENTS) - CHOICES))
-def test_stored_floor_and_ceiling_are_current(name):
-    require_option(name)
-    stored = read_floor(name)
-    assert stored.plain() == measure_baselines(build_task(name), stored.count).plain()
+@pytest.mark.parametrize("task", FLOORS, indirect=True, scope="module")
+def test_stored_floor_and_ceiling_are_current(task, request):
+    stored = read_floor(request.node.callspec.params["task"])
+    assert stored.plain() == measure_baselines(task, stored.count).plain()
 
 
 def test_no_floor_is_stored_for_a_task_that_is_gone():
-    assert {path.stem for path in (FOLDER / "tasks").iterdir()} == (set(names()) | ENVIRONMENTS) - CHOICES
+    assert {path.stem for path in (FOLDER / "tasks").iterdir()} == set(FLOORS)

@@ -1,6 +1,7 @@
 """Messages, spaces and shared arrays between processes, and what the other side may import."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -87,3 +88,13 @@ def test_the_other_side_imports_numpy_gymnasium_and_msgpack_alone():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             assert all(name.split(".")[0] in allowed or name.startswith("sims.host.") for name in names), (file, names)
+
+
+def test_processes_of_mmrls_simulators_import_torch_when_they_use_it():
+    """Importing it takes most of the time in which a process starts, and of its memory."""
+    pytest.importorskip("mujoco")
+    modules = "sims.host.worker, sims.point.sim, sims.gym.vector, sims.tabletop.sims"
+    used = "env = sims.point.sim.PointSim().make(1); env.reset(seed=0)"
+    code = f"import sys, {modules}; {used}; print('torch' in sys.modules, env.state_dict()['at'].dtype)"
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False torch.float64\n"
