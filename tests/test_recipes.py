@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.experiments.experiment import read_experiment
+from tests.parsed_words import SectionCLI
 from tests.tiny_recipes import Watcher
 
 RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
@@ -172,7 +173,7 @@ def test_no_two_recipes_are_the_same():
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the warm-start stages that they name, make a run."""
     cfg = compose_words(words)
-    CLI(to_lightning(cfg), build=False)
+    SectionCLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}
     for stage in filter(None, (start.get("stages") or {}).values()):
