@@ -1,6 +1,9 @@
 """What holds for all tests."""
 
 import gc
+import os
+import shutil
+import tempfile
 
 import pytest
 
@@ -12,3 +15,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder in which processes that share the tests find what another has composed."""
+    if not hasattr(config, "workerinput"):
+        os.environ["MMRL_TESTS_COMPOSED"] = tempfile.mkdtemp(prefix="mmrl-composed-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["MMRL_TESTS_COMPOSED"], ignore_errors=True)

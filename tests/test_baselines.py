@@ -11,7 +11,8 @@ from mmrl.batch import Batch
 from mmrl.config.compose import compose
 from mmrl.experiments.experiment import read_experiment
 from mmrl.types import Context, Episode, Prompt, Sampling
-from tests.test_recipes import RECIPES, compose_words, plain_of
+from tests.composed_words import compose_words
+from tests.test_recipes import RECIPES, plain_of
 
 GROUPS, SIZE = 8, 8
 

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.experiments.experiment import read_experiment
+from tests.composed_words import compose_words
 from tests.parsed_words import SectionCLI
 from tests.tiny_recipes import Watcher
 
@@ -89,12 +90,6 @@ TAGS = ("_target_=mmrl.tools.call_parser.TagParser", "open_tag=<tool_call>", "cl
 
 def text_of(recipe: str) -> str:
     return (CONF / "recipe" / f"{recipe}.yaml").read_text()
-
-
-@functools.cache
-def compose_words(words: tuple[str, ...]) -> DictConfig:
-    """The composed configuration of these words; not to be changed."""
-    return compose([*words, "run_dir=same"])
 
 
 def plain_of(recipe: str) -> DictConfig:

@@ -1,0 +1,27 @@
+"""Compose the words of a run once for all processes that share the tests."""
+
+import functools
+import hashlib
+import os
+import pickle
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from mmrl.config.compose import compose
+from mmrl.runs.files import replace_file
+
+FOLDER = "MMRL_TESTS_COMPOSED"
+"""Environment variable: the folder of composed configurations, which tests/conftest.py makes and removes."""
+
+
+@functools.cache
+def compose_words(words: tuple[str, ...]) -> DictConfig:
+    """The composed configuration of these words; not to be changed."""
+    path = Path(os.environ[FOLDER]) / hashlib.sha256(repr(words).encode()).hexdigest()
+    if path.exists():
+        return pickle.loads(path.read_bytes())
+    composed = compose([*words, "run_dir=same"])
+    with replace_file(path, f"{os.getpid()}.part") as file:
+        pickle.dump(composed, file)
+    return composed
