@@ -1,10 +1,13 @@
-"""A module that is imported when it is first used, so that processes which do not use it start sooner."""
+"""Modules that are imported when they are first used, so that processes which do not use them start sooner.
+
+Processes of simulators import no torch in this way: `from mmrl.lazy_module import torch`.
+"""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class LazyModule(ModuleType):
@@ -16,3 +19,9 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
+
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+    torch = LazyModule("torch")

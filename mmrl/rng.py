@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmrl.lazy_module import LazyModule
+from mmrl.lazy_module import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mmrl.lazy_module import LazyModule
+from mmrl.lazy_module import torch
 from mmrl.sampling import Sampling as Sampling
 
 if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
-    import torch
     from gymnasium.vector import VectorEnv
     from torch import Tensor
 
     from mmrl.engines.base import Engine
     from mmrl.policies.base import Policy
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
 
 Observation = dict[str, Any]
 """Network input of one row: tensors without a batch axis (or per-row ragged ones), keyed by input name."""

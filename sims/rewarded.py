@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from mmrl.lazy_module import LazyModule
+from mmrl.lazy_module import torch
 from mmrl.rewards.models.frames import FrameReward
 from mmrl.types import Sim
-
-if TYPE_CHECKING:
-    import torch
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,13 @@ from omegaconf import DictConfig
 
 from mmrl.config.compose import compose
 from mmrl.runs.files import replace_file
-
-FOLDER = "MMRL_TESTS_COMPOSED"
-"""Environment variable: the folder of composed configurations, which tests/conftest.py makes and removes."""
+from tests.conftest import COMPOSED
 
 
 @functools.cache
 def compose_words(words: tuple[str, ...]) -> DictConfig:
     """The composed configuration of these words; not to be changed."""
-    path = Path(os.environ[FOLDER]) / hashlib.sha256(repr(words).encode()).hexdigest()
+    path = Path(os.environ[COMPOSED]) / hashlib.sha256(repr(words).encode()).hexdigest()
     if path.exists():
         return pickle.loads(path.read_bytes())
     composed = compose([*words, "run_dir=same"])

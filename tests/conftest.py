@@ -7,6 +7,9 @@ import tempfile
 
 import pytest
 
+COMPOSED = "MMRL_TESTS_COMPOSED"
+"""Environment variable: the folder of the configurations that tests have composed."""
+
 gc.disable()  # while modules are imported: nothing of them is garbage
 
 
@@ -20,9 +23,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder in which processes that share the tests find what another has composed."""
     if not hasattr(config, "workerinput"):
-        os.environ["MMRL_TESTS_COMPOSED"] = tempfile.mkdtemp(prefix="mmrl-composed-")
+        os.environ[COMPOSED] = tempfile.mkdtemp(prefix="mmrl-composed-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ["MMRL_TESTS_COMPOSED"], ignore_errors=True)
+        shutil.rmtree(os.environ[COMPOSED], ignore_errors=True)

@@ -56,8 +56,10 @@ class RolloutPass:
     decode_peak: int
 
 
-TRACED: dict[Any, Any] = {}
+TRACED: dict[Any, PackTrace] = {}
 """Traces of this process by policy, shape and options: changes of a plan are planned with the same ones."""
+SAMPLED: dict[Any, RolloutPass] = {}
+"""Traces of sampling, in the same way."""
 
 
 class TextPasses:
@@ -124,9 +126,9 @@ class TextPasses:
         padded = not observation["attention_mask"].all()
         shape = (tuple(observation["input_ids"].shape), len(owner), padded)
         key = (*self.known, shape, repr(sampling), self.mixed)
-        if key not in TRACED:
-            TRACED[key] = self._trace_sample(observation, owner, sampling)
-        return TRACED[key]
+        if key not in SAMPLED:
+            SAMPLED[key] = self._trace_sample(observation, owner, sampling)
+        return SAMPLED[key]
 
     @torch.no_grad()
     def _trace_sample(self, observation: dict[str, Any], owner: Tensor, sampling: Sampling) -> RolloutPass:

@@ -9,19 +9,14 @@ from __future__ import annotations
 import enum
 import types
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from mmrl.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    import torch
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
+from mmrl.lazy_module import torch
 
 LEAVES = (type(None), bool, int, float, str)
 CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}

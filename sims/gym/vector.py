@@ -7,7 +7,7 @@ import logging
 import pickle
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,15 +16,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, iterate
 from PIL import Image
 
-from mmrl.lazy_module import LazyModule
+from mmrl.lazy_module import torch
 from mmrl.pickled import PICKLED
 from sims.gym.guard import Guard, finite
 from sims.gym.plain_state import NotPlainError, Packer, Unpacker
-
-if TYPE_CHECKING:
-    import torch
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
 
 log = logging.getLogger(__name__)
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from mmrl.lazy_module import LazyModule
+from mmrl.lazy_module import torch
 from mmrl.types import Sim
-
-if TYPE_CHECKING:
-    import torch
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
 
 
 @dataclass(frozen=True)

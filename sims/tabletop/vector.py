@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from mmrl.lazy_module import LazyModule
+from mmrl.lazy_module import torch
 from sims.render import Look, Renderer
 from sims.render.base import Kind
 from sims.tabletop.appearance import Appearance
@@ -19,11 +19,6 @@ from sims.tabletop.scene import CONTROL_HZ
 from sims.tabletop.table import Table
 from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.worlds import TabletopPhysics
-
-if TYPE_CHECKING:
-    import torch
-else:  # processes of simulators do not use it
-    torch = LazyModule("torch")
 
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,!?'-"
 _KEPT = ("which", "decisions", "terminated", "truncated", "error")  # arrays with a row per environment

@@ -52,13 +52,12 @@ def read(recipe, folder, *more):
 
 
 @pytest.fixture(scope="module")
-def grpo(tmp_path_factory):
+def groups(tmp_path_factory):
     """Samples of a run whose rows have ratios too."""
     return read("grpo", tmp_path_factory.mktemp("grpo"), "data.pipeline=[old,importance,group_advantage]")
 
 
-def test_completions_have_a_number_for_every_token(grpo):
-    groups = grpo
+def test_completions_have_a_number_for_every_token(groups):
     assert [group["iteration"] for group in groups] == [0] * len(groups)
     assert groups[0]["messages"][0]["content"].endswith("=") and isinstance(groups[0]["answer"], int)
     for group in groups:
@@ -75,8 +74,8 @@ def test_completions_have_a_number_for_every_token(grpo):
         assert rewards.keys() == {0, 1} and max(rewards[0.0]) < 0 < min(rewards[1.0])
 
 
-def test_ratios_are_those_of_the_learner_and_the_engine(grpo):
-    ratios = [ratio for group in grpo for each in group["episodes"] for ratio in each["turns"][0]["ratios"]]
+def test_ratios_are_those_of_the_learner_and_the_engine(groups):
+    ratios = [ratio for group in groups for each in group["episodes"] for ratio in each["turns"][0]["ratios"]]
     assert ratios and ratios == pytest.approx([1] * len(ratios), abs=1e-3)
 
 

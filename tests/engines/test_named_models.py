@@ -123,7 +123,7 @@ def test_metrics_count_by_model(policies):
     assert {name.split("/")[0] for name in metrics} <= {"engine", "time"} and not engine.report()
 
 
-def test_a_name_that_nobody_loaded_is_refused(policies):
+def test_a_name_without_a_loaded_model_is_refused(policies):
     with pytest.raises(ConfigError, match=r"names the model 'judge', and the engine has \['other'\]; name it under"):
         loaded(policies[0], other=policies[1]).sample(asked(None, "judge"), SAMPLING)
 
