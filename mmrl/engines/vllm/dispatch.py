@@ -11,7 +11,7 @@ from mmrl.engines.vllm.backend import Drawing, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.client import Refused, image_data_url
 from mmrl.engines.vllm.replica import Replica
 
-PROBE = 30.0  # seconds in which a server that does not hang samples one token, under any load
+PROBE_SECONDS = 30.0
 
 
 class Down(RuntimeError):
@@ -27,6 +27,8 @@ class Dispatch:
         in_flight: maximum number of concurrent requests per server.
         seconds: time without an answer from a server after which its requests are abandoned.
         version: of the weights that every server must sample with; a server that names another one counts as down.
+        probe_seconds: time in which a server that does not hang samples one token, under any load. It does not depend
+        on `seconds`: a short limit of a request must not make a loaded server count as dead.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class Dispatch:
         in_flight: int,
         seconds: float,
         version: int | None = None,
+        probe_seconds: float = PROBE_SECONDS,
     ):
         self.replicas, self.revive, self.in_flight, self.seconds = replicas, revive, in_flight, seconds
-        self.version = version
+        self.version, self.probe_seconds = version, probe_seconds
 
     async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         self._prompts, self._drawing = prompts, drawing
@@ -92,7 +95,7 @@ class Dispatch:
         self, replica: Replica, prompt: EnginePrompt, why: str, healthy: bool = False
     ) -> EngineOutput:
         """Return the error as the prompt's own if the server can still sample; otherwise raise Down."""
-        if healthy or await replica.client.draws(prompt, min(PROBE, self.seconds)):
+        if healthy or await replica.client.draws(prompt, self.probe_seconds):
             return EngineOutput((), (), (), "error", error=why)
         raise Down(why)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
 from mmrl.engines.vllm.broadcast import WeightBroadcast
 from mmrl.engines.vllm.client import Client, Refused
-from mmrl.engines.vllm.dispatch import Dispatch
+from mmrl.engines.vllm.dispatch import PROBE_SECONDS, Dispatch
 from mmrl.engines.vllm.factors import read_factors
 from mmrl.engines.vllm.launch import LOCAL, Launch, find_host, serve_command
 from mmrl.engines.vllm.loop import Loop, wait_for_all
@@ -97,6 +97,7 @@ class Server(Backend):
         self.takes_tensors = transfer == "broadcast"
         self.devices, self.memory_share, self.cache_gib = devices, memory_share, cache_gib
         self.restarted = 0
+        self.probe_seconds = PROBE_SECONDS
         self._replicas: list[Replica] = []
         self._loop: Loop | None = None
         self._private: Path | None = None  # sockets
@@ -126,7 +127,9 @@ class Server(Backend):
         first = rank % max(len(self._replicas), 1)  # few prompts of several ranks go to different servers
         replicas = self._replicas[first:] + self._replicas[:first]
         in_flight = max(self.in_flight // processes, 1)
-        dispatch = Dispatch(replicas, self._revive, in_flight, self.timeout_seconds, self._version())
+        dispatch = Dispatch(
+            replicas, self._revive, in_flight, self.timeout_seconds, self._version(), self.probe_seconds
+        )
         return self._run(dispatch.answers(prompts, drawing))
 
     def push(self, weights: Path, version: int) -> None:

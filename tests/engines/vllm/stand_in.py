@@ -1,6 +1,7 @@
 """A process in the place of `vllm serve`, for what happens to processes: it has a child, and answers like vLLM.
 
-`python stand_in.py PORT [hang]`: its token is the seed; more than 50 tokens are refused, or with "hang" never answered.
+`python stand_in.py PORT [hang] [slow]`: its token is the seed; more than 50 tokens are refused, or with "hang" never
+answered; with "slow" an answer takes a second.
 """
 
 import json
@@ -31,7 +32,7 @@ class Answers(BaseHTTPRequestHandler):
                 time.sleep(600)
             return self.answer({"error": "too many tokens"}, 400)
         Answers.drawn += 1
-        time.sleep(0.02)
+        time.sleep(1.0 if "slow" in sys.argv else 0.02)
         token = sampling.get("seed", 0)
         choice = {"finish_reason": "stop", "stop_reason": None, "token_ids": [token], "weight_versions": []}
         logprobs = {"content": [{"token_id": token, "logprob": -1.0, "top_logprobs": []}]}

@@ -119,7 +119,7 @@ def test_when_no_restart_is_left_the_run_ends_with_what_to_do(text):
     (replica,) = server._replicas
     number = replica.process.group
     os.killpg(number, signal.SIGSTOP)  # hangs: nothing answers, nothing ends
-    server.timeout_seconds = replica.client.seconds = 2.0
+    server.timeout_seconds = server.probe_seconds = replica.client.seconds = 2.0
     with pytest.raises(EngineFailure, match=r"1 restarts of engine\.restarts are used up; resume.*ckpt_path="):
         engine.sample(requests(model), Sampling(max_tokens=4))
     os.killpg(number, signal.SIGCONT)

@@ -79,6 +79,12 @@ def test_a_request_that_never_ends_is_given_up():
         assert drawn(url) == 1  # it was asked for one token and gave it, so the request was at fault
 
 
+def test_a_server_that_is_slower_than_the_limit_of_a_request_is_not_dead():
+    with running("hang", "slow") as (url, _), backend(urls=[url], timeout_seconds=0.2) as server:
+        (answer,) = server.generate(prompts(1), LONG)
+        assert answer.ended == "error" and drawn(url) == 1
+
+
 def test_a_refused_prompt_is_an_error_of_its_own():
     with running() as (url, _), backend(urls=[url]) as server:
         (answer,) = server.generate(prompts(1), LONG)

@@ -106,6 +106,7 @@ def lose_server_of_other_rank(rank: int, folder: Path) -> Any:
     """Rank 1 samples while rank 0 waits for it in a collective, and a server dies."""
     model = policy("qwen2", folder)
     engine = pool(folder, in_flight=4, timeout_seconds=8.0)
+    engine.backend.probe_seconds = 8.0
     try:
         engine.sync(model, 0)
         moved(model, 1.1)
