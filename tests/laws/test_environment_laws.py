@@ -95,11 +95,13 @@ def test_steps_are_text_and_images_with_finite_rewards_and_the_same_scores(task)
     assert len(names) == 1 and "exact" in names.pop()
 
 
-def test_the_expert_solves_every_episode_in_time(task):
+def test_the_expert_solves_every_episode_in_time(task, request):
+    """On half as many problems of each split as the stored ceiling has: few where an episode is slow."""
     assert 1 <= len(task.script(0)) <= task.max_turns
+    count = min(MANY, read_floor(request.node.callspec.params["task"]).count // 2)
     for split in ("train", "held_out"):
         part = task.on(split)
-        for prompt in first(part, MANY):
+        for prompt in first(part, count):
             episode = play_episode(part, prompt, lambda environment: environment.expert_action())
             assert episode.ended == "done" and part.score(episode)["exact"] == 1
             assert episode.info["counts"] == {"environment/invalid": 0, "environment/unparsable": 0}

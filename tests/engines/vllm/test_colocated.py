@@ -218,19 +218,26 @@ def test_two_processes_have_a_vllm_each(tmp_path):
     assert first == second == [[True] * 3] * 4
 
 
+CHOSEN = (
+    "engine=vllm",
+    "engine.backend.cache_gib=0.25",
+    "policy.config.num_attention_heads=1",  # a head has 32 numbers
+    "policy.config.num_key_value_heads=1",
+    "trainer.max_epochs=2",
+)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The record of a run in one process."""
+    return command(tmp_path_factory.mktemp("alone"), *CHOSEN)
+
+
 @pytest.mark.vllm
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
-def test_a_run_with_a_vllm_in_each_process_is_that_of_one(strategy, tmp_path):
+def test_a_run_with_a_vllm_in_each_process_is_that_of_one(strategy, alone, tmp_path):
     """Same minibatches and weights, from the draws of the same seeds."""
-    chosen = (
-        "engine=vllm",
-        "engine.backend.cache_gib=0.25",
-        "policy.config.num_attention_heads=1",  # a head has 32 numbers
-        "policy.config.num_key_value_heads=1",
-        "trainer.max_epochs=2",
-    )
-    alone = command(tmp_path / "alone", *chosen)
-    both = words(tmp_path / "both", *chosen, "trainer.devices=2", f"strategy={strategy}")
+    both = words(tmp_path / "both", *CHOSEN, "trainer.devices=2", f"strategy={strategy}")
     run_ranks(["fit", *both], tmp_path, seconds=400)
     first, second = record(tmp_path / "both", 0), record(tmp_path / "both", 1)
     for whole, mine, theirs in zip(*(part["minibatches"] for part in (alone, first, second)), strict=True):
