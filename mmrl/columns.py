@@ -102,6 +102,7 @@ COLUMNS: dict[str, Column] = {
         "[N, T]", "nats", "log-probability of each choice under a reward model, before the update"
     ),
     "imitation_mask": Column("[N, T]", "bool", "forced tokens, such as those of a hint, that the policy imitates"),
+    "imitation_weights": Column("[N, T]", "1", "weight of a choice in an imitation loss, 0 where it is not imitated"),
     "value_mask": Column(
         "[N, T]", "bool", "tokens, also forced ones of a guide, in whose states the value function is fitted"
     ),

@@ -49,6 +49,7 @@ from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.methods.rlfr import FlowRewards
 from mmrl.methods.rlgf import RollOutValue
+from mmrl.methods.rlmec.losses import EditImitation, EditRewards, EditSurrogate
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
@@ -131,6 +132,7 @@ ANNOTATORS = [
     Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
     Example(LowProbabilityProxy(fraction=0.5)),
     Example(FlowRewards(rows=3), scores=True),
+    Example(EditRewards()),
     Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
     Example(CentredReward()),
     Example(CentredReward(scale=True)),
@@ -182,6 +184,9 @@ TERMS = [
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
     Example(RollOutValue()),
+    Example(EditSurrogate()),
+    Example(EditSurrogate(0.1, old="old_logprobs")),
+    Example(EditImitation()),
     Example(LinearizedPenalty("nucleus_entropy")),
     Example(OutcomeCrossEntropy(scale=0.5)),
     Example(SelfRewardLoss()),
@@ -312,6 +317,7 @@ def rows(per_row: bool) -> Batch:
     }
     real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
+    real["imitation_weights"] = 0.5 * (real["token_rewards"] > 0).float()
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
