@@ -69,10 +69,10 @@ def list_paths(left: Sequence[Number]) -> Iterator[Path]:
 
 def solve(numbers: Sequence[int], target: int) -> Path | None:
     """Return the first sequence of operations, depth first, whose result is the target; None if there is none."""
-    return next((path for path in list_paths(start(numbers)) if reached(path) == target), None)
+    return next((path for path in list_paths(start(numbers)) if get_result(path) == target), None)
 
 
-def reached(path: Path) -> int:
+def get_result(path: Path) -> int:
     """Return the number that is left after a path of at least one operation."""
     return path[-1].left[0].value
 
@@ -89,7 +89,7 @@ def draw_path(rng: np.random.Generator, left: Sequence[Number]) -> Path:
 
 def list_failures(left: Sequence[Number], step: Step, target: int) -> Iterator[Path]:
     """All paths that neither begin with the step of the solution nor reach the target."""
-    return (path for path in list_paths(left) if path[0].line != step.line and reached(path) != target)
+    return (path for path in list_paths(left) if path[0].line != step.line and get_result(path) != target)
 
 
 def draw_failures(rng: np.random.Generator, numbers: Sequence[int], solution: Path, count: int) -> list[list[Path]]:
@@ -97,14 +97,14 @@ def draw_failures(rng: np.random.Generator, numbers: Sequence[int], solution: Pa
 
     There have to be `count` of them before the first step.
     """
-    target, before = reached(solution), [start(numbers), *(step.left for step in solution[:-1])]
+    target, before = get_result(solution), [start(numbers), *(step.left for step in solution[:-1])]
     failures: list[list[Path]] = [[] for _ in solution]
     seen: set[tuple[int, str]] = set()
     while len(seen) < count:
         place = int(rng.integers(len(solution)))
         path = draw_path(rng, before[place])
         key = (place, write_path(path))
-        if path[0].line != solution[place].line and reached(path) != target and key not in seen:
+        if path[0].line != solution[place].line and get_result(path) != target and key not in seen:
             seen.add(key)
             failures[place].append(path)
     return failures

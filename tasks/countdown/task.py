@@ -15,8 +15,8 @@ from tasks.countdown.search import (
     count_backtracks,
     draw_failures,
     draw_path,
+    get_result,
     list_failures,
-    reached,
     solve,
     start,
     write_trace,
@@ -76,7 +76,7 @@ class Countdown(GeneratedTask):
     def draw(self, rng: np.random.Generator) -> tuple[tuple[int, ...], int] | None:
         count = int(rng.integers(self.numbers[0], self.numbers[1], endpoint=True))
         numbers = tuple(int(n) for n in rng.integers(1, self.largest, endpoint=True, size=count))
-        target = reached(draw_path(rng, start(numbers)))
+        target = get_result(draw_path(rng, start(numbers)))
         if not self.targets[0] <= target <= self.targets[1]:
             return None
         solution = solve(numbers, target)

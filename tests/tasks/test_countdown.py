@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tasks.countdown import Countdown
-from tasks.countdown.search import count_backtracks, list_paths, reached, solve, start, write_path
+from tasks.countdown.search import count_backtracks, get_result, list_paths, solve, start, write_path
 from tasks.countdown.verify import ExpressionError, evaluate, verify
 from tests.tasks.replies import reply
 
@@ -59,7 +59,7 @@ def test_all_paths_of_three_numbers_by_hand():
     assert write_path(solve((6, 9, 5), 24)) == "9-5=4\n6*4=24"
     assert solve((1, 1, 1), 50) is None
     for path in list_paths(start((3, 6, 4))):
-        assert evaluate(path[-1].left[0].expression)[0] == reached(path)
+        assert evaluate(path[-1].left[0].expression)[0] == get_result(path)
 
 
 def replay(numbers, text):
