@@ -22,7 +22,8 @@ classes and functions, with what each follows.
 `python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over several
 seeds, on held-out problems. A result is the effect with its Student 95 % interval: of the paired difference to the
 baseline or, without a baseline, of the gain over the start. The verdict follows from the interval. [results/](results)
-holds every seed. Figures show the mean over the seeds, and the lowest to the highest seed as a band.
+holds every seed. Figures show the mean over the seeds, and the lowest to the highest seed as a band. "smoke": a recipe
+without an experiment; a test runs some iterations of it, which says that it runs and nothing about what it learns.
 
 | recipe | paper | status | result |
 |---|---|---|---|
@@ -84,7 +85,7 @@ def _summarize(name: str, conf: Path, results: Path) -> str:
     result = read_result(name, results)
     if result is not None:
         return format_result(result)
-    return "not run" if (conf / "experiment" / f"{name}.yaml").exists() else ""
+    return "not run" if (conf / "experiment" / f"{name}.yaml").exists() else "smoke"
 
 
 def _cite(paper: dict[str, Any]) -> str:
