@@ -19,6 +19,7 @@ from mmrl.types import Prompt, Task
 from tests.laws.text_answers import (
     change_blocks,
     change_call,
+    change_expression,
     change_order,
     change_passage,
     change_query,
@@ -116,6 +117,7 @@ HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "calls": change_call,
     "ciphers": change_sentence,
     "code": list_programs,
+    "countdown": change_expression,
     "edits": change_blocks,
     "graph_steps": change_order,
     "graphs": change_solution,

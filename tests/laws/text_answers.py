@@ -191,3 +191,27 @@ def change_passage(prompt: Prompt, right: str) -> dict[str, str]:
         "the following sentence alone": prompt.info["following"][-1],
         "punctuation alone": ".",
     }
+
+
+def change_expression(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is an expression of given numbers."""
+    numbers, target = prompt.info["numbers"], prompt.info["target"]
+    expression = right.splitlines()[-1]
+    return {
+        "the target": str(target),
+        "an equation": f"{expression}={target}",
+        "a number more": f"{expression}+1-1",
+        "times zero": f"{target}+0*{'*'.join(map(str, numbers))}",
+        "a number twice": f"{expression}+{numbers[0]}-{numbers[0]}",
+        "the numbers": " ".join(map(str, numbers)),
+        "as one number": "".join(map(str, numbers)),
+        "two expressions": f"{expression} {expression}",
+        "in brackets of a list": f"[{expression}]",
+        "powers": expression.replace("*", "**") if "*" in expression else f"{expression}**1",
+        "with a sign": f"+{expression}",
+        "with a comment": f"{expression} # right",
+        "a real number": f"{expression}+0.0",
+        "a sentence": f"The answer is {expression}",
+        "the steps alone": right.rpartition("\n")[0],
+        "very many brackets": "(" * 5000 + expression + ")" * 5000,
+    }

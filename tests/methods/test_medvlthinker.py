@@ -1,0 +1,103 @@
+"""MedVLThinker: rewards of multiple choice and the filter by pass rate, by hand."""
+
+import pytest
+
+from mmrl.methods.medvlthinker import DropMeasuring, MeasuredPassRates, choice_reward, filter_pass_rates
+from mmrl.rewards.function import FunctionReward
+from mmrl.types import Prompt
+from tests.composed_words import compose_words
+from tests.curricula.test_prioritised import Kinds, at
+from tests.methods.test_mopps import shown
+from tests.tasks.replies import reply
+
+OPTIONS = {"A": "Ibuprofen", "B": "Aspirin"}
+
+
+@pytest.mark.parametrize(
+    ("said", "reward"),
+    [("B", 1), ("b", 1), ("Aspirin", 1), ("B. Aspirin", 1), (" b. ASPIRIN\n", 1)]
+    + [("B) Aspirin", 0), ("A", 0), ("A. Aspirin", 0), ("B. Ibuprofen", 0), ("A B", 0), ("", 0)],
+)
+def test_an_answer_is_the_letter_the_text_or_both(said, reward):
+    assert choice_reward(f"<think>It thins blood.</think>\n<answer>{said}</answer>", "B", OPTIONS) == reward
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "B",
+        "<answer>B</answer>",
+        "<answer>B</answer><think>It thins blood.</think>",
+        "<think>It thins blood.</think><answer>B</answer> Surely.",
+        "<think>It thins blood.<answer>B</answer>",
+        "<think></think><answer>A</answer><answer>B</answer>",
+    ],
+)
+def test_a_right_answer_outside_of_the_format_earns_nothing(completion):
+    assert choice_reward(completion, "B", OPTIONS) == 0
+
+
+def test_the_options_are_a_column_of_the_row():
+    reward = FunctionReward(["mmrl.methods.medvlthinker:choice_reward"], in_process=True)
+    prompt = Prompt("k", answer="B", info={"options": OPTIONS})
+    one = reply(prompt, "<think>It thins blood.</think><answer>Aspirin</answer>")
+    (one.scores,) = reward.scores([one])
+    assert reward([one]) == [1.0]
+    with pytest.raises(ValueError, match="none of the options"):
+        choice_reward("", "C", OPTIONS)
+
+
+def test_pass_counts_by_hand():
+    counts = [0, 1, 8, 15, 16]
+    rates = {index: count / 16 for index, count in enumerate(counts)}
+    assert [counts[i] for i in filter_pass_rates(rates)] == [1, 8, 15]
+    assert [counts[i] for i in filter_pass_rates(rates, easy_first=True)] == [15, 8, 1]
+    assert [counts[i] for i in filter_pass_rates(rates, 1 / 16, 15 / 16)] == [8]  # a band in the middle
+
+
+def measured(**options):
+    """A curriculum that has measured five problems, the last one with an error among its samples."""
+    curriculum = MeasuredPassRates(1, **options)
+    assert sorted(curriculum.select(5, at(0, Kinds(5)))) == [0, 1, 2, 3, 4]
+    rewards = [[0.0] * 4, [1.0, 0.0, 0.0, 0.0], [1.0] * 4, [1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 0.0]]
+    curriculum.observe([shown(index, group) for index, group in enumerate(rewards)])
+    return curriculum
+
+
+def test_problems_that_are_solved_sometimes_are_repeated():
+    assert measured().select(4, at(1, Kinds(5))) == [1, 3, 4, 1]
+    assert measured(easy_first=True).select(4, at(1, Kinds(5))) == [3, 4, 1, 3]  # .75, .5 and .25
+    curriculum = measured(min_rate=0.25, max_rate=0.75)
+    assert curriculum.select(2, at(1, Kinds(5))) == [4, 4]
+    curriculum.observe([shown(4, [1.0])])  # the filter stays that of the start
+    assert curriculum.select(2, at(2, Kinds(5))) == [4, 4]
+
+
+def test_state_is_saved():
+    for iteration in (0, 1):
+        source = measured()
+        if iteration:
+            source.select(2, at(1, Kinds(5)))
+        again = MeasuredPassRates(1)
+        again.load_state_dict(source.state_dict())
+        assert again.select(3, at(1 + iteration, Kinds(5))) == source.select(3, at(1 + iteration, Kinds(5)))
+
+
+def test_nothing_is_learned_while_measuring():
+    episodes = shown(0, [1.0, 0.0])
+    part = DropMeasuring(2)
+    assert [part(episodes, at(i, Kinds(5))) for i in range(3)] == [[], [], episodes]
+    data = compose_words(("recipe=medvlthinker",)).data
+    assert data.transforms.measuring.iterations == data.curriculum.measure_iterations < data.max_empty_iterations
+    assert dict(data.group_size["values"]) == {0: 16, data.curriculum.measure_iterations: 8}
+
+
+def test_refusals():
+    for wrong in ({"measure_iterations": 0}, {"measure_iterations": 1, "min_rate": 0.5, "max_rate": 0.5}):
+        with pytest.raises(ValueError, match="measure_iterations"):
+            MeasuredPassRates(**wrong)
+    curriculum = MeasuredPassRates(1)
+    curriculum.select(1, at(0, Kinds(1)))
+    curriculum.observe([shown(0, [1.0, 1.0])])
+    with pytest.raises(ValueError, match="none of 1 measured problems"):
+        curriculum.select(1, at(1, Kinds(1)))
