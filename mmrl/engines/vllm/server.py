@@ -92,12 +92,11 @@ class Server(Backend):
         self.launch = Launch(
             python, servers, port, devices, start_seconds, timeout_seconds, logs, engine, dict(options or {})
         )
-        self.timeout_seconds, self.start_seconds = timeout_seconds, start_seconds
+        self.timeout_seconds, self.start_seconds, self.probe_seconds = timeout_seconds, start_seconds, PROBE_SECONDS
         self.urls, self.restarts, self.in_flight = urls, restarts, in_flight
         self.takes_tensors = transfer == "broadcast"
         self.devices, self.memory_share, self.cache_gib = devices, memory_share, cache_gib
         self.restarted = 0
-        self.probe_seconds = PROBE_SECONDS
         self._replicas: list[Replica] = []
         self._loop: Loop | None = None
         self._private: Path | None = None  # sockets
