@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.bounds import SEEDS, find_violation
+from mmrl.config.strategy_checks import check_strategy
 from mmrl.errors import ConfigError
 
 MOST_ROWS = 10**7
@@ -32,7 +33,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse invalid numbers, folders, sizes, lengths and callbacks.
+    """Refuse invalid numbers, folders, strategies, sizes, lengths and callbacks.
 
     Args:
         config: resolved: trainer, model, data, run_dir and so on, its parts as {class_path, init_args}.
@@ -43,6 +44,7 @@ def check_config(config: Mapping[str, Any]) -> None:
         if key.rpartition(".")[2] in _FOLDERS and value is not None:
             check_folder(key, value)
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
+    check_strategy(trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
