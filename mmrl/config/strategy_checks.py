@@ -50,6 +50,6 @@ def _check_shard_size(size: Any, trainer: Mapping[str, Any]) -> None:
         return
     if devices * nodes % size:
         raise ConfigError(
-            f"trainer.strategy.shard_size={size} does not divide the {devices * nodes} processes (trainer.devices times "
-            "trainer.num_nodes); use a divisor, such as the number of GPUs of a node"
+            f"trainer.strategy.shard_size={size} does not divide the {devices * nodes} processes (trainer.devices "
+            "times trainer.num_nodes); use a divisor, such as the number of GPUs of a node"
         )
