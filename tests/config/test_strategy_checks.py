@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.config.strategy_checks import check_strategy
+from mmrl.config.preflight import check_strategy
 from mmrl.errors import ConfigError
 
 LIGHTNING = "lightning.pytorch.strategies."
