@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,13 @@ MOST_ROWS = 10**7
 """Episodes of an iteration; more do not fit into a machine's memory."""
 _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
+_OWN = ("fsdp2", "mmrl.strategies.fsdp2.FSDP2")
+_REFUSED = {
+    r"deepspeed\w*": "DeepSpeed is not implemented, since fsdp2 shards the same tensors",
+    r"fsdp|fsdp_cpu_offload|fsdpstrategy": "FSDP1 is not implemented",
+    r"modelparallelstrategy": "tensor parallelism is not implemented",
+}
+"""Reasons by the registered name or the name of the class, in lower case."""
 
 
 def check_numbers(config: Mapping[str, Any]) -> None:
@@ -32,7 +40,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse invalid numbers, folders, sizes, lengths and callbacks.
+    """Refuse invalid numbers, folders, strategies, sizes, lengths and callbacks.
 
     Args:
         config: resolved: trainer, model, data, run_dir and so on, its parts as {class_path, init_args}.
@@ -43,6 +51,7 @@ def check_config(config: Mapping[str, Any]) -> None:
         if key.rpartition(".")[2] in _FOLDERS and value is not None:
             check_folder(key, value)
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
+    check_strategy(trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
@@ -115,6 +124,44 @@ def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
         raise ConfigError(f"trainer.devices={devices}: a process each, and there are {os.cpu_count()} cores; lower it")
     if isinstance(devices, int) and not isinstance(devices, bool) and devices in (0, -2):
         raise ConfigError(f"trainer.devices must be at least 1, or -1 for all, got {devices}")
+
+
+def check_strategy(trainer: Mapping[str, Any]) -> None:
+    """Refuse strategies that `parallel.refuse_strategy` refuses in every process, and shard sizes that do not divide.
+
+    Without this check Lightning asks for DeepSpeed's package, or for a GPU, before the strategy is refused.
+
+    Args:
+        trainer: resolved: strategy, devices, num_nodes and so on.
+
+    Raises:
+        ConfigError: with the key and what to use.
+    """
+    given = trainer.get("strategy")
+    name = given.get("class_path") if isinstance(given, Mapping) else given
+    if name in _OWN and isinstance(given, Mapping):
+        _check_shard_size((given.get("init_args") or {}).get("shard_size"), trainer)
+    if not isinstance(name, str) or name in _OWN:
+        return
+    for pattern, reason in _REFUSED.items():
+        if re.fullmatch(pattern, name.rpartition(".")[2].lower()):
+            raise ConfigError(
+                f"trainer.strategy={name}: {reason}; use strategy=ddp (a copy of the weights in every process) or "
+                "strategy=fsdp2 (weights sharded over all processes)"
+            )
+
+
+def _check_shard_size(size: Any, trainer: Mapping[str, Any]) -> None:
+    """Refuse a shard size that does not divide the number of processes, if the configuration names that number."""
+    devices, nodes = trainer.get("devices"), trainer.get("num_nodes") or 1
+    devices = len(devices) if isinstance(devices, list) else devices
+    if not all(isinstance(value, int) and value > 0 for value in (size, devices, nodes)):
+        return
+    if devices * nodes % size:
+        raise ConfigError(
+            f"trainer.strategy.shard_size={size} does not divide the {devices * nodes} processes (trainer.devices "
+            "times trainer.num_nodes); use a divisor, such as the number of GPUs of a node"
+        )
 
 
 def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:

@@ -104,12 +104,22 @@ def gather(held: Held, processes: Processes) -> Phase:
     if processes.shards == 1:
         return {}
     sizes = [held.policy, *held.trained.values()]
-    return {"unsharded weights": sum(size.root for size in sizes) + 2 * _largest(sizes)}
+    roots = sum(round(size.root * _gathered_fraction(size, processes)) for size in sizes)
+    block = max(round(size.largest_block * _gathered_fraction(size, processes)) for size in sizes)
+    return {"unsharded weights": roots + 2 * block}
 
 
 def _gather_whole(sizes: list[ModuleSize], processes: Processes) -> Phase:
     """Return the weights that FSDP2 gathers for a whole phase without gradient."""
-    return {} if processes.shards == 1 else {"unsharded weights": sum(size.parameter_bytes for size in sizes)}
+    if processes.shards == 1:
+        return {}
+    gathered = (round(size.parameter_bytes * _gathered_fraction(size, processes)) for size in sizes)
+    return {"unsharded weights": sum(gathered)}
+
+
+def _gathered_fraction(size: ModuleSize, processes: Processes) -> float:
+    """Return the bytes of gathered weights over those of their shards: mixed precision gathers in 16 bits."""
+    return 2 * size.parameters / max(size.parameter_bytes, 1) if processes.mixed else 1.0
 
 
 def _largest(sizes: list[ModuleSize]) -> int:

@@ -215,6 +215,18 @@ def test_fsdp2_divides_by_the_processes_and_gathers_two_blocks():
     assert ddp.processes.strategy == "ddp" and ddp.ranks[1].phases["step"]["DDP buckets"] == size.trainable_bytes
 
 
+def test_mixed_precision_gathers_weights_in_16_bits():
+    words = [*WORDS, "trainer.accelerator=cuda", "trainer.devices=4", "strategy=fsdp2"]
+    full, mixed = (
+        build_plan([*words, f"trainer.precision={name}"], Given(10**9, trace=False))
+        for name in ("32-true", "bf16-mixed")
+    )
+    for phase in ("rollout", "learn"):
+        own, half = (made.ranks[0].phases[phase] for made in (full, mixed))
+        assert own["unsharded weights"] == 4 * full.size.parameters == 2 * half["unsharded weights"]
+        assert own["weights"] == half["weights"]  # the shards stay in fp32
+
+
 def test_gradients_that_are_reduced_once_are_whole_until_then():
     words = [*WORDS, "trainer.accelerator=cuda", "trainer.devices=4", "strategy=fsdp2"]
     once = build_plan([*words, "strategy.no_sync=true", "trainer.accumulate_grad_batches=2"], Given(10**9, trace=False))
@@ -321,6 +333,18 @@ def test_adapters_on_bf16_weights_fit_on_one_card(qwen):
     made = fits(folder, "policy.dtype=bfloat16", "policy.lora.r=16")
     assert made.fits and made.size.bytes_by_dtype["bfloat16"] == 2 * count_parameters(TEXT[name])
     assert made.size.trainable_bytes == 4 * made.size.trainable < made.size.parameters / 10
+
+
+@pytest.mark.parametrize(("name", "count", "enough"), [("3B", 4, True), ("7B", 8, True), ("7B", 4, False)])
+def test_full_training_in_mixed_precision_fits_on_the_gpus_that_easyr1_names(name, count, enough, tmp_path):
+    """EasyR1's estimate for GRPO with AMP: 4 GPUs of 40 GB for 3B, 8 for 7B; 4 for 7B with 16-bit weights alone.
+
+    Source: README of hiyouga/EasyR1, hardware requirements.
+    """
+    _, folder = write_qwen(name, tmp_path)
+    words = ("strategy=fsdp2", "trainer.precision=bf16-mixed", "optimizer.fused=true", "model.reference=true")
+    words += ("data.pipeline=[reference, group_advantage]", f"trainer.devices={count}")
+    assert build_plan(qwen_words(folder, *words), Given(memory=CARD // 2, trace=False)).fits == enough
 
 
 def test_activations_of_7b_fit_beside_its_shards(tmp_path):

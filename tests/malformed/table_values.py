@@ -69,6 +69,16 @@ TRAINER: list[Row] = [
     ("trainer.accelerator=foo", "trainer", "accelerator"),
     ("trainer.accelerator=cuda trainer.devices=1", "trainer", "accelerator"),
     ("trainer.strategy=foo", "trainer", "strategy"),
+    ("trainer.strategy=deepspeed_stage_3 trainer.devices=2", "trainer.strategy=deepspeed_stage_3", "strategy=fsdp2"),
+    ("trainer.strategy=fsdp trainer.devices=2", "trainer.strategy=fsdp", "strategy=fsdp2"),
+    (
+        "trainer.strategy={_target_: lightning.pytorch.strategies.ModelParallelStrategy, tensor_parallel_size: 2} "
+        "trainer.devices=2",
+        "ModelParallelStrategy",
+        "strategy=fsdp2",
+    ),
+    ("strategy=fsdp2 strategy.tensor_parallel_size=2", "tensor_parallel_size", "shard_size"),
+    ("strategy=fsdp2 strategy.shard_size=3 trainer.devices=2", "shard_size=3", "divisor"),
     ("trainer.num_nodes=0", "trainer.num_nodes", "at least 1"),
     ("trainer.num_nodes=-1", "trainer.num_nodes", "at least 1"),
     ("trainer.precision=12", "trainer.precision", "bf16-mixed"),

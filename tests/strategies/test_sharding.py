@@ -7,8 +7,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.testing import assert_close
 
+from mmrl.plan.parameters import measure_module
 from mmrl.policies.base import copy_policy
 from mmrl.policies.text.policy import TextPolicy
+from mmrl.strategies.fsdp2 import mixed_precision
 from mmrl.strategies.sharding import gather_weights, shard
 
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
@@ -56,6 +58,16 @@ def test_a_reference_shares_sharded_layers(mesh):
             assert_close(reference(IDS), expected)
             assert (policy(IDS) - expected).abs().max() > 1e-3
     policy(IDS).square().mean().backward()  # the order of hooks is undisturbed
+
+
+def test_mixed_precision_gathers_weights_in_16_bits(mesh):
+    """The memory plan counts half the bytes of fp32 shards for them."""
+    policy = build()
+    shard(policy, mesh, mixed_precision("bf16-mixed"))
+    with torch.no_grad(), gather_weights(policy):
+        assert {parameter.dtype for parameter in policy.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in policy.parameters()} == {torch.float32}
+    assert measure_module(policy).parameter_bytes == 4 * measure_module(policy).parameters
 
 
 def test_layers_with_running_statistics_are_not_shared():
