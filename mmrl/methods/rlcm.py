@@ -47,6 +47,7 @@ class ConsistencyChain(CPS):
     single_stochastic_step: bool = False
     prediction_type = "average_velocity"  # type: ignore[assignment]
     reads_end_time = True
+    predicts_std = True  # as the mean flow that it starts from; the chain does not read it
 
     def sample_target(self, chunk: Tensor, noise: Noise) -> DenoisingTarget:
         raise ValueError(
@@ -58,9 +59,14 @@ class ConsistencyChain(CPS):
 class ConsistencyPolicy(ActionFlowPolicy):
     """VLA policy whose network predicts average velocities down to time 0, wherever a transition ends.
 
-    A warm start from a mean flow has the same weights, but for its standard deviation. Arguments: as of
+    It has the weights of a mean flow, whose standard deviation is not used and frozen. Arguments: as of
     ActionFlowPolicy.
     """
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        if self.expert.log_std is not None:
+            self.expert.log_std.requires_grad_(False)
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
