@@ -59,6 +59,7 @@ SMALL = {
             "tiny_diffusion_vla",
             "tiny_gaussian_vla",
             "tiny_mean_flow_vla",
+            "tiny_consistency_vla",
             "tiny_one_step_vla",
             "tiny_state_vla",
             "tiny_state_flow_vla",

@@ -43,6 +43,7 @@ def pulled(sampler: Tensor, advantages: Tensor, current: Tensor) -> Batch:
         importance_weights=importance_weights[:, None],
         advantages=advantages[:, None],
         loss_weights=behaviour.exp()[:, None],
+        segment=torch.ones(len(rows), 1, dtype=torch.long),  # actions without a thought
         min_p_probs=torch.zeros(len(rows), 1),  # no choice is held up, so that Lp-Reg is a clipped surrogate
     )
 

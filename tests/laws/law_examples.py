@@ -32,6 +32,7 @@ from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
 from mmrl.methods.epo.process_rewards import TurnReturns
+from mmrl.methods.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
@@ -105,6 +106,7 @@ ANNOTATORS = [
     Example(SegmentAdvantage(0.9)),
     Example(TurnReturns(0.9)),
     Example(TurnReturns(0.9, None)),
+    *(Example(TurnAdvantage(0.9, 0.8, whiten), per_row) for whiten in (False, True) for per_row in (False, True)),
     Example(StepAdvantage()),
     Example(StepAdvantage(0.5, normalise=False)),
     Example(CentredValues()),
@@ -160,6 +162,8 @@ TERMS = [
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
     Example(LowProbabilitySurrogate(coef=0.01)),
+    Example(ThoughtSurrogate()),
+    Example(ThoughtSurrogate(clip_dual=1.5)),
     Example(UniformBellmanLoss(0.5)),
     Example(ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")),
     *(
@@ -220,6 +224,7 @@ TERMS = [
     *(Example(ActorLoss(over)) for over in ("min", "mean", "first")),
     Example(EntropyBonus()),
     Example(TemperatureLoss(target_entropy=0.5)),
+    Example(StateValue(), per_row=True),
     *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
 ]
 WEIGHTINGS = [
