@@ -28,7 +28,15 @@ from mmrl.types import Context, Episode, Prompt, Task
 from tests.quick_python import quick_python
 from tests.text_environments import Count
 
-OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3", "recipe=metra")
+OWN = (
+    "recipe=sft",
+    "recipe=ppo_control",
+    "recipe=demo_vla",
+    "recipe=sac",
+    "recipe=td3",
+    "recipe=metra",
+    "recipe=flow_sde_grpo",
+)
 ROOT = Path(__file__).parent.parent
 TEXT = (
     "recipe=grpo",

@@ -14,7 +14,7 @@ STRATEGIES = {
     "hsdp": ("strategy=fsdp2", "strategy.shard_size=2"),
     "no_sync": ("strategy=fsdp2", "strategy.no_sync=true"),
 }
-ITERATIONS = 2
+ITERATIONS = 3
 EVERY = (f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
@@ -66,6 +66,20 @@ RUNS = {
     "envs": (
         "recipe=demo_vla",
         "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
+        "policy.hidden_size=32",
+        "policy.layers=1",
+        "policy.heads=2",
+        "data.task.sim.image_size=32",
+        "data.num_prompts=5",
+        "data.group_size=2",
+        "data.update_epochs=1",
+        "data.num_minibatches=2",
+        "data.evaluation.count=5",
+    ),
+    # a flow head, whose noise every row draws from a seed of its own
+    "flow": (
+        "recipe=flow_sde_grpo",
+        "data.reward.weights={tip_distance_m: -1.0}",
         "policy.hidden_size=32",
         "policy.layers=1",
         "policy.heads=2",
@@ -133,8 +147,16 @@ RUNS = {
     ),
 }
 RETURN = "val/greedy/returns/return"
-HELD_OUT = {"envs": "val/mean/success/mean", "sac": RETURN, "td3": RETURN, "metra": RETURN, "control": RETURN}
+HELD_OUT = {
+    "envs": "val/mean/success/mean",
+    "flow": "val/mean/success/mean",
+    "sac": RETURN,
+    "td3": RETURN,
+    "metra": RETURN,
+    "control": RETURN,
+}
 REPLAY = ("sac", "td3", "metra")  # whose learner does not shard weights
+CONTINUOUS = (*REPLAY, "flow")  # whose rows are real numbers
 PAIRS = [(strategy, name) for strategy in STRATEGIES for name in RUNS if strategy == "ddp" or name not in REPLAY]
 
 
@@ -194,7 +216,7 @@ def check_run(name: str, alone: dict, ranks: list[dict]) -> None:
     assert len(cuts) == 2 * ITERATIONS
     for whole, *parts in cuts:
         whole, together = sorted(whole), sorted(chain.from_iterable(parts))
-        if name in REPLAY:  # observations and actions are real numbers
+        if name in CONTINUOUS:
             assert [row for row, _ in whole] == [row for row, _ in together]
             assert_close([row for _, row in whole], [row for _, row in together], atol=1e-5, rtol=1e-5)
         else:
