@@ -54,6 +54,7 @@ PER_CHOICE = (
     "importance_weights",
     "nucleus_entropy",
     "token_rewards",
+    "imitation_weights",
     "old_mean_logprobs",
     "min_p_probs",
 )
