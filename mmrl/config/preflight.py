@@ -20,6 +20,7 @@ _LONGEST_NAME = 255  # bytes, of every common file system
 _OWN = ("fsdp2", "mmrl.strategies.fsdp2.FSDP2")
 _REFUSED = {
     r"deepspeed\w*": "DeepSpeed is not implemented, since fsdp2 shards the same tensors",
+    r"ddp_(spawn|fork|notebook)\w*": "processes that multiprocessing starts are not supported",
     r"fsdp|fsdp_cpu_offload|fsdpstrategy": "FSDP1 is not implemented",
     r"modelparallelstrategy": "tensor parallelism is not implemented",
 }

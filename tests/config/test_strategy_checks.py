@@ -14,6 +14,8 @@ LIGHTNING = "lightning.pytorch.strategies."
         ("deepspeed", "DeepSpeed"),
         ("deepspeed_stage_2", "DeepSpeed"),
         (f"{LIGHTNING}DeepSpeedStrategy", "DeepSpeed"),
+        ("ddp_spawn", "processes that multiprocessing starts"),
+        ("ddp_notebook_find_unused_parameters_true", "processes that multiprocessing starts"),
         ("fsdp", "FSDP1"),
         ("fsdp_cpu_offload", "FSDP1"),
         (f"{LIGHTNING}FSDPStrategy", "FSDP1"),
@@ -27,7 +29,10 @@ def test_other_strategies_are_refused_by_name(name, reason, as_class):
         check_strategy({"strategy": given, "devices": 2})
 
 
-@pytest.mark.parametrize("given", ["auto", "ddp", "fsdp2", None, {"class_path": f"{LIGHTNING}DDPStrategy"}])
+@pytest.mark.parametrize(
+    "given",
+    ["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp2", None, {"class_path": f"{LIGHTNING}DDPStrategy"}],
+)
 def test_strategies_that_are_implemented_pass(given):
     check_strategy({"strategy": given, "devices": 2})
 
