@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmrl.curricula.base import Curriculum
+from mmrl.curricula.cycle import take_cyclically
 from mmrl.curricula.history import PromptHistory
 from mmrl.curricula.sampler import Shuffled
 from mmrl.types import Context, Episode
@@ -65,9 +66,8 @@ class HardestPhases(Curriculum):
             return self._shuffled.select(count, ctx)
         for start in begun[self._phase :]:
             self._begin(start)
-        places = range(self._position, self._position + count)
-        self._position = places.stop % len(self.chosen)
-        return [self.chosen[place % len(self.chosen)] for place in places]
+        taken, self._position = take_cyclically(self.chosen, self._position, count)
+        return taken
 
     def _begin(self, start: int) -> None:
         """Rank the problems of the phase before and keep the hardest."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmrl.curricula.base import Curriculum
+from mmrl.curricula.cycle import take_cyclically
 from mmrl.curricula.history import PromptHistory
 from mmrl.curricula.sampler import Shuffled
 from mmrl.rewards.extract import Tags
@@ -90,9 +91,8 @@ class MeasuredPassRates(Curriculum):
         if ctx.iteration < self.measure_iterations:
             return self._measured.select(count, ctx)
         self.chosen = self.chosen or self._choose()
-        places = range(self._position, self._position + count)
-        self._position = places.stop % len(self.chosen)
-        return [self.chosen[place % len(self.chosen)] for place in places]
+        taken, self._position = take_cyclically(self.chosen, self._position, count)
+        return taken
 
     def _choose(self) -> list[int]:
         rates = {index: sum(seen) / len(seen) for index, seen in sorted(self.history.rates.items())}

@@ -16,6 +16,18 @@ STRATEGIES = {
 }
 ITERATIONS = 3
 EVERY = (f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
+ARM = (
+    "policy.hidden_size=32",
+    "policy.layers=1",
+    "policy.heads=2",
+    "data.task.sim.image_size=32",
+    "data.num_prompts=5",
+    "data.group_size=2",
+    "data.update_epochs=1",
+    "data.num_minibatches=2",
+    "data.evaluation.count=5",
+)
+"""Words that make a run of a simulated arm small."""
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
     "uneven": (
@@ -66,30 +78,14 @@ RUNS = {
     "envs": (
         "recipe=demo_vla",
         "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
-        "policy.hidden_size=32",
-        "policy.layers=1",
-        "policy.heads=2",
-        "data.task.sim.image_size=32",
-        "data.num_prompts=5",
-        "data.group_size=2",
-        "data.update_epochs=1",
-        "data.num_minibatches=2",
-        "data.evaluation.count=5",
+        *ARM,
     ),
     # a flow head, whose noise every row draws from a seed of its own
     "flow": (
         "recipe=flow_sde_grpo",
         "data.reward.weights={tip_distance_m: -1.0}",
         "optimizer.eps=1e-3",  # Adam divides rounding by the smallest gradients
-        "policy.hidden_size=32",
-        "policy.layers=1",
-        "policy.heads=2",
-        "data.task.sim.image_size=32",
-        "data.num_prompts=5",
-        "data.group_size=2",
-        "data.update_epochs=1",
-        "data.num_minibatches=2",
-        "data.evaluation.count=5",
+        *ARM,
     ),
     # a frozen base below adapters, and a reference that shares it
     "adapters": ("recipe=grpo_kl", "policy.lora={r: 4}"),
