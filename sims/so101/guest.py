@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from sims.copies import copy_simulation
 from sims.host.chunk_env import ChunkEnv
-from sims.host.copies import copy_simulation
 from sims.raycast import RayCamera
 from sims.so101.sizes import ACTION, PROPRIO, sizes
 

@@ -44,7 +44,7 @@ class GuestSim(Sim):
     make_target: ClassVar[str | None] = None
     """What makes it."""
     knows_sizes: ClassVar[bool] = False
-    """Whether `sizes` asks nobody, so that configurations are read where the environment is not there."""
+    """Whether `sizes` starts no process, so that configurations are read where the environment is missing."""
 
     def __post_init__(self) -> None:
         check_workers(self.workers, self.timeout_s)
