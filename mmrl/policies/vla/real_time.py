@@ -1,0 +1,51 @@
+"""Real-time chunking: a chunk of a flow policy that continues the one that is being played."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from mmrl.ops.real_time import guidance_weight
+from mmrl.policies.vla.chains.base import column
+from mmrl.rng import Noise
+
+if TYPE_CHECKING:
+    from mmrl.policies.vla.chain import ChainPolicy, Prefix
+
+
+def guided_velocity(
+    policy: ChainPolicy, prefix: Prefix, x: Tensor, time: Tensor, previous: Tensor, weights: Tensor, limit: float
+) -> Tensor:
+    """The network's velocity at states x [N, S, D], turned towards states whose chunk is `previous` where weighted.
+
+    Args:
+        policy: whose network predicts a velocity.
+        prefix: encoded contexts.
+        x: states at `time`.
+        time: [N], in (0, 1].
+        previous: [N, S, D], the chunk that is continued.
+        weights: [N, S, D], of `soft_mask`.
+        limit: most of the guidance, beta of the paper.
+    """
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        velocity, _ = policy.predict(prefix, x, time)
+        chunk = x - column(time) * velocity
+        (pull,) = torch.autograd.grad(chunk, x, grad_outputs=weights * (previous - chunk).detach())
+    return velocity.detach() - column(guidance_weight(time, limit)) * pull
+
+
+def sample_continuation(
+    policy: ChainPolicy, prefix: Prefix, noise: Noise, previous: Tensor, weights: Tensor, limit: float
+) -> Tensor:
+    """Chunks [N, H, A] from noise, in the chain's deterministic steps, each guided towards `previous`."""
+    x = noise.normal(*policy.state_shape).to(previous.device)
+    previous, weights = policy.pad_actions(previous), policy.pad_actions(weights)
+    for i in range(policy.chain.steps):
+        index = torch.full((len(x),), i, device=x.device)
+        time, next_time = policy.chain.time(index), policy.chain.time(index + 1)
+        velocity = guided_velocity(policy, prefix, x, time, previous, weights, limit)
+        x = x + column(next_time - time) * velocity
+    return policy.crop_actions(x)
