@@ -21,7 +21,7 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.vla.chains.base import column
-from mmrl.policies.vla.real_time import sample_continuation
+from mmrl.policies.vla.chains.real_time import sample_continuation
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
 
