@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from mmrl.evaluation_mode import evaluation_mode
-from mmrl.ops.real_time import soft_mask
 from mmrl.rng import Noise
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
@@ -84,6 +84,19 @@ class RealTimeChunkingRollout(EpisodicRollout):
     def __getstate__(self) -> dict[str, Any]:
         own = ("delay", "execute", "limit", "_chunk")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
+
+
+def soft_mask(chunk: int, delay: int, execute: int) -> torch.Tensor:
+    """Weights [chunk] by which a chunk is held to the one before it, shifted by what was executed of that.
+
+    1 for the `delay` control steps that are played before the new chunk is there, then c (e^c - 1) / (e - 1) with c =
+    (chunk - execute - i) / (chunk - execute - delay + 1), and 0 for the last `execute`, of which the old one has none.
+    Source: Black et al., "Real-Time Execution of Action Chunking Flow Policies", 2025, equation 5, arXiv:2506.07339.
+    """
+    steps = torch.arange(chunk)
+    c = (chunk - execute - steps) / (chunk - execute - delay + 1)
+    fading = c * torch.expm1(c) / (math.e - 1)
+    return torch.where(steps < delay, 1.0, torch.where(steps < chunk - execute, fading, 0.0))
 
 
 @dataclass

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from mmrl.engines.local import LocalEngine
-from mmrl.ops.real_time import guidance_weight, soft_mask
 from mmrl.policies.vla.chains.flow import FlowODE
-from mmrl.policies.vla.chains.real_time import guided_velocity
+from mmrl.policies.vla.chains.real_time import guidance_weight, guided_velocity
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.rng import Noise
-from mmrl.rollouts.env.real_time_chunking import RealTimeChunkingRollout, RealTimeVectorEnv
+from mmrl.rollouts.env.real_time_chunking import RealTimeChunkingRollout, RealTimeVectorEnv, soft_mask
 from mmrl.types import Context, Sampling
 from sims.tabletop.sims import Reach
 from sims.task import SimTask

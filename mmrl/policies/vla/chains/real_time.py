@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mmrl.ops.real_time import guidance_weight
 from mmrl.policies.vla.chains.base import column
 from mmrl.rng import Noise
 
 if TYPE_CHECKING:
     from mmrl.policies.vla.chain import ChainPolicy, Prefix
+
+
+def guidance_weight(time: Tensor, limit: float) -> Tensor:
+    """Factor of the guidance at times from 1 (noise) to 0 (chunk): min(limit, (t^2 + (1 - t)^2) / (t (1 - t))).
+
+    Source: Black et al., 2025, equations 2 and 4, arXiv:2506.07339, with time running the other way.
+    """
+    return ((time**2 + (1 - time) ** 2) / (time * (1 - time))).clamp(max=limit)
 
 
 def guided_velocity(
@@ -26,7 +33,7 @@ def guided_velocity(
         x: states at `time`.
         time: [N], in (0, 1].
         previous: [N, S, D], the chunk that is continued.
-        weights: [N, S, D], of `soft_mask`.
+        weights: [N, S, D], that fade over the chunk.
         limit: most of the guidance, beta of the paper.
     """
     with torch.enable_grad():
