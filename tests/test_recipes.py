@@ -84,7 +84,10 @@ STAND_INS = {
     "browser_clicks": ("data.task._target_=tests.tiny_recipes.Pages",),
 }
 """Words that replace tasks of conf/task whose packages or programs are not installed everywhere."""
-SIM_STAND_INS = {"metaworld": ("data.task.sim._target_=tests.sims.metaworld.stand_in.StandIn",)}
+SIM_STAND_INS = {
+    "metaworld": ("data.task.sim._target_=tests.sims.workers.stand_ins.MetaWorldStandIn",),
+    "ogbench": ("data.task.sim._target_=tests.sims.workers.stand_ins.OGBenchStandIn",),
+}
 """Words that replace simulators of conf/sim whose Python environment is not made everywhere."""
 TAGS = ("_target_=mmrl.tools.call_parser.TagParser", "open_tag=<tool_call>", "close_tag=</tool_call>")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import gymnasium
 
+from sims.gym.bot import BotWrapper, plan_actions
 from sims.gym.seen_sim import ImageGymSim
+from sims.workers.demonstrations import Demo, demonstrate
 
 TILE_PIXELS = 8  # a side; the agent sees 7 x 7 tiles
 
@@ -14,6 +18,8 @@ TILE_PIXELS = 8  # a side; the agent sees 7 x 7 tiles
 @dataclass(frozen=True)
 class MiniGridSim(ImageGymSim):
     """Grid worlds with a mission; seven actions: turn left, turn right, forward, pick up, drop, toggle, done.
+
+    Levels of BabyAI have an expert, the package's bot.
 
     Args:
         id: for example "MiniGrid-Empty-5x5-v0" or "BabyAI-GoToRedBall-v0"; the package minigrid registers them.
@@ -39,7 +45,33 @@ class MiniGridSim(ImageGymSim):
         from minigrid.wrappers import RGBImgObsWrapper, RGBImgPartialObsWrapper
 
         wrapper = RGBImgObsWrapper if self.whole else RGBImgPartialObsWrapper
-        return wrapper(env, tile_size=TILE_PIXELS)
+        return wrapper(BotWrapper(env) if self.has_bot else env, tile_size=TILE_PIXELS)
+
+    @property
+    def has_bot(self) -> bool:
+        return self.id.startswith("BabyAI-")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "expert" and self.has_bot:
+            return plan_actions
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def stepwise(self) -> MiniGridSim:
+        return replace(self, chunk=1)
+
+    def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[Demo]:
+        """Record the bot from the states of `seeds`: (raw observation, chunk [chunk, 1]) from every control step.
+
+        Args:
+            seeds: of the initial states.
+            noise: standard deviation of what is added to the executed actions; an action is 2/7 of [-1, 1] wide.
+
+        Raises:
+            ValueError: the level is not one of BabyAI's.
+        """
+        if not self.has_bot:
+            raise ValueError(f"sim.id={self.id!r}: BabyAI's levels alone have an expert to demonstrate them")
+        return demonstrate(self.stepwise(), seeds, self.chunk, noise)
 
     def contract(self) -> dict:
         return super().contract() | {"whole": self.whole}

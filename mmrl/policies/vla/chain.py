@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import jvp
@@ -20,6 +21,7 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.vla.chains.base import column
+from mmrl.policies.vla.chains.real_time import sample_continuation
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
 
@@ -115,7 +117,7 @@ class ChainPolicy(Policy):
             )
         encoded = self.encode_context(observation) if self.captured is None else self.captured(self, observation)
         prefix, device, count = select_prefix(encoded.prefix, owner), owner.device, len(noise)
-        shape = self._shape
+        shape = self.state_shape
         x = noise.normal(*shape).to(device) if self.chain.stores_noise else torch.zeros(count, *shape, device=device)
         drawn = self.chain.stochastic_mask(noise) & (sampling.decode == "sample")
         # the number of draws does not depend on what is stochastic, so that streams stay aligned
@@ -124,7 +126,7 @@ class ChainPolicy(Policy):
         for i in range(self.chain.steps):
             index = torch.full((count,), i, device=device)
             step = self._step(prefix, x, index, drawn[:, i].to(device), sampling.temperature)
-            x = step.mean + step.std * self._pad_actions(
+            x = step.mean + step.std * self.pad_actions(
                 fresh[:, min(i, self.chain.max_stochastic_steps - 1)].to(device)
             )
             states.append(x)
@@ -135,11 +137,24 @@ class ChainPolicy(Policy):
             action=chosen,
             behavior_logprobs=torch.cat(logprobs, dim=1),
             action_mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
-            output=list(self.processor.decode(self._crop(self._core(x)).cpu().numpy())),
+            output=self.decode_chunks(self.crop_actions(x)),
             values=None if encoded.values is None else encoded.values[owner],
             extra=rest,
             cached_features={name: part[owner] for name, part in encoded.cached_features.items()},
         )
+
+    @torch.no_grad()
+    def continue_chunks(
+        self, observation: Mapping[str, Any], previous: Tensor, weights: Tensor, limit: float, noise: Noise
+    ) -> Tensor:
+        """Chunks [N, H, A] that continue `previous` [N, H, A] where `weights` [N, H, A] say so.
+
+        Raises:
+            ValueError: the head is no flow.
+        """
+        if self.chain.prediction_type != "velocity" or self.chain.reads_end_time:
+            raise ValueError(f"{type(self.chain).__name__} predicts no velocity, which real-time chunking guides")
+        return sample_continuation(self, self.encode_context(observation).prefix, noise, previous, weights, limit)
 
     @torch.no_grad()
     def predict_values(self, observation: Mapping[str, Any]) -> Tensor | None:
@@ -190,12 +205,12 @@ class ChainPolicy(Policy):
         logprobs = torch.zeros(chain.shape[:3], device=chain.device)
         if not len(rows):  # a pass with an unused result keeps every parameter in the graph
             first = torch.zeros(1, dtype=torch.long, device=chain.device)
-            state = torch.zeros(1, *self._shape, device=chain.device)
+            state = torch.zeros(1, *self.state_shape, device=chain.device)
             idle = self._step(select_prefix(prefix, first), state, first, first > 0, 1.0).mean.sum()
             return (logprobs + 0 * idle).flatten(1), logprobs.flatten(1)
         index = block - 1 if self.chain.stores_noise else block
         stored = self.chain.stores_noise
-        before = self._state(batch, rows, index) if stored else chain.new_zeros(len(rows), *self._shape)
+        before = self._state(batch, rows, index) if stored else chain.new_zeros(len(rows), *self.state_shape)
         every = torch.ones_like(rows, dtype=torch.bool)
         step = self._step(select_prefix(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
         mean, std = self._core(step.mean), self._core(step.std)
@@ -239,7 +254,8 @@ class ChainPolicy(Policy):
     # ---------------------------------------------------------------- the chunk within the network's state
 
     @property
-    def _shape(self) -> tuple[int, int]:
+    def state_shape(self) -> tuple[int, int]:
+        """Steps and numbers of the network's state; at least those of the chunk."""
         return (
             (self.chunk, self.action_dims)
             if self.action_padding is None
@@ -249,11 +265,18 @@ class ChainPolicy(Policy):
     def _core(self, state: Tensor) -> Tensor:
         return state if self.action_padding is None else self.action_padding.core(state)
 
-    def _pad_actions(self, chunk: Tensor) -> Tensor:
+    def pad_actions(self, chunk: Tensor) -> Tensor:
+        """A chunk as a state of the network, zeros beside it."""
         return chunk if self.action_padding is None else self.action_padding.pad_zeros(chunk)
 
-    def _crop(self, chunk: Tensor) -> Tensor:
+    def crop_actions(self, state: Tensor) -> Tensor:
+        """The chunk of a state, within the bound."""
+        chunk = self._core(state)
         return chunk if self.bound is None else chunk.clamp(-self.bound, self.bound)
+
+    def decode_chunks(self, chunks: Tensor) -> list[np.ndarray]:
+        """Chunks [N, H, A] in the simulator's units."""
+        return list(self.processor.decode(chunks.cpu().numpy()))
 
     def _to_choices(self, states: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Convert states to choices [N, T, A] and padding."""

@@ -1,4 +1,4 @@
-"""Stands in for Meta-World where it is not installed: a hand that moves, in this process."""
+"""Stands in for simulators under another Python where they are not installed: a hand that moves, in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gymnasium import spaces
 from sims.host.tasks import task_of
 from sims.host.vector import GuestVectorEnv
 from sims.metaworld.sim import MetaWorldSim
-from sims.metaworld.sizes import STATE
+from sims.ogbench.sim import OGBenchSim
+from sims.ogbench.sizes import SCENES
 
 
 class Hand(gymnasium.Env):
@@ -22,11 +23,14 @@ class Hand(gymnasium.Env):
     metadata = {"render_fps": 80}
     render_mode = None
 
-    def __init__(self, sim: StandIn):
-        self.sim = sim
+    def __init__(self, sim: Any):
+        self.sim, sizes = sim, sim.sizes()
+        self.numbers = sizes["proprio_dims"]
         text = spaces.Text(max_length=60, charset="abcdefghijklmnopqrstuvwxyz ")
-        self.observation_space = spaces.Dict({"proprio": spaces.Box(-9, 9, (STATE,), np.float32), "instruction": text})
-        self.action_space = spaces.Box(-1, 1, (sim.chunk, 4), np.float32)
+        self.observation_space = spaces.Dict(
+            {"proprio": spaces.Box(-9, 9, (self.numbers,), np.float32), "instruction": text}
+        )
+        self.action_space = spaces.Box(-1, 1, (sim.chunk, sizes["action_dims"]), np.float32)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         self.task, self.place, self.steps = self.sim.task_of(seed), np.random.default_rng(seed).random(3), 0
@@ -40,20 +44,17 @@ class Hand(gymnasium.Env):
         return self._observe(), float(success), success, self.steps >= self.sim.max_steps, info
 
     def _observe(self) -> dict[str, Any]:
-        seen = np.concatenate([self.place, np.zeros(STATE - 3)]).astype(np.float32)
-        return {"proprio": seen, "instruction": self.task[:-3].replace("-", " ")}
+        seen = np.concatenate([self.place, np.zeros(self.numbers - 3)]).astype(np.float32)
+        return {"proprio": seen, "instruction": self.task.removesuffix("-v3").replace("-", " ")}
 
 
-@dataclass(frozen=True)
-class StandIn(MetaWorldSim):
-    """The options of Meta-World on environments without it."""
+class StandIn:
+    """What these simulators do without another Python to ask; mixed into one of them."""
+
+    name: str
 
     def __post_init__(self) -> None:
-        """There is no other Python to ask."""
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"metaworld-{self.task}"
+        """There is none."""
 
     def contract(self) -> dict[str, Any]:
         return {"sim": self.name, "chunk": self.chunk}
@@ -61,10 +62,7 @@ class StandIn(MetaWorldSim):
     def stored_states(self, split: str) -> int:
         return 0
 
-    def task_of(self, seed: int) -> str:
-        return task_of(seed, self.task.split("+"))
-
-    def make(self, num_envs: int) -> GuestVectorEnv:  # type: ignore[override]
+    def make(self, num_envs: int) -> GuestVectorEnv:
         return GuestVectorEnv(lambda: Hand(self), num_envs)
 
     def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[list[tuple[dict[str, Any], np.ndarray]]]:
@@ -73,8 +71,32 @@ class StandIn(MetaWorldSim):
             env = Hand(self)
             seen, over, demo = env.reset(seed=seed)[0], False, []
             while not over:
-                chunk = np.ones((self.chunk, 4), np.float32)
+                chunk = np.ones(env.action_space.shape, np.float32)
                 demo.append((seen, chunk))
                 seen, _, over, _, _ = env.step(chunk)
             demos.append(demo)
         return demos
+
+
+@dataclass(frozen=True)
+class MetaWorldStandIn(StandIn, MetaWorldSim):
+    """The options of Meta-World."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"metaworld-{self.task}"
+
+    def task_of(self, seed: int) -> str:
+        return task_of(seed, self.task.split("+"))
+
+
+@dataclass(frozen=True)
+class OGBenchStandIn(StandIn, OGBenchSim):
+    """The options of OGBench."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"ogbench-{self.scene}"
+
+    def task_of(self, seed: int) -> str:
+        return task_of(seed, SCENES[self.scene].tasks)

@@ -1,0 +1,195 @@
+"""Real-time chunking: the policy computes the next chunk while the present one is played."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from mmrl.evaluation_mode import evaluation_mode
+from mmrl.rng import Noise
+from mmrl.rollouts.base import simulator_of
+from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.types import Completion, Context, Episode, Prompt, Request, Sampling, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREVIOUS, KNOWN = "previous_chunk", "previous_steps"
+
+
+class RealTimeChunkingRollout(EpisodicRollout):
+    """Whole episodes in which a new chunk is there only `delay` control steps after what it was computed from.
+
+    Meanwhile the old chunk is played. A flow policy is guided to begin the new one as the old one goes on, so that the
+    motion does not jump; with `limit=0` it is not. The first chunk of an episode is waited for. For evaluation:
+    data.evaluation.rollout._target_=mmrl.rollouts.env.real_time_chunking.RealTimeChunkingRollout. What is played is
+    from two chunks, so it is refused in training.
+    Source: Black et al., "Real-Time Execution of Action Chunking Flow Policies", 2025, algorithm 1, arXiv:2506.07339.
+    Differs: the delay is given and not measured.
+
+    Args:
+        delay: d, control steps that the policy takes.
+        execute: s, control steps from one chunk to the next, at least d; at most the chunk less d.
+        limit: beta, most of the guidance.
+        max_envs: most environments at once; more episodes are played in equal waves.
+        bootstrap: as of `EpisodicRollout`.
+    """
+
+    def __init__(self, delay: int, execute: int, limit: float = 5.0, max_envs: int = 256, bootstrap: bool = True):
+        super().__init__(max_envs, bootstrap)
+        if not 0 <= delay <= execute or execute < 1 or limit < 0:
+            raise ValueError(
+                "rollout=real_time_chunking: need 0 <= delay <= execute, execute >= 1 and limit >= 0, "
+                f"got {delay}, {execute} and {limit}"
+            )
+        self.delay, self.execute, self.limit = delay, execute, limit
+        self._chunk = 1
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        if ctx.purpose == "train":
+            raise ValueError(
+                "rollout=real_time_chunking plays parts of two chunks, which no log-probability belongs to: train with "
+                "rollout=env, and set data.evaluation.rollout._target_ to this class"
+            )
+        policy: Any = ctx.policy
+        if not hasattr(policy, "continue_chunks"):
+            raise ValueError(
+                f"rollout=real_time_chunking guides a flow, but {type(policy).__name__} is none; take a policy with a "
+                "flow head, or rollout=temporal_ensembling"
+            )
+        if self.execute + self.delay > policy.chunk:
+            raise ValueError(
+                f"rollout=real_time_chunking: delay={self.delay} and execute={self.execute} are more control steps "
+                f"than the policy's chunk of {policy.chunk}; raise sim.chunk and train again, or lower them"
+            )
+        self._chunk = policy.chunk
+        weights = soft_mask(policy.chunk, self.delay, self.execute)
+        return super().collect(prompts, replace(ctx, engine=_Continuing(policy, weights, self.limit)))
+
+    def _environment(self, task: Task, count: int) -> VectorEnv:
+        sim = simulator_of(task, "rollout=real_time_chunking")
+        if self._env is None or self._made_for != (sim, count):
+            self.close()
+            env = sim.stepwise().make(count)
+            self._env, self._made_for = RealTimeVectorEnv(env, self._chunk, self.delay, self.execute), (sim, count)
+        return self._env
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("delay", "execute", "limit", "_chunk")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
+
+
+def soft_mask(chunk: int, delay: int, execute: int) -> torch.Tensor:
+    """Weights [chunk] by which a chunk is held to the one before it, shifted by what was executed of that.
+
+    1 for the `delay` control steps that are played before the new chunk is there, then c (e^c - 1) / (e - 1) with c =
+    (chunk - execute - i) / (chunk - execute - delay + 1), and 0 for the last `execute`, of which the old one has none.
+    Source: Black et al., "Real-Time Execution of Action Chunking Flow Policies", 2025, equation 5, arXiv:2506.07339.
+    """
+    steps = torch.arange(chunk)
+    c = (chunk - execute - steps) / (chunk - execute - delay + 1)
+    fading = c * torch.expm1(c) / (math.e - 1)
+    return torch.where(steps < delay, 1.0, torch.where(steps < chunk - execute, fading, 0.0))
+
+
+@dataclass
+class _Continuing:
+    """An engine whose chunks continue those that the observations name."""
+
+    policy: Any
+    weights: torch.Tensor  # [H]
+    limit: float
+
+    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        policy, raws = self.policy, [request.observation for request in requests]
+        seen = policy.collate([policy.encode(raw) for raw in raws])
+        observation = {name: column.to(policy.device) for name, column in seen.items()}
+        chunks = torch.stack([policy.encode_demonstration(raw, raw[PREVIOUS]) for raw in raws]).to(policy.device)
+        known = torch.tensor([float(raw[KNOWN][0]) for raw in raws], device=policy.device)
+        held = (known[:, None] * self.weights.to(policy.device))[..., None].expand_as(chunks)
+        with evaluation_mode(policy):
+            drawn = policy.continue_chunks(
+                observation, chunks, held, self.limit, Noise([request.seed for request in requests])
+            )
+        empty, unlearned = torch.zeros(drawn.shape[1]), torch.zeros(drawn.shape[1], dtype=torch.bool)
+        return [
+            Completion({}, chunk, empty, unlearned, output)
+            for chunk, output in zip(drawn.cpu(), policy.decode_chunks(drawn))
+        ]
+
+
+class RealTimeVectorEnv(VectorWrapper):
+    """Takes a chunk every `execute` control steps and begins to play it `delay` control steps later.
+
+    Observations have two more entries: what is left of the chunk that is being played, [H, A] with zeros behind it, and
+    whether there is one, [1].
+
+    Args:
+        env: with one control step per decision, of shape [A] or [1, A].
+        chunk: H, control steps of an action.
+        delay: d.
+        execute: s.
+    """
+
+    def __init__(self, env: VectorEnv, chunk: int, delay: int, execute: int):
+        super().__init__(env)
+        step = env.single_action_space
+        if not isinstance(step, spaces.Box) or len(step.shape) > 2 or (len(step.shape) == 2 and step.shape[0] != 1):
+            raise ValueError(f"{env} takes actions {step}; real-time chunking needs one control step of real numbers")
+        self.delay, self.execute = delay, execute
+        low, high = (np.broadcast_to(side.reshape(1, -1), (chunk, side.size)) for side in (step.low, step.high))
+        self.single_action_space = spaces.Box(low, high, dtype=step.dtype)  # type: ignore[arg-type]
+        self.action_space = batch_space(self.single_action_space, env.num_envs)
+        self._left = np.zeros((env.num_envs, *low.shape), np.float32)
+        self._known = np.zeros((env.num_envs, 1), np.float32)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        self._left[begun], self._known[begun] = 0, 0
+        seen, infos = self.env.reset(seed=seed, options=options)
+        return self._describe(seen), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        chunks = np.array(actions, np.float32)
+        waiting = self._known[:, 0] > 0
+        chunks[waiting, : self.delay] = self._left[waiting, : self.delay]
+        space, total, reports = self.env.action_space, np.zeros(self.num_envs), {}
+        over = np.zeros((2, self.num_envs), bool)  # terminated and truncated
+        for step in range(self.execute):
+            live = ~over.any(axis=0)
+            if not live.any():
+                break
+            action = chunks[:, step].reshape(space.shape).astype(space.dtype)
+            seen, rewards, *ends, infos = self.env.step(action)
+            total, over = total + live * rewards, np.where(live, ends, over)
+            reports = _merge(reports, infos, live)
+        self._left = np.concatenate([chunks[:, self.execute :], np.zeros_like(chunks[:, : self.execute])], axis=1)
+        self._known[:] = 1
+        reports.pop("executed", None)  # the rest of the chunk is played later
+        return self._describe(seen), total, *over, reports
+
+    def _describe(self, seen: Any) -> dict[str, Any]:
+        entries = seen if isinstance(seen, dict) else {"state": seen}
+        return {**entries, PREVIOUS: self._left.copy(), KNOWN: self._known.copy()}
+
+    def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
+        """Image of environment i, uint8 [H, W, 3]."""
+        return self.env.render(i, size)  # type: ignore[call-arg,return-value]
+
+
+def _merge(old: dict[str, Any], new: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
+    """Reports whose `rows` are new; the others stay as they were when their episodes ended."""
+    merged = dict(old)
+    for name, column in new.items():
+        if isinstance(column, dict):
+            merged[name] = _merge(old.get(name, {}), column, rows)
+        else:
+            merged[name] = np.where(rows, column, old[name]) if name in old else column
+    return merged

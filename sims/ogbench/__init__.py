@@ -1,0 +1,1 @@
+"""OGBench's manipulation tasks with their scripted experts."""

@@ -1,0 +1,54 @@
+"""Sizes of OGBench's scenes. Both Pythons import this file."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+ACTION = 5
+"""Numbers of an action: x, y, z of the hand, its yaw, the gripper."""
+CENTRE, METRES = (0.425, 0.0, 0.0), 0.1
+"""Places are observed from here, in this many metres."""
+
+
+class Scene(NamedTuple):
+    """What stands on a table.
+
+    Attributes:
+        cubes: their number.
+        buttons: their number.
+        tasks: what is asked for, one of them in an episode.
+    """
+
+    cubes: int
+    buttons: int
+    tasks: tuple[str, ...]
+
+    @property
+    def proprio(self) -> int:
+        """Numbers of an observation: those of the package, and those of the goal."""
+        seen = 19 + 9 * self.cubes + 4 * self.buttons + 4 * ("drawer" in self.tasks)
+        goal = (self.cubes + 5) * (self.cubes > 0) + (self.buttons + 3) * (self.buttons > 0)
+        return seen + goal + 2 * ("drawer" in self.tasks)
+
+
+SCENES = {
+    "cube-single": Scene(1, 0, ("cube",)),
+    "cube-double": Scene(2, 0, ("cube",)),
+    "cube-triple": Scene(3, 0, ("cube",)),
+    "cube-quadruple": Scene(4, 0, ("cube",)),
+    "scene": Scene(1, 2, ("cube", "button", "drawer", "window")),
+    "puzzle-3x3": Scene(0, 9, ("button",)),
+    "puzzle-4x4": Scene(0, 16, ("button",)),
+}
+
+
+def sizes(scene: str, chunk: int) -> dict[str, Any]:
+    """Constructor arguments of a policy; the package scales its numbers, so that the processor leaves them."""
+    numbers = SCENES[scene].proprio
+    scale = {"kind": "mean_std", "offset": [0.0] * numbers, "width": [1.0] * numbers}
+    return {
+        "action_dims": ACTION,
+        "chunk": chunk,
+        "proprio_dims": numbers,
+        "processor": {"vectors": {"proprio": scale}},
+    }
