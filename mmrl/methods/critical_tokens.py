@@ -4,7 +4,7 @@ Ignore the KL Penalty! Boosting Exploration on Critical Tokens to Enhance RL Fin
 
 - how sure a distribution is of its most likely id: `certainty`, per choice `Certainty`
 - weights of the penalty from the reference's certainty: `certainty_weights`, as a column `CertaintyWeights`
-- the penalty: `CertaintyWeightedKL`
+- the penalty: `mmrl.objectives.weighted_kl.WeightedKL`
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, reference_of, score_rows
 from mmrl.batch import Batch
-from mmrl.objectives.regularizer import KL
 from mmrl.ops.logprob import precision
-from mmrl.ops.masked import zero_outside
 from mmrl.policies.text.statistics import Statistic
 from mmrl.types import Context, PolicyOutput
 
@@ -97,22 +95,3 @@ class CertaintyWeights(ForwardAnnotator):
             raise ValueError(f"the reference's output has no {self.part!r}; name it under model.policy.statistics")
         weights = certainty_weights(out.extra[self.part], self.power, self.intercept)
         return torch.stack([out.logprobs, weights.to(out.logprobs.dtype)], dim=-1)
-
-
-@dataclass(frozen=True)
-class CertaintyWeightedKL(KL):
-    """KL penalty of each choice times its weight, so that critical tokens, of which the reference is unsure, are free.
-
-    Source: Ignore the KL Penalty!, 2025, section 4, arXiv:2502.06533, with the estimator k2.
-
-    Args:
-        weights: column of the weights.
-    """
-
-    weights: str = "kl_weights"
-
-    def reads(self) -> frozenset[str]:
-        return super().reads() | {self.weights}
-
-    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return super().__call__(out, batch) * zero_outside(batch[self.weights], batch["action_mask"])

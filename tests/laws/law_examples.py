@@ -26,7 +26,7 @@ from mmrl.batch import Batch
 from mmrl.methods.a_lol import OfflinePolicyGradient
 from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
-from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
+from mmrl.methods.critical_tokens import CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
@@ -54,6 +54,7 @@ from mmrl.methods.rlmec.losses import EditImitation, EditRewards, EditSurrogate
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
+from mmrl.methods.verirl.weights import BalancedWeights
 from mmrl.methods.vine_ppo import SegmentAdvantage
 from mmrl.methods.vogue import UncertaintyBonus
 from mmrl.objectives.distillation import GKDLoss
@@ -67,6 +68,7 @@ from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss, KTOLoss, ORPOL
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
+from mmrl.objectives.weighted_kl import WeightedKL
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.types import Context, PolicyOutput, Sampling
@@ -100,6 +102,7 @@ ANNOTATORS = [
     Example(GreedyBaselineAdvantage()),
     Example(BatchScaledAdvantage()),
     Example(TaskScaledAdvantage()),
+    Example(BalancedWeights()),
     Example(NegativeMask(0.5)),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
@@ -183,7 +186,8 @@ TERMS = [
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
     Example(KL(old="behavior_logprobs")),
-    Example(CertaintyWeightedKL("k2")),
+    Example(WeightedKL("k2")),
+    Example(WeightedKL("k2", "behavior_logprobs")),
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),

@@ -9,12 +9,12 @@ from torch.testing import assert_close
 from mmrl.batch import Batch
 from mmrl.methods.critical_tokens import (
     Certainty,
-    CertaintyWeightedKL,
     CertaintyWeights,
     certainty,
     certainty_weights,
 )
 from mmrl.objectives.regularizer import KL
+from mmrl.objectives.weighted_kl import WeightedKL
 from mmrl.types import PolicyOutput
 
 
@@ -52,7 +52,7 @@ def test_the_penalty_by_hand():
         kl_weights=torch.cat([weights, torch.ones(1, 1)], 1),
     )
     out = PolicyOutput(new, new.detach())
-    loss = CertaintyWeightedKL("k2")(out, batch)
+    loss = WeightedKL("k2")(out, batch)
     assert_close(loss, torch.tensor([[0.001807, 0.603474]]), atol=1e-6, rtol=0)
     assert_close(loss[:, 1:], KL("k2")(out, batch)[:, 1:])  # a weight of 1 is the plain penalty
     # d k2 / d log p = log p - log p_ref = -log 3, times the weight
