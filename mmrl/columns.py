@@ -96,6 +96,7 @@ COLUMNS: dict[str, Column] = {
     "old_mean_logprobs": Column(
         "[N, T]", "nats", "mean log-probability over the vocabulary at each choice, before the update"
     ),
+    "visual_ids": Column("[N, *]", "ids", "codes of the image tokens of the row, all levels of a token together"),
     "kl_weights": Column("[N, T]", "1", "weight of the KL penalty at each choice, from the reference's certainty"),
     "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(

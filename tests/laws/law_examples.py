@@ -25,6 +25,7 @@ from mmrl.annotators.values import Values
 from mmrl.batch import Batch
 from mmrl.methods.a_lol import OfflinePolicyGradient
 from mmrl.methods.ampo import ShapedSurrogate
+from mmrl.methods.asvr.policy import VisualReconstruction
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
@@ -180,6 +181,7 @@ TERMS = [
     Example(DenoisingLoss()),
     Example(DenoisingLoss(power=1)),
     Example(LatentKL()),
+    Example(VisualReconstruction()),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
     Example(KL(old="behavior_logprobs")),
@@ -286,6 +288,7 @@ class Tabular(nn.Module):
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
             "latent_kl": self.value[state[:, 0]].square(),  # of a row
+            "visual_loss": self.value[state[:, 1]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
