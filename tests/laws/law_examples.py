@@ -32,6 +32,7 @@ from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
+from mmrl.methods.eag_rl import AdaptiveClip, AdaptiveSurrogate
 from mmrl.methods.epo.process_rewards import TurnReturns
 from mmrl.methods.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
 from mmrl.methods.kimi import MirrorDescentLoss
@@ -135,6 +136,7 @@ ANNOTATORS = [
     Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
     Example(LowProbabilityProxy(fraction=0.5)),
     Example(FlowRewards(rows=3), scores=True),
+    Example(AdaptiveClip(rows=3), scores=True),
     Example(EditRewards()),
     Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
     Example(CentredReward()),
@@ -163,6 +165,8 @@ TERMS = [
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
     Example(LowProbabilitySurrogate(coef=0.01)),
+    Example(AdaptiveSurrogate()),
+    Example(AdaptiveSurrogate(0.1, old="old_logprobs")),
     Example(ThoughtSurrogate()),
     Example(ThoughtSurrogate(clip_dual=1.5)),
     Example(UniformBellmanLoss(0.5)),
@@ -340,6 +344,8 @@ def rows(per_row: bool) -> Batch:
         self_reward_mask=self_reward_mask,
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
         value_mask=mask & (torch.arange(t) >= 1),
+        feature_mask=mask & (torch.arange(t) % 2 == 0),
+        clip_high=torch.linspace(0.2, 0.4, n),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),
