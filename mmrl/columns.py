@@ -96,6 +96,9 @@ COLUMNS: dict[str, Column] = {
     "old_mean_logprobs": Column(
         "[N, T]", "nats", "mean log-probability over the vocabulary at each choice, before the update"
     ),
+    "visual_ids": Column("[N, *]", "ids", "codes of the image tokens of the row, all levels of a token together"),
+    "feature_mask": Column("[N, T]", "bool", "tokens that name a feature which an expert finds salient"),
+    "clip_high": Column("[N]", "1", "upper clip range of the row's importance ratios: they are clipped at 1 + it"),
     "kl_weights": Column("[N, T]", "1", "weight of the KL penalty at each choice, from the reference's certainty"),
     "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(

@@ -25,12 +25,14 @@ from mmrl.annotators.values import Values
 from mmrl.batch import Batch
 from mmrl.methods.a_lol import OfflinePolicyGradient
 from mmrl.methods.ampo import ShapedSurrogate
+from mmrl.methods.asvr.policy import VisualReconstruction
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
+from mmrl.methods.eag_rl import AdaptiveClip, AdaptiveSurrogate
 from mmrl.methods.epo.process_rewards import TurnReturns
 from mmrl.methods.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
 from mmrl.methods.kimi import MirrorDescentLoss
@@ -137,6 +139,7 @@ ANNOTATORS = [
     Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
     Example(LowProbabilityProxy(fraction=0.5)),
     Example(FlowRewards(rows=3), scores=True),
+    Example(AdaptiveClip(rows=3), scores=True),
     Example(EditRewards()),
     Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
     Example(CentredReward()),
@@ -165,6 +168,8 @@ TERMS = [
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
     Example(LowProbabilitySurrogate(coef=0.01)),
+    Example(AdaptiveSurrogate()),
+    Example(AdaptiveSurrogate(0.1, old="old_logprobs")),
     Example(ThoughtSurrogate()),
     Example(ThoughtSurrogate(clip_dual=1.5)),
     Example(UniformBellmanLoss(0.5)),
@@ -183,6 +188,7 @@ TERMS = [
     Example(DenoisingLoss()),
     Example(DenoisingLoss(power=1)),
     Example(LatentKL()),
+    Example(VisualReconstruction()),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
     Example(KL(old="behavior_logprobs")),
@@ -290,6 +296,7 @@ class Tabular(nn.Module):
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
             "latent_kl": self.value[state[:, 0]].square(),  # of a row
+            "visual_loss": self.value[state[:, 1]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
@@ -341,6 +348,8 @@ def rows(per_row: bool) -> Batch:
         self_reward_mask=self_reward_mask,
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
         value_mask=mask & (torch.arange(t) >= 1),
+        feature_mask=mask & (torch.arange(t) % 2 == 0),
+        clip_high=torch.linspace(0.2, 0.4, n),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),

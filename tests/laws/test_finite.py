@@ -113,6 +113,7 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
         self_reward_weight=self_reward_mask.any(1).float(),
         self_reward=self_reward_mask.any(1).float(),
         reference_point=torch.full((n,), 0.3),
+        clip_high=torch.full((n,), 0.3),
         preference=torch.tensor([1.0, -1.0]).repeat(n // 2),
         baseline_group=torch.arange(n) % 2,
         is_first=torch.ones(n, dtype=torch.bool),

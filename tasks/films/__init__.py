@@ -1,0 +1,5 @@
+"""Questions about films of captions."""
+
+from tasks.films.task import Films
+
+__all__ = ["Films"]

@@ -1,0 +1,72 @@
+"""Traces of answers: actions with observations, whether these are true, and whether they suffice for an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tasks.films.film import ANIMALS, VERBS, Film
+
+_STEP = re.compile(r"(find|look) ([a-z0-9 ]+): ?(.*)")
+_STATE = re.compile(rf"({'|'.join(ANIMALS)}) ({'|'.join(VERBS)})")
+
+Step = tuple[str, str, str]
+"""Name and argument of an action, and its observation."""
+
+
+def parse_trace(text: str) -> tuple[list[Step], str]:
+    """Return the steps `find EVENT: FRAMES` and `look FRAME: STATES` of an answer, and its last line.
+
+    Lines before the last one that are no step are left out.
+    """
+    *lines, answer = [line.strip() for line in text.strip().splitlines()] or [""]
+    found = [_STEP.fullmatch(line) for line in lines]
+    return [(match[1], match[2], match[3]) for match in found if match], answer
+
+
+def is_well_formed(text: str) -> bool:
+    """Whether an answer is one or more steps, a line each, and then one verb."""
+    steps, answer = parse_trace(text)
+    return bool(steps) and len(steps) == len(text.strip().splitlines()) - 1 and answer in VERBS
+
+
+def read_states(text: str) -> list[tuple[str, str]] | None:
+    """Read `cat sits, fox runs` as pairs; None if it is something else."""
+    found = [_STATE.fullmatch(part.strip()) for part in text.split(",")]
+    return [(match[1], match[2]) for match in found if match] if all(found) else None
+
+
+def judge_step(film: Film, step: Step) -> float:
+    """Score of an observation against the detailed captions, in [0, 1].
+
+    Of `find` 1 for exactly the frames of the event, of `look` the share of the states that hold in the frame; 0 for
+    what cannot be read.
+    """
+    name, argument, observation = step
+    if name == "find":
+        event = read_states(argument)
+        frames = " ".join(map(str, film.find(*event[0]))) if event and len(event) == 1 else None
+        return float(observation == (frames or "none")) if frames is not None else 0.0
+    states = read_states(observation)
+    if states is None or not argument.isdigit() or not 1 <= int(argument) <= len(film.frames):
+        return 0.0
+    frame = film.frames[int(argument) - 1]
+    return sum(frame.get(animal) == verb for animal, verb in states) / len(states)
+
+
+def mean_observation_score(film: Film, steps: Sequence[Step]) -> float:
+    """Mean of `judge_step` over the steps; 0 without any."""
+    return sum(judge_step(film, step) for step in steps) / len(steps) if steps else 0.0
+
+
+def answer_from_trace(question: tuple[tuple[str, str], str], steps: Sequence[Step]) -> str | None:
+    """Answer a question, (event, asked animal), from actions and observations alone; None where they do not suffice.
+
+    The event has to be found in one frame, and that frame has to be looked at; the film is not read. Of several such
+    steps the last one counts. It stands in for the text model of ReWatch-R1.
+    """
+    event, asked = question
+    found = [observation for name, argument, observation in steps if (name, argument) == ("find", " ".join(event))]
+    seen = [read_states(text) for name, argument, text in steps if found and (name, argument) == ("look", found[-1])]
+    states = dict(seen[-1] or ()) if seen else {}
+    return states.get(asked)
