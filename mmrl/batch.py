@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -27,7 +27,17 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, index: Tensor) -> Ragged:
+    @overload
+    def __getitem__(self, index: Tensor) -> Ragged: ...
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+
+    def __getitem__(self, index: Tensor | int) -> Ragged | Tensor:
+        """Select rows, or return the items of one row."""
+        if isinstance(index, int):
+            row = int(self.index[index])
+            return self.items.narrow(0, int(self.sizes[:row].sum()), int(self.sizes[row]))
         return Ragged(self.items, self.sizes, self.index[index.to(self.index.device)])
 
     @property
@@ -59,6 +69,9 @@ class Ragged:
             return self
         compact = self.compact()
         return Ragged(compact.items.to(*args, **kwargs), compact.sizes, compact.index)
+
+    def cpu(self) -> Ragged:
+        return self.to("cpu")
 
     @property
     def device(self) -> torch.device:

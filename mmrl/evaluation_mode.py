@@ -1,11 +1,15 @@
-"""Run a network in evaluation mode and restore the mode of each of its modules."""
+"""Run a network in evaluation mode, or sample what is not learned from, and restore the modes afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from torch import nn
+
+if TYPE_CHECKING:
+    from mmrl.policies.base import Policy
 
 
 @contextmanager
@@ -20,3 +24,13 @@ def evaluation_mode(network: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def no_learning(policy: Policy) -> Iterator[None]:
+    """Let a policy keep nothing for the learn step inside the context, as in held-out evaluation."""
+    before, policy.learns_from_rows = policy.learns_from_rows, False
+    try:
+        yield
+    finally:
+        policy.learns_from_rows = before

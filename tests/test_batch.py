@@ -62,3 +62,9 @@ def test_padding():
     assert pad_stack([torch.ones(1, 2), torch.ones(2, 1)], 0).tolist() == [[[1, 1], [0, 0]], [[1, 0], [1, 0]]]
     assert pad_stack([torch.tensor(1.5), torch.tensor(2.5)]).tolist() == [1.5, 2.5]
     assert pad_stack([torch.ones(2).bool(), torch.ones(1).bool()]).tolist() == [[True, True], [True, False]]
+
+
+def test_one_row_of_a_ragged_column_is_its_items():
+    patches = Ragged(torch.arange(5.0)[:, None], torch.tensor([2, 0, 3]), torch.tensor([2, 0, 2, 1]))
+    assert [patches[i].flatten().tolist() for i in range(4)] == [[2, 3, 4], [0, 1], [2, 3, 4], []]
+    assert patches[0].data_ptr() == patches[2].data_ptr()  # shared items are not copied

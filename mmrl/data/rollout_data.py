@@ -32,7 +32,7 @@ from mmrl.data.row_transforms import apply_rows
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.evaluation_mode import evaluation_mode
+from mmrl.evaluation_mode import evaluation_mode, no_learning
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
 from mmrl.rollouts.base import Rollout
@@ -290,7 +290,7 @@ class RolloutData(L.LightningDataModule):
         learner: BaseLearner = self.trainer.lightning_module
         self.scheduled.restore()
         models = sync_engine(self, learner.policy, self.iteration)
-        with parallel.precision(self.trainer), gather_weights(*models):
+        with parallel.precision(self.trainer), gather_weights(*models), no_learning(learner.policy):
             interim = 0 < self.iteration < self.trainer.max_epochs
             return self.evaluation.measure(self.task, self.reward, build_context(self, learner), interim)
 

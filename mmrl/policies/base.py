@@ -31,7 +31,7 @@ class Action:
     extra: Mapping[str, Tensor | Ragged] = field(
         default_factory=dict
     )  # further columns of the rows, as in mmrl.columns
-    cached_features: dict[str, Tensor] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
+    cached_features: dict[str, Any] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
     seconds: dict[str, float] = field(default_factory=dict)  # time by phase
     counts: dict[str, float] = field(default_factory=dict)  # events by metric name, such as malformed outputs
 
@@ -51,6 +51,7 @@ class Policy(nn.Module, ABC):
     not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
     pads_left: bool = False  # whether `collate` pads tokens at the start of a row
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
+    learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -162,7 +163,7 @@ class Policy(nn.Module, ABC):
         """Return modules that `forward` leaves out in batches without their input, such as the image encoder."""
         return []
 
-    def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+    def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         """Compute `Action.cached_features` of N collated contexts; empty where nothing is frozen. No gradient."""
         return {}
 

@@ -89,6 +89,8 @@ RUNS = {
     ),
     # a frozen base below adapters, and a reference that shares it
     "adapters": ("recipe=grpo_kl", "policy.lora={r: 4}"),
+    # the same with the base in 4 bits
+    "qlora": ("recipe=grpo_kl", "policy.lora={r: 4}", "policy.quantization=nf4"),
     # logits in chunks of 6 tokens, of a tied output layer
     "chunked_logits": ("policy.max_logits=600", "trainer.accumulate_grad_batches=2"),
     # prompts of different lengths in one sequence
@@ -169,6 +171,8 @@ def alone(tmp_path_factory):
     done: dict[str, dict] = {}
 
     def run(name: str) -> dict:
+        if name == "qlora":
+            pytest.importorskip("bitsandbytes", reason="pip install 'mmrl-lightning[qlora]' installs it")
         if name not in done:
             done[name] = fit(tmp_path_factory.mktemp(name), *RUNS[name], *EVERY)
         return done[name]
@@ -178,14 +182,15 @@ def alone(tmp_path_factory):
 
 @pytest.mark.parametrize(("strategy", "name"), [pair for pair in PAIRS if pair[0] in ("ddp", "fsdp2")])
 def test_two_processes_are_one_run(strategy, name, alone, tmp_path):
+    once = alone(name)
     chosen = (*RUNS[name], *EVERY, "trainer.devices=2", *STRATEGIES[strategy])
     if name == "uneven":  # Lightning starts the second process
         command(tmp_path, *chosen)
     else:  # torchrun starts both
         run_ranks(["fit", *words(tmp_path, *chosen)], tmp_path)
-    check_run(name, alone(name), [record(tmp_path, rank) for rank in range(2)])
+    check_run(name, once, [record(tmp_path, rank) for rank in range(2)])
     if strategy == "fsdp2":
-        assert max(record(tmp_path, rank)["held"] for rank in range(2)) <= 0.55 * alone(name)["held"]
+        assert max(record(tmp_path, rank)["held"] for rank in range(2)) <= 0.55 * once["held"]
 
 
 def test_two_processes_that_reduce_gradients_once_are_one_run(alone, tmp_path):
@@ -196,12 +201,13 @@ def test_two_processes_that_reduce_gradients_once_are_one_run(alone, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "name"), PAIRS)
 def test_four_processes_are_one_run(strategy, name, alone, tmp_path):
+    once = alone(name)
     chosen = (*RUNS[name], *EVERY, "trainer.devices=4", *STRATEGIES[strategy])
     run_ranks(["fit", *words(tmp_path, *chosen)], tmp_path, ranks=4)
-    check_run(name, alone(name), [record(tmp_path, rank) for rank in range(4)])
+    check_run(name, once, [record(tmp_path, rank) for rank in range(4)])
     if strategy != "ddp":
         share = 0.55 if strategy == "hsdp" else 0.3
-        assert max(record(tmp_path, rank)["held"] for rank in range(4)) <= share * alone(name)["held"]
+        assert max(record(tmp_path, rank)["held"] for rank in range(4)) <= share * once["held"]
 
 
 def check_run(name: str, alone: dict, ranks: list[dict]) -> None:

@@ -35,7 +35,7 @@ class EncodedContext:
 
     prefix: Prefix
     values: Tensor | None = None  # [N]
-    cached_features: dict[str, Tensor] = field(default_factory=dict)  # as of Action
+    cached_features: dict[str, Any] = field(default_factory=dict)  # as of Action
     extra: dict[str, Tensor] = field(default_factory=dict)  # as of PolicyOutput
 
 

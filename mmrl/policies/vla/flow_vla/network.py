@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -23,11 +23,11 @@ class Sizes(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Encoding of N contexts by the vision-language model."""
+    """Encoding of N contexts, images and words, by the vision-language model."""
 
-    prefix: Prefix  # what the expert reads: keys and values of every layer and the mask of real tokens, each [N, ...]
-    hidden: Tensor  # [N, L, context_width] features of the context's tokens
     mask: Tensor  # [N, L] nonzero at real tokens
+    layers: Sequence[Tensor]  # keys and values of every layer in turn, each [N, L, groups, d] or [N, groups, L, d]
+    hidden: Tensor | None  # [N, L, context_width] features of the context's tokens; None where they were not kept
 
 
 class FlowVLANetwork(PretrainedNetwork):
@@ -35,6 +35,8 @@ class FlowVLANetwork(PretrainedNetwork):
 
     Time is 1 at the noise and 0 at the action; the velocity is noise - action.
     """
+
+    tokens_axis: ClassVar[int] = 1  # of keys and values
 
     @classmethod
     @abstractmethod
@@ -52,11 +54,19 @@ class FlowVLANetwork(PretrainedNetwork):
         """Return the vision-language model."""
 
     @abstractmethod
-    def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> Context:
-        """Encode the context; every trainable weight must be in the graph of the prefix.
+    def read(self, inputs: Mapping[str, Tensor]) -> Context:
+        """Encode images and words; every trainable weight must be in the graph of keys and values.
 
         Args:
             inputs: input_ids and attention_mask [N, L], pixel_values [N, cameras, 3, h, w].
+        """
+
+    @abstractmethod
+    def add_state(self, context: Context, state: Tensor) -> Prefix:
+        """Return what the expert reads: keys and values of every layer, the mask of real tokens and the state.
+
+        Args:
+            context: of `read`, or the same tokens at other places of their rows.
             state: proprioception [N, P], at most `sizes.state_dims` numbers.
         """
 

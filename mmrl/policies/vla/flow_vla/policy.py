@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
+from mmrl.batch import Batch, Ragged, concatenate_columns
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
 from mmrl.policies.vla.flow_vla.insulation import check_insulation, insulate
+from mmrl.policies.vla.flow_vla.kept_context import KEPT, MEAN, check_kept, collate_kept, keep_context, kept_context
 from mmrl.policies.vla.flow_vla.network import FlowVLANetwork, Sizes
 from mmrl.policies.vla.flow_vla.padding import action_padding
 from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
-from mmrl.policies.vla.pretrained.policy import PretrainedVLA
+from mmrl.policies.vla.pretrained.policy import PretrainedVLA, mean_features
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.value import StateValue
+from mmrl.types import Observation
+
+ROWS = 64  # contexts that are read in one pass for demonstrations
 
 
 class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
@@ -46,6 +52,9 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
         timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
         freeze_vision: the image tower and its projection stay fixed.
         freeze_context: the whole vision-language model stays fixed and is read without gradient; the expert learns.
+        keep_contexts: keep what the frozen vision-language model has read while sampling, in host memory, so that no
+            later pass over the rows reads it again: annotators, and every update epoch. Models that score the rows,
+            such as the reference, take it for their own, so their vision-language model must have equal weights.
         lora: arguments of `peft.LoraConfig`, for the linear layers of every part that is not frozen; exports are
             merged. None trains all weights of those parts.
         knowledge_insulation: gradients of the expert do not enter the vision-language model, which learns from the
@@ -78,6 +87,7 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
         timesteps_per_sample: int = 1,
         freeze_vision: bool = False,
         freeze_context: bool = True,
+        keep_contexts: bool = False,
         lora: dict[str, Any] | None = None,
         knowledge_insulation: bool = False,
         gradient_checkpointing: bool = False,
@@ -95,7 +105,9 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
             )
         check_teacher(chain, teacher)
         check_insulation(knowledge_insulation, freeze_context, value_head and critic == "shared")
-        self.knowledge_insulation = knowledge_insulation
+        check_kept(keep_contexts, freeze_context)
+        self.knowledge_insulation, self.keep_contexts = knowledge_insulation, keep_contexts
+        self.cached_inputs = frozenset({"images"}) if keep_contexts else frozenset()
         self.path, self.chain, self.teacher = path, chain, teacher
         self.timesteps_per_sample, self.critic = timesteps_per_sample, critic
         self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
@@ -129,6 +141,11 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
 
     # ---------------------------------------------------------------- inputs
 
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
+        """Collate rows; shorter instructions are padded at the end, kept contexts are ragged."""
+        kept = collate_kept(observations)
+        return {**super().collate(observations), **kept}
+
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the chunk [H, A]: a chain without transitions."""
         return self._scale_demonstration(output)
@@ -141,12 +158,41 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
     # ---------------------------------------------------------------- the network of the chain
 
     def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
+        if KEPT in observation:
+            return self._encode_kept(observation)
         inputs = self._prepare(observation)
         proprio = inputs.pop("proprio")
-        prefix, hidden, mask = self.network.read(inputs, proprio)
+        context = self.network.read(inputs)
+        prefix = self.network.add_state(context, proprio)
         if self.knowledge_insulation:
-            prefix = insulate(prefix, hidden)
-        return EncodedContext(prefix, self._context_values(hidden, mask, proprio))
+            prefix = insulate(prefix, context.hidden)
+        mean = None if self.value_head is None else mean_features(context.hidden, context.mask)
+        kept: dict[str, Tensor | Ragged] = {}
+        if self.keep_contexts and self.learns_from_rows and not torch.is_grad_enabled():
+            kept = {KEPT: keep_context(context, self.network.tokens_axis)}
+            kept |= {} if mean is None else {MEAN: mean}
+        return EncodedContext(prefix, self._mean_values(mean, proprio), cached_features=kept)
+
+    def _encode_kept(self, observation: Mapping[str, Any]) -> EncodedContext:
+        """Encode contexts that were kept; what is trained after the vision-language model is computed again."""
+        if not self.keep_contexts:
+            raise ValueError(
+                f"the rows have contexts that another policy kept, but the {type(self).__name__} of {self.path} has "
+                "keep_contexts=false: set it true there if its vision-language model has the same weights, or set "
+                "policy.keep_contexts=false"
+            )
+        context = kept_context(observation[KEPT], self.network.tokens_axis)
+        proprio = observation["proprio"].float()
+        prefix = self.network.add_state(context, proprio)
+        return EncodedContext(prefix, self._mean_values(observation.get(MEAN), proprio))
+
+    @torch.no_grad()
+    def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+        if not self.keep_contexts:
+            return {}
+        columns = Batch(observation)
+        parts = [self.encode_context(part).cached_features for part in columns.split(ROWS)]
+        return {name: concatenate_columns([part[name] for part in parts]) for name in parts[0]}
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None

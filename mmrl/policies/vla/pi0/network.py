@@ -53,6 +53,8 @@ class Pi0Network(FlowVLANetwork):
     everything.
     """
 
+    tokens_axis = 2
+
     @classmethod
     def load(cls, path: str, reader: str | None, horizon: int | None, dtype: str, attention: str) -> nn.Module:
         unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # unused by the forward pass
@@ -91,7 +93,7 @@ class Pi0Network(FlowVLANetwork):
     def unused(self) -> Sequence[nn.Module]:
         return (self.model.model.dit.embed_tokens,)  # the expert reads embeddings
 
-    def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> Context:
         body, mask, pixels = self.model.model, inputs["attention_mask"], inputs["pixel_values"]
         cache: Any = Cache(layer_class_to_replicate=PageLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and any(p.requires_grad for p in body.vlm.parameters())):
@@ -108,8 +110,11 @@ class Pi0Network(FlowVLANetwork):
         layers = [part for layer in cache.layers for part in (layer.keys, layer.values)]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
+        return Context(mask, layers, hidden)
+
+    def add_state(self, context: Context, state: Tensor) -> Prefix:
         filled = pad(state, (0, self.model.config.max_state_dim - state.shape[1]))
-        return Context((mask, filled, *layers), hidden, mask)
+        return (context.mask.long(), filled, *context.layers)
 
     def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
         mask, state, *layers = prefix

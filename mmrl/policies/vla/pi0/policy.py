@@ -14,6 +14,7 @@ class Pi0Policy(FlowVLAPolicy):
     of them the expert; chunks of 50, 32 dimensions; transformers converts the names). It was tested at tiny sizes
     only. By arithmetic, with three cameras (816 tokens) and bfloat16: keys and values of a context take 15 MB a row,
     held twice while the chain is sampled, so lower engine.max_rows; reading it costs about 4 TFLOP, a transition 0.03.
+    keep_contexts stores them until the iteration ends, in host memory.
     Source: Black et al., "pi0", 2024, arXiv:2410.24164; frozen context as in pi_RL, 2025, section 5, arXiv:2510.25889.
     Weights and statistics as lerobot 0.6 saves them are read too; its folders have no image processor, so they need
     `reader`, which resizes images of other sizes than 224 by another filter than lerobot.

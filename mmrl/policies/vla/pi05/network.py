@@ -65,7 +65,7 @@ class Pi05Network(FlowVLANetwork):
         head = self.model.paligemma_with_expert.gemma_expert.lm_head
         return () if head is None else (head,)  # no text is generated
 
-    def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> Context:
         trains = any(weight.requires_grad for weight in self.context.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and trains):
             given = inputs["input_ids"], inputs["attention_mask"], inputs["pixel_values"]
@@ -73,7 +73,10 @@ class Pi05Network(FlowVLANetwork):
         layers = [part for pair in pairs for part in pair]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
-        return Context((mask, *layers), hidden, mask)
+        return Context(mask, layers, hidden)
+
+    def add_state(self, context: Context, state: Tensor) -> Prefix:
+        return (context.mask, *context.layers)
 
     def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
         mask, *layers = prefix

@@ -141,7 +141,13 @@ class PretrainedVLA(Policy):
 
     def _context_values(self, hidden: Tensor, mask: Tensor, proprio: Tensor) -> Tensor | None:
         """Compute values [N] from the mean of the context's features [N, L, width] and proprioception [N, P]."""
-        if self.value_head is None:
-            return None
-        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        return self._values(torch.cat([mean.float(), proprio.float()], dim=-1))
+        return None if self.value_head is None else self._mean_values(mean_features(hidden, mask), proprio)
+
+    def _mean_values(self, mean: Tensor | None, proprio: Tensor) -> Tensor | None:
+        """Compute values [N] from the mean [N, width] of the context's features and proprioception [N, P]."""
+        return None if mean is None else self._values(torch.cat([mean.float(), proprio.float()], dim=-1))
+
+
+def mean_features(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Compute the mean [N, width] of the features [N, L, width] of real tokens; mask [N, L] is nonzero there."""
+    return (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)

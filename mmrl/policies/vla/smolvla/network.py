@@ -75,7 +75,7 @@ class SmolVLANetwork(FlowVLANetwork):
     def unused(self) -> Sequence[nn.Module]:
         return (self.context.lm_head,)  # no text is generated
 
-    def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> Context:
         trains = any(weight.requires_grad for weight in self.context.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and trains):
             embedded = self.model.embed_context(inputs["input_ids"], inputs["pixel_values"])
@@ -83,19 +83,25 @@ class SmolVLANetwork(FlowVLANetwork):
             mask = pad(words, (embedded.shape[1] - words.shape[1], 0), value=True)  # images come first
             # padding attends to real tokens too, so that no row of the attention is empty
             pairwise = mask[:, None].expand(-1, mask.shape[1], -1)
-            hidden, context = self.model.run_vlm(embedded, (mask.cumsum(dim=1) - 1).clamp(min=0), pairwise)
+            hidden, pairs = self.model.run_vlm(embedded, (mask.cumsum(dim=1) - 1).clamp(min=0), pairwise)
+        layers = [part for pair in pairs for part in pair]
+        # the last layer's attention output is unused; this keeps its weights in the graph
+        layers[-1] = layers[-1] + 0 * hidden.sum()
+        return Context(mask, layers, hidden)
+
+    def add_state(self, context: Context, state: Tensor) -> Prefix:
+        mask, pairs = context.mask, list(zip(context.layers[::2], context.layers[1::2]))
         filled = pad(state, (0, self.model.settings.max_state_dim - state.shape[1])).to(self.dtype)
         token = self.model.state_proj(filled)[:, None]
         mask_with_state = pad(mask, (0, 1), value=True)
-        last, own = self.model.run_vlm(token, mask.sum(dim=1, keepdim=True), mask_with_state[:, None], context)
+        last, own = self.model.run_vlm(token, mask.sum(dim=1, keepdim=True), mask_with_state[:, None], pairs)
         layers = [
             torch.cat([before.to(after.dtype), after], dim=1)
-            for pair in zip(context, own)
+            for pair in zip(pairs, own)
             for before, after in zip(*pair)
         ]
-        # the last layer's attention output is unused; this keeps its weights in the graph
-        layers[-1] = layers[-1] + 0 * (hidden.sum() + last.sum())
-        return Context((mask_with_state, *layers), hidden, mask)
+        layers[-1] = layers[-1] + 0 * last.sum()  # as in `read`
+        return (mask_with_state, *layers)
 
     def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
         mask, *layers = prefix
