@@ -21,7 +21,7 @@ from mmrl.experiments.results import FOLDER, read_result
 
 PAGE = FOLDER.parent / "robots.md"
 RECIPES = (
-    *("ppo_metaworld", "flow_ppo_metaworld"),
+    *("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10"),
     *("demo_vla", "ppo_vla", "push_vla", "push_ppo_vla", "suite_vla"),
     *("flow_sde_grpo", "flow_noise_grpo", "flow_push", "flow_sde_ppo"),
 )
@@ -63,7 +63,7 @@ hashes are equal ([evaluation](evaluation.md)).
 FRAMES = """
 ## First held-out states
 
-Frames of the first held-out states of seed 0, equally spaced in time, each with the start above and the end of training
+Frames of the first held-out states of the first seed, equally spaced in time, each with the start above and the end of training
 below. They were not selected by their outcome.
 """
 
@@ -80,7 +80,9 @@ def render_page(folder: Path = FOLDER) -> str:
     table = [_join(COLUMNS), _join(["---"] * 4 + ["---:"] * 5)]
     table += [_join(_format_row(recipe, result)) for recipe, result in results.items()]
     text = HEAD + "\n".join(table) + "\n" + ABOUT
-    ours = {recipe: result for recipe, result in results.items() if recipe.endswith("_metaworld")}
+    ours = {
+        name: found for name, found in results.items() if read_option("recipe", name)["choices"]["sim"] == "metaworld"
+    }
     if missing := [f"`{recipe}`" for recipe in RECIPES if recipe not in results]:
         text += f"\nNot measured yet: {', '.join(missing)}.\n"
     if ours:
@@ -110,6 +112,10 @@ def read_option(group: str, name: str) -> dict[str, Any]:
         else:
             merged["choices"] |= {key.split("/")[-1]: value for key, value in entry.items()}
     return _merge(merged, own)
+
+
+def _read_sim(recipe: str) -> str:
+    return read_option("recipe", recipe)["choices"]["sim"]
 
 
 def _merge(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
