@@ -63,8 +63,8 @@ hashes are equal ([evaluation](evaluation.md)).
 FRAMES = """
 ## First held-out states
 
-Frames of the first held-out states of the first seed, equally spaced in time, each with the start above and the end of training
-below. They were not selected by their outcome.
+Frames of the first held-out states of the first seed, equally spaced in time, each with the start above and the end of
+training below. They were not selected by their outcome.
 """
 
 
@@ -80,9 +80,7 @@ def render_page(folder: Path = FOLDER) -> str:
     table = [_join(COLUMNS), _join(["---"] * 4 + ["---:"] * 5)]
     table += [_join(_format_row(recipe, result)) for recipe, result in results.items()]
     text = HEAD + "\n".join(table) + "\n" + ABOUT
-    ours = {
-        name: found for name, found in results.items() if read_option("recipe", name)["choices"]["sim"] == "metaworld"
-    }
+    ours = {recipe: result for recipe, result in results.items() if _read_sim(recipe) == "metaworld"}
     if missing := [f"`{recipe}`" for recipe in RECIPES if recipe not in results]:
         text += f"\nNot measured yet: {', '.join(missing)}.\n"
     if ours:
