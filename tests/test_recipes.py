@@ -210,6 +210,7 @@ NEEDED = {
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
     "mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
