@@ -170,7 +170,8 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases, an auxiliary model or ACT give: see test_loss_laws."""
+    """Terms that read what only an actor-critic's phases, an auxiliary model, ACT or ASVR's policy give: see
+    test_loss_laws, and test_asvr for the gradient of the last one."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
@@ -180,5 +181,5 @@ def test_every_term_is_tried_on_some_head():
     untried = {type(example.part).__name__ for example in TERMS} - tried
     assert untried <= {
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
-        "LatentKL",
+        "LatentKL", "VisualReconstruction",
     }  # fmt: skip

@@ -121,6 +121,14 @@ def test_the_loss_falls_and_rows_of_one_prompt_share_it(policy):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_iterations_without_images_or_rows_wait_for_the_first_image(policy):
+    transform = VisualTokens(levels=2, codes=4)
+    assert annotate(policy, [episode(policy, 3, images=0)], transform)["visual_ids"].lengths.tolist() == [0]
+    ctx = Context(None, None, policy, Sampling(), seed=0, iteration=0, models={"reference": policy})
+    assert transform([], ctx) == [] and transform.state_dict() == {}
+    assert annotate(policy, [episode(policy, 0)], transform)["visual_ids"].lengths.tolist() == [8]
+
+
 def test_codebooks_stay_and_are_saved(policy):
     transform = VisualTokens(levels=2, codes=4)
     before = annotate(policy, [episode(policy, 0)], transform)["visual_ids"].values

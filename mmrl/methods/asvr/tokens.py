@@ -95,9 +95,14 @@ class VisualTokens(StatefulTransform):
                 everyone = torch.cat(parts)
                 step = -(-len(everyone) // self.max_features)
                 self._codebooks = fit_codebooks(everyone[::step], self.levels, self.codes)
-        books = torch.zeros(self.levels, 1, features[0].shape[1]) if self._codebooks is None else self._codebooks
-        ids = iter([quantise(each, books).flatten() for each in features])
+        ids = iter([self._codes(each) for each in features])
         return [replace(e, turns=[turn.with_columns(visual_ids=next(ids)) for turn in e.turns]) for e in episodes]
+
+    def _codes(self, features: Tensor) -> Tensor:
+        """[P * L] codes of the image tokens of a row."""
+        if self._codebooks is None:  # no row of any process has an image
+            return torch.zeros(0, dtype=torch.long)
+        return quantise(features, self._codebooks).flatten()
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self._codebooks is None else {"codebooks": self._codebooks}
