@@ -20,6 +20,10 @@ memory, for each strategy and number of processes; bytes, of the process with mo
 collectives, for each strategy:
   used                calls, bytes, seconds of waiting for other processes and of transfer, per iteration, by phase
   alone               seconds of one reduction of all gradients, and of gathering all weights, with nothing beside it
+decoding, two processes with fsdp2, every row as long as the longest, of the slower process:
+  gathered            weights gathered once, as mmrl decodes; seconds, CPU seconds, and bytes that the ranks gather
+  aligned             the weights of a block gathered in every decoding step, and the others once
+  ratio               aligned / gathered
 plan:
   seconds             of `mmrl plan --from` one process for two, beside the measured ones; ratio: measured / planned
 """
@@ -40,7 +44,7 @@ from benchmark.process import versions
 from benchmark.scale import SIZES, Launcher, Run, cpu_seconds
 
 PHASES = ("rollout", "learn", "iteration")
-MEASURES = ("scaling", "memory", "collectives", "plan")
+MEASURES = ("scaling", "memory", "collectives", "decoding", "plan")
 GRID = (("single", 1), ("ddp", 2), ("fsdp2", 2), ("ddp", 4), ("fsdp2", 4), ("hsdp", 4))
 
 
@@ -124,6 +128,27 @@ def measure_collectives(launcher: Launcher, prompts: int, rounds: int) -> Iterat
             alone = [launcher.run(strategy, processes, *words).ranks[0]["alone"] for _ in range(rounds)]
             line["alone"] = {name: median(each[name] for each in alone) for name in alone[0]}
         yield {**line, "used": {k: v for k, v in counted.ranks[0]["used"].items() if k in ("collect", "learn")}}
+
+
+def measure_decoding(launcher: Launcher, prompts: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """Compare decoding on gathered weights with gathering each block in every step."""
+    words = (f"data.num_prompts={2 * prompts}",)
+    ranks = launcher.wait(launcher.start("fsdp2", 2, *words, module="decode_run", ROUNDS=str(rounds)))
+    yield {"measurement": "decoding", "processes": 2, **compare_ways(ranks)}
+
+
+def compare_ways(ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Compare the ways of decoding from what each process measured."""
+    found: dict[str, Any] = {}
+    for way in ("gathered", "aligned"):
+        each = [rank[way] for rank in ranks]
+        seconds, cpu = ([max(times) for times in zip(*(one[key] for one in each))] for key in ("seconds", "cpu"))
+        found[way] = {"seconds": seconds, "cpu": cpu, "bytes": each[0]["bytes"], "calls": each[0]["calls"]}
+    pairs = {key: zip(found["aligned"][key], found["gathered"][key]) for key in ("seconds", "cpu")}
+    ratio = {key: round(median(a / b for a, b in each), 3) for key, each in pairs.items()}
+    ratio["bytes"] = round(found["aligned"]["bytes"] / found["gathered"]["bytes"], 3)
+    shared = {name: ranks[0][name] for name in ("parameters", "rows", "steps")}
+    return {**shared, **found, "ratio": ratio}
 
 
 def measure_plan(launcher: Launcher, prompts: int, rounds: int) -> Iterator[dict[str, Any]]:

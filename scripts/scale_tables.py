@@ -99,7 +99,23 @@ def plan_table(lines: list[Line]) -> str:
     return format_table(head, rows)
 
 
-TABLES = (scaling_table, collectives_table, alone_table, plan_table, memory_table)
+def decoding_table(lines: list[Line]) -> str:
+    head = ("parameters", "weights of a block", "s", "CPU s", "gathers", "MB gathered", "MB a step", "s", "CPU s", "MB")
+    head = (*head[:7], *(f"{name}, of gathered once" for name in head[7:]))
+    names = {"gathered": "gathered once", "aligned": "gathered in every step"}
+    rows = []
+    for line in select(lines, "decoding"):
+        ratios = {"gathered": ("1", "1", "1"), "aligned": tuple(f"{line['ratio'][key]:.2f}" for key in RATIOS)}
+        for way, name in names.items():
+            used = line[way]
+            times = [f"{median(used[key]):.2f}" for key in ("seconds", "cpu")]
+            moved = [f"{size / 1e6:,.1f}" for size in (used["bytes"], used["bytes"] / line["steps"])]
+            rows.append((f"{line['parameters']:,}", name, *times, f"{used['calls']:,}", *moved, *ratios[way]))
+    return format_table(head, rows)
+
+
+RATIOS = ("seconds", "cpu", "bytes")
+TABLES = (scaling_table, collectives_table, alone_table, plan_table, memory_table, decoding_table)
 
 
 def main() -> None:

@@ -93,36 +93,47 @@ class Launcher:
         return override([*COMMON, *self.common, *length], [*own, *more])
 
     def start(
-        self, strategy: str, processes: int, *more: str, core: int = 0, collectives: bool = False
+        self,
+        strategy: str,
+        processes: int,
+        *more: str,
+        core: int = 0,
+        collectives: bool = False,
+        module: str = "scale_run",
+        **variables: str,
     ) -> tuple[Path, list[subprocess.Popen[str]]]:
         """Start the processes of a run, of which rank r computes on core or GPU `core` + r, and return its folder."""
         self.count += 1
         folder = self.folder / f"run{self.count}"
         folder.mkdir(parents=True)
-        command = [sys.executable, "-m", "benchmark.scale_run", str(folder / "rank")]
+        command = [sys.executable, "-m", f"benchmark.{module}", str(folder / "rank")]
         command += [*self.words(strategy, processes, *more), f"run_dir={folder / 'run'}"]
-        shared = _variables(processes) | ({"COUNT_COLLECTIVES": "1"} if collectives else {})
+        shared = _variables(processes) | variables | ({"COUNT_COLLECTIVES": "1"} if collectives else {})
         started = []
         for rank in range(processes):
             place = core + rank
-            variables = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             if self.device == "cuda" and processes == 1:
-                variables["CUDA_VISIBLE_DEVICES"] = str(place)
+                own["CUDA_VISIBLE_DEVICES"] = str(place)
             with (folder / f"log{rank}").open("w") as log:
-                process = subprocess.Popen(_pin(place, self.device) + command, env=variables, stdout=log, stderr=log)
+                process = subprocess.Popen(_pin(place, self.device) + command, env=own, stdout=log, stderr=log)
             started.append(process)
         return folder, started
 
     def finish(self, started: tuple[Path, list[subprocess.Popen[str]]]) -> Run:
         """Wait for the processes of a run and read what they wrote."""
+        ranks, folder = self.wait(started), started[0]
+        return Run(folder / "run", read_seconds(folder / "run" / "metrics.csv"), ranks)
+
+    def wait(self, started: tuple[Path, list[subprocess.Popen[str]]]) -> list[dict[str, Any]]:
+        """Wait for processes, and return what each wrote."""
         folder, processes = started
         for rank, process in enumerate(processes):
             if process.wait():
                 for other in processes:
                     other.kill()
                 raise SystemExit(f"{folder}: exit code {process.returncode}\n{(folder / f'log{rank}').read_text()}")
-        ranks = [json.loads((folder / f"rank.{rank}").read_text()) for rank in range(len(processes))]
-        return Run(folder / "run", read_seconds(folder / "run" / "metrics.csv"), ranks)
+        return [json.loads((folder / f"rank.{rank}").read_text()) for rank in range(len(processes))]
 
     def run(self, strategy: str, processes: int, *more: str, core: int = 0, collectives: bool = False) -> Run:
         """Start a run and wait for its end."""

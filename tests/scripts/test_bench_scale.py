@@ -11,7 +11,7 @@ from tests.quick_python import quick_python
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import scale_tables  # noqa: E402
-from bench_scale import compare  # noqa: E402
+from bench_scale import compare, compare_ways, measure_decoding  # noqa: E402
 from benchmark.scale import SIZES, Launcher, Run, override  # noqa: E402
 from scale_figure import OUT, draw  # noqa: E402
 
@@ -65,6 +65,32 @@ def test_two_sharded_processes_gather_weights_twice_an_update_and_reduce_gradien
         assert learn["copies"]["calls"] > 0
         assert rank["used"]["collect"]["all_gather"]["bytes"] == pytest.approx(2 * one, rel=0.1)
     assert found.seconds["learn"] > 0 and 1 <= found.balance("tokens") <= 2
+
+
+def test_ways_of_decoding_are_compared_by_hand():
+    """The slower process counts in each round; the second round is slower in everything."""
+    one = {
+        "gathered": {"seconds": [1.0, 2.0, 1.0], "cpu": [0.5, 0.5, 0.5], "bytes": 100, "calls": 3},
+        "aligned": {"seconds": [3.0, 5.0, 2.0], "cpu": [1.0, 1.5, 2.0], "bytes": 3000, "calls": 65},
+        **{"parameters": 9, "rows": 2, "steps": 32},
+    }
+    other = {**one, "gathered": {**one["gathered"], "seconds": [1.5, 1.0, 0.5]}}
+    found = compare_ways([one, other])
+    assert found["gathered"]["seconds"] == [1.5, 2.0, 1.0] and found["steps"] == 32
+    assert found["ratio"] == {"seconds": 2.0, "cpu": 3.0, "bytes": 30.0}  # of 2, 2.5, 2 and of 2, 3, 4
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("taskset") is None, reason="processes are kept on cores by taskset")
+def test_aligned_decoding_gathers_each_block_in_every_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", quick_python())
+    launcher = Launcher(tmp_path, "cpu", [*SIZES["tiny"], "data.group_size=2", "data.sampling.max_tokens=4"], 1)
+    (found,) = measure_decoding(launcher, prompts=2, rounds=1)
+    assert found["rows"] == 4 and found["steps"] == 4
+    gathered, aligned = found["gathered"], found["aligned"]
+    assert gathered["calls"] == 3 and aligned["calls"] == 1 + 2 * 4  # two blocks, and the other weights once
+    assert gathered["bytes"] == pytest.approx(4 * found["parameters"], rel=0.02)
+    assert 3.5 < found["ratio"]["bytes"] < 4
 
 
 def test_the_page_shows_the_stored_measurements():

@@ -62,7 +62,7 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     """
     arguments = locate_checkpoint(path)
     if torch.get_default_device().type == "meta":
-        return auto_model.from_config(AutoConfig.from_pretrained(**arguments), **options)
+        return _build_from_config(auto_model, AutoConfig.from_pretrained(**arguments), options)
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
     # of GGUF files transformers draws a progress bar that cannot be switched off
     bar = redirect_stderr(io.StringIO()) if "gguf_file" in arguments else nullcontext()
@@ -82,6 +82,16 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     if unused := sorted(report["unexpected_keys"]):
         log.warning("%s: %d weights are not used, the first of them %s", path, len(unused), unused[0])
     return model
+
+
+def _build_from_config(auto_model: Any, config: Any, options: dict[str, Any]) -> Any:
+    """Build a model without a checkpoint's weights; options that the configuration has replace its own."""
+    if hasattr(auto_model, "from_config"):
+        return auto_model.from_config(config, **options)
+    changed = options.keys() & config.to_dict().keys() - {"dtype"}  # a class of one model takes these here alone
+    for name in changed:
+        setattr(config, name, options[name])
+    return auto_model._from_config(config, **{k: v for k, v in options.items() if k not in changed})
 
 
 def save_model(model: Any, folder: Path) -> None:

@@ -345,6 +345,15 @@ def test_published_names_are_understood(tmp_path):
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
 
 
+def test_it_is_built_without_weights_for_processes_that_receive_them():
+    with torch.device("meta"):
+        empty = pi0_policy(horizon=5)
+    whole = pi0_policy(horizon=5)
+    assert all(weight.is_meta for weight in empty.parameters()) and empty.horizon == 5
+    shapes = [{name: p.shape for name, p in policy.named_parameters()} for policy in (empty, whole)]
+    assert shapes[0] == shapes[1]
+
+
 def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path):
     folder = pi0(tmp_path)
     weights = load_file(folder / "model.safetensors")
