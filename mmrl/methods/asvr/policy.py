@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,7 @@ class ReconstructingPolicy(VisionLanguagePolicy):
         save_file(self.visual_head.state_dict(), Path(folder) / FILE)
 
 
+@dataclass(frozen=True)
 class VisualReconstruction(Term):
     """Loss of a row's image tokens: the cross-entropy of the codes of the next one, summed over the levels.
 
