@@ -193,3 +193,8 @@ def test_nothing_chosen_weighs_nothing(weights):
     batch = rows(per_row=False)
     batch = batch.with_columns(action_mask=torch.zeros_like(batch["action_mask"]))
     assert (weights.part(batch, alone) == 0).all()
+
+
+def test_examples_are_named_by_their_arguments():
+    """An address in a name would differ between the processes that share the tests."""
+    assert [example.name for example in (*TERMS, *WEIGHTINGS) if " at 0x" in example.name] == []
