@@ -209,6 +209,9 @@ NEEDED = {
     "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
+    **dict.fromkeys(
+        ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10"), ("model.objective.coefficients.policy=1",)
+    ),
     "mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two

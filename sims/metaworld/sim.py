@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from sims.metaworld.sizes import LONGEST, sizes
 from sims.workers.demonstrations import Demo, demonstrate
 from sims.workers.guest import GuestSim
+from sims.workers.python import find_python
+from sims.workers.sim import check_workers
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,16 @@ class MetaWorldSim(GuestSim):
     guest: ClassVar[str] = "sims.metaworld.guest:MetaWorld"
     environment: ClassVar[str | None] = ".venv-metaworld"
     make_target: ClassVar[str | None] = "metaworld"
-    knows_sizes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_workers(self.workers, self.timeout_s)
+        try:
+            find_python(self.python, self.environment, self.make_target)
+        except ValueError:
+            if self.python is not None:
+                raise
+            return  # a configuration is read without Meta-World; `make` raises
+        super().__post_init__()
 
     def sizes(self) -> dict[str, Any]:
         return sizes(self.chunk)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from sims.ogbench.sizes import sizes
 from sims.workers.demonstrations import Demo, demonstrate
-from sims.workers.guest import GuestSim
+from sims.workers.sized_guest import SizedGuestSim
 
 
 @dataclass(frozen=True)
-class OGBenchSim(GuestSim):
+class OGBenchSim(SizedGuestSim):
     """A table of OGBench with a UR5e arm; `sims.ogbench.guest.OGBench` runs on the other side.
 
     Args:
@@ -30,7 +30,6 @@ class OGBenchSim(GuestSim):
     guest: ClassVar[str] = "sims.ogbench.guest:OGBench"
     environment: ClassVar[str | None] = ".venv-robots"
     make_target: ClassVar[str | None] = "robots"
-    knows_sizes: ClassVar[bool] = True
 
     def sizes(self) -> dict[str, Any]:
         return sizes(self.scene, self.chunk)

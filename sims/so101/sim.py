@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from sims.so101.sizes import sizes
 from sims.workers.demonstrations import Demo, demonstrate
-from sims.workers.guest import GuestSim
+from sims.workers.sized_guest import SizedGuestSim
 
 
 @dataclass(frozen=True)
-class SO101Sim(GuestSim):
+class SO101Sim(SizedGuestSim):
     """An SO-101 arm picks a cube up and puts it on a place; `sims.so101.guest.SO101` runs on the other side.
 
     Args:
@@ -28,7 +28,6 @@ class SO101Sim(GuestSim):
     guest: ClassVar[str] = "sims.so101.guest:SO101"
     environment: ClassVar[str | None] = ".venv-robots"
     make_target: ClassVar[str | None] = "robots"
-    knows_sizes: ClassVar[bool] = True
 
     def sizes(self) -> dict[str, Any]:
         return sizes(self.chunk)

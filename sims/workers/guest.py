@@ -15,7 +15,7 @@ from mmrl.types import Sim
 from sims.host.states import state_of
 from sims.host.tasks import task_of
 from sims.workers.process import Program, open_workers
-from sims.workers.python import find_python, has_python
+from sims.workers.python import find_python
 from sims.workers.sim import check_workers, describe, run_expert
 from sims.workers.vector import WorkerVectorEnv
 
@@ -43,13 +43,9 @@ class GuestSim(Sim):
     """Folder of the virtual environment, in the working directory or beside mmrl."""
     make_target: ClassVar[str | None] = None
     """What makes it."""
-    knows_sizes: ClassVar[bool] = False
-    """Whether `sizes` starts no process, so that configurations are read where the environment is missing."""
 
     def __post_init__(self) -> None:
         check_workers(self.workers, self.timeout_s)
-        if self.knows_sizes and self.python is None and not has_python(self.environment):
-            return  # `make` raises
         self._statement()  # errors of the guest's constructor are those of this one
 
     def guest_arguments(self) -> dict[str, Any]:

@@ -22,16 +22,8 @@ def find_python(python: str | None, environment: str | None, make: str | None) -
         return str(Path(python).absolute())
     if environment is None:
         raise ValueError("sim.python is missing: name the Python interpreter that has the simulator")
-    if (found := _search(environment)) is None:
-        raise ValueError(f"there is no {environment}/bin/python: run `make {make}`, or give sim.python=PATH")
-    return str(found)
-
-
-def has_python(environment: str | None) -> bool:
-    """Whether the environment is in the working directory or beside mmrl."""
-    return environment is not None and _search(environment) is not None
-
-
-def _search(environment: str) -> Path | None:
-    places = (folder / environment / "bin" / "python" for folder in (Path.cwd(), Path(__file__).parents[2]))
-    return next((place for place in places if place.exists()), None)
+    for folder in (Path.cwd(), Path(__file__).parents[2]):
+        found = folder / environment / "bin" / "python"
+        if found.exists():
+            return str(found)
+    raise ValueError(f"there is no {environment}/bin/python: run `make {make}`, or give sim.python=PATH")

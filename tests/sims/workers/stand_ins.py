@@ -16,6 +16,13 @@ from sims.metaworld.sim import MetaWorldSim
 from sims.ogbench.sim import OGBenchSim
 from sims.ogbench.sizes import SCENES
 
+BENCHMARKS = {
+    "MT10": [
+        *("reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "drawer-close-v3"),
+        *("button-press-topdown-v3", "peg-insert-side-v3", "window-open-v3", "window-close-v3"),
+    ]
+}
+
 
 class Hand(gymnasium.Env):
     """The hand moves by a centimetre per control step; it succeeds 3 cm to the right of its start."""
@@ -87,7 +94,7 @@ class MetaWorldStandIn(StandIn, MetaWorldSim):
         return f"metaworld-{self.task}"
 
     def task_of(self, seed: int) -> str:
-        return task_of(seed, self.task.split("+"))
+        return task_of(seed, BENCHMARKS.get(self.task, self.task.split("+")))
 
 
 @dataclass(frozen=True)
