@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from abc import ABC, abstractmethod
 from typing import Any
 
 import gymnasium
@@ -10,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 
-class ChunkEnv(gymnasium.Env):
+class ChunkEnv(gymnasium.Env, ABC):
     """Base class of single environments: a chunk is executed open loop until the first success or the end.
 
     Observations: "proprio" float32 [proprio_dims], "instruction", and "image" uint8 [S, S, 3] where asked for. The
@@ -40,17 +41,17 @@ class ChunkEnv(gymnasium.Env):
         self.max_steps, self.image_size, self.instruction = max_steps, image_size, ""
         self._steps = 0
 
+    @abstractmethod
     def begin(self, seed: int) -> str:
         """Make the initial state that follows from the seed alone, set `instruction`, and give the task's name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def play(self, action: np.ndarray) -> tuple[bool, bool]:
         """Execute one control step [action_dims]: whether it reached the goal, and whether nothing can be done now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self) -> np.ndarray:
         """The observation's numbers, [proprio_dims]."""
-        raise NotImplementedError
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         super().reset(seed=seed)
@@ -74,6 +75,6 @@ class ChunkEnv(gymnasium.Env):
             observation["image"] = self.render(self.image_size)
         return observation
 
+    @abstractmethod
     def render(self, size: int = 256) -> np.ndarray:  # type: ignore[override]
         """Image of the scene, uint8 [size, size, 3]."""
-        raise NotImplementedError

@@ -9,11 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from sims.copies import copy_simulation
-from sims.host.chunk_env import ChunkEnv
 from sims.host.tasks import task_of
 from sims.ogbench.sizes import ACTION, CENTRE, METRES, SCENES, sizes
-from sims.raycast import RayCamera
+from sims.packaged import PackagedEnv
 
 CONTROL_HZ = 20
 SENTENCES = {
@@ -56,7 +54,7 @@ class OGBench:
         return np.asarray(table.expert.select_action(None, table.known), np.float32)[None]
 
 
-class OGBenchEnv(ChunkEnv):
+class OGBenchEnv(PackagedEnv):
     """One episode after the other: one object is to be moved, or one button pressed, in a random scene.
 
     Scenes and goals are those that the package records its data sets in.
@@ -69,11 +67,10 @@ class OGBenchEnv(ChunkEnv):
 
     def __init__(self, world: OGBench):
         self.world, self.objects = world, SCENES[world.scene]
-        super().__init__(world.chunk, ACTION, self.objects.proprio, world.max_steps, world.image_size)
-        self._env = copy_simulation(read_scene(world.scene))
+        table = read_scene(world.scene)
+        super().__init__(table, world.chunk, ACTION, self.objects.proprio, world.max_steps, world.image_size)
         self.known: dict[str, Any] = {}
         """What the expert reads."""
-        self._cameras: dict[int, RayCamera] = {}
 
     def begin(self, seed: int) -> str:
         task = task_of(seed, self.objects.tasks)
@@ -113,12 +110,6 @@ class OGBenchEnv(ChunkEnv):
         if "drawer" in self.objects.tasks:
             goal += [known["privileged/target_drawer_pos"] / METRES, known["privileged/target_window_pos"] / METRES]
         return goal
-
-    def render(self, size: int = 256) -> np.ndarray:  # type: ignore[override]
-        """Image of the camera "front" by ray casting, uint8 [size, size, 3]."""
-        if size not in self._cameras:
-            self._cameras[size] = RayCamera(self._env.model, "front", size)
-        return self._cameras[size].draw(self._env.data)
 
 
 @functools.cache

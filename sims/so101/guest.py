@@ -9,9 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from sims.copies import copy_simulation
-from sims.host.chunk_env import ChunkEnv
-from sims.raycast import RayCamera
+from sims.packaged import PackagedEnv
 from sims.so101.sizes import ACTION, PROPRIO, sizes
 
 CONTROL_HZ = 10
@@ -42,7 +40,7 @@ class SO101:
         return env.unwrapped.plan()[None]  # type: ignore[attr-defined]
 
 
-class SO101Env(ChunkEnv):
+class SO101Env(PackagedEnv):
     """One episode after the other, cube and goal anywhere within reach; the goal is reached with an open gripper.
 
     Args:
@@ -54,10 +52,8 @@ class SO101Env(ChunkEnv):
     def __init__(self, world: SO101):
         from lerobot_env_so101.scripted import PickPlaceController
 
-        super().__init__(world.chunk, ACTION, PROPRIO, world.max_steps, world.image_size)
-        self._env = copy_simulation(read_scene())
+        super().__init__(read_scene(), world.chunk, ACTION, PROPRIO, world.max_steps, world.image_size)
         self._controller = PickPlaceController()
-        self._cameras: dict[int, RayCamera] = {}
 
     def begin(self, seed: int) -> str:
         self._seen, _ = self._env.reset(seed=seed)
@@ -78,12 +74,6 @@ class SO101Env(ChunkEnv):
         places = self._seen["environment_state"]
         action = self._controller.act(self._env.ik_point_pos, places[:3], places[3:])
         return np.append(action[:3], 2 * action[3] - 1).astype(np.float32)
-
-    def render(self, size: int = 256) -> np.ndarray:  # type: ignore[override]
-        """Image of the camera "front" by ray casting, uint8 [size, size, 3]."""
-        if size not in self._cameras:
-            self._cameras[size] = RayCamera(self._env.model, "front", size)
-        return self._cameras[size].draw(self._env.data)
 
 
 @functools.cache

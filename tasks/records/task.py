@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,15 +9,10 @@ import numpy as np
 from mmrl.types import Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.records.expert import COLUMNS, Expert, draw_patient, fit_expert
+from tasks.sets import jaccard
 
 Patient = tuple[tuple[str, ...], tuple[int, ...], int]
 """Columns in the order of the prompt, the digits in the order of COLUMNS, and the label."""
-
-
-def jaccard(found: Collection[str], wanted: Collection[str]) -> float:
-    """|A and B| / |A or B| of two sets; 0 for two empty ones."""
-    both = set(found) | set(wanted)
-    return len(set(found) & set(wanted)) / len(both) if both else 0.0
 
 
 @dataclass(frozen=True)

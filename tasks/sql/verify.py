@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from mmrl.types import Episode
 from tasks.answers import AnswerTask
+from tasks.sets import jaccard
 from tasks.sql.database import Result, is_ordered, match_rows, run_query
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|<>|[<>!=]=|\S")
@@ -22,15 +23,10 @@ def tokenize(query: str) -> list[str]:
     return [token if token.startswith(("'", '"')) else token.lower() for token in found]
 
 
-def jaccard(ours: set[object], theirs: set[object]) -> float:
-    """Size of the intersection over that of the union; 0 if both are empty."""
-    return len(ours & theirs) / len(ours | theirs) if ours | theirs else 0.0
-
-
 def match_bigrams(query: str, right: str) -> float:
     """Jaccard index of the sets of pairs of neighbouring tokens."""
     pairs = [set(itertools.pairwise(tokens)) for tokens in (tokenize(query), tokenize(right))]
-    return jaccard(pairs[0], pairs[1])  # type: ignore[arg-type]
+    return jaccard(*pairs)
 
 
 def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) -> tuple[dict[str, float], Result]:
@@ -57,7 +53,7 @@ def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) ->
     return {
         "exact": float(exact),
         "syntax": float(first.word == "ran"),
-        "schema": jaccard(set(first.columns), set(wanted.columns)),
+        "schema": jaccard(first.columns, wanted.columns),
         "ngram": match_bigrams(query, right),
         "format": float(query.lstrip().lower().startswith(("select", "with"))),
     }, first

@@ -10,7 +10,7 @@ from mmrl.batch import Batch
 from mmrl.methods.eag_rl import AdaptiveClip, AdaptiveSurrogate, FeatureMask, adaptive_clip, mark_mentions
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
-from tasks.records.task import jaccard
+from tasks.sets import jaccard
 
 
 class Letters:

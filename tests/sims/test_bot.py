@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sims.task import SimTask
+from tests.sims.workers.solving import solve
 
 pytest.importorskip("minigrid")
 from sims.gym.minigrid import MiniGridSim
@@ -11,16 +12,7 @@ from sims.gym.minigrid import MiniGridSim
 
 @pytest.mark.parametrize("level", ["GoToRedBall", "PickupLoc", "Open"])
 def test_the_bot_completes_missions(level):
-    sim = MiniGridSim(f"BabyAI-{level}-v0")
-    task, env = SimTask(sim, split="held_out"), sim.make(5)
-    env.reset(seed=[task[i].info["seed"] for i in range(5)])
-    live, success = np.ones(5, bool), np.zeros(5)
-    while live.any():
-        _, _, terminated, truncated, infos = env.step(sim.expert(env))
-        over = live & (terminated | truncated)
-        success[over] = infos["scores"]["success"][over]
-        live &= ~over
-    env.close()
+    success, _ = solve(SimTask(MiniGridSim(f"BabyAI-{level}-v0"), split="held_out"), 5)
     assert success.all()
 
 

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
-from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector import VectorEnv
 
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.rng import Noise
-from mmrl.rollouts.base import simulator_of
-from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.types import Completion, Context, Episode, Prompt, Request, Sampling, Task
+from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
+from mmrl.types import Completion, Context, Request, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 PREVIOUS, KNOWN = "previous_chunk", "previous_steps"
 
 
-class RealTimeChunkingRollout(EpisodicRollout):
+class RealTimeChunkingRollout(ControlStepRollout):
     """Whole episodes in which a new chunk is there only `delay` control steps after what it was computed from.
 
     Meanwhile the old chunk is played. A flow policy is guided to begin the new one as the old one goes on, so that the
@@ -42,6 +39,8 @@ class RealTimeChunkingRollout(EpisodicRollout):
         bootstrap: as of `EpisodicRollout`.
     """
 
+    option, plays = "real_time_chunking", "parts of two chunks"
+
     def __init__(self, delay: int, execute: int, limit: float = 5.0, max_envs: int = 256, bootstrap: bool = True):
         super().__init__(max_envs, bootstrap)
         if not 0 <= delay <= execute or execute < 1 or limit < 0:
@@ -50,14 +49,8 @@ class RealTimeChunkingRollout(EpisodicRollout):
                 f"got {delay}, {execute} and {limit}"
             )
         self.delay, self.execute, self.limit = delay, execute, limit
-        self._chunk = 1
 
-    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        if ctx.purpose == "train":
-            raise ValueError(
-                "rollout=real_time_chunking plays parts of two chunks, which no log-probability belongs to: train with "
-                "rollout=env, and set data.evaluation.rollout._target_ to this class"
-            )
+    def _prepare(self, ctx: Context) -> Context:
         policy: Any = ctx.policy
         if not hasattr(policy, "continue_chunks"):
             raise ValueError(
@@ -69,17 +62,11 @@ class RealTimeChunkingRollout(EpisodicRollout):
                 f"rollout=real_time_chunking: delay={self.delay} and execute={self.execute} are more control steps "
                 f"than the policy's chunk of {policy.chunk}; raise sim.chunk and train again, or lower them"
             )
-        self._chunk = policy.chunk
         weights = soft_mask(policy.chunk, self.delay, self.execute)
-        return super().collect(prompts, replace(ctx, engine=_Continuing(policy, weights, self.limit)))
+        return replace(ctx, engine=_Continuing(policy, weights, self.limit))
 
-    def _environment(self, task: Task, count: int) -> VectorEnv:
-        sim = simulator_of(task, "rollout=real_time_chunking")
-        if self._env is None or self._made_for != (sim, count):
-            self.close()
-            env = sim.stepwise().make(count)
-            self._env, self._made_for = RealTimeVectorEnv(env, self._chunk, self.delay, self.execute), (sim, count)
-        return self._env
+    def _wrap(self, env: VectorEnv) -> VectorEnv:
+        return RealTimeVectorEnv(env, self._chunk, self.delay, self.execute)
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("delay", "execute", "limit", "_chunk")
@@ -125,7 +112,7 @@ class _Continuing:
         ]
 
 
-class RealTimeVectorEnv(VectorWrapper):
+class RealTimeVectorEnv(ControlStepVectorEnv):
     """Takes a chunk every `execute` control steps and begins to play it `delay` control steps later.
 
     Observations have two more entries: what is left of the chunk that is being played, [H, A] with zeros behind it, and
@@ -139,21 +126,16 @@ class RealTimeVectorEnv(VectorWrapper):
     """
 
     def __init__(self, env: VectorEnv, chunk: int, delay: int, execute: int):
-        super().__init__(env)
-        step = env.single_action_space
-        if not isinstance(step, spaces.Box) or len(step.shape) > 2 or (len(step.shape) == 2 and step.shape[0] != 1):
-            raise ValueError(f"{env} takes actions {step}; real-time chunking needs one control step of real numbers")
+        super().__init__(env, chunk, "real-time chunking")
         self.delay, self.execute = delay, execute
-        low, high = (np.broadcast_to(side.reshape(1, -1), (chunk, side.size)) for side in (step.low, step.high))
-        self.single_action_space = spaces.Box(low, high, dtype=step.dtype)  # type: ignore[arg-type]
-        self.action_space = batch_space(self.single_action_space, env.num_envs)
-        self._left = np.zeros((env.num_envs, *low.shape), np.float32)
+        self._left = np.zeros(self.action_space.shape, np.float32)  # type: ignore[arg-type]
         self._known = np.zeros((env.num_envs, 1), np.float32)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+    def _begin(self, begun: np.ndarray) -> None:
         self._left[begun], self._known[begun] = 0, 0
-        seen, infos = self.env.reset(seed=seed, options=options)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        seen, infos = super().reset(seed=seed, options=options)
         return self._describe(seen), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -178,10 +160,6 @@ class RealTimeVectorEnv(VectorWrapper):
     def _describe(self, seen: Any) -> dict[str, Any]:
         entries = seen if isinstance(seen, dict) else {"state": seen}
         return {**entries, PREVIOUS: self._left.copy(), KNOWN: self._known.copy()}
-
-    def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
-        """Image of environment i, uint8 [H, W, 3]."""
-        return self.env.render(i, size)  # type: ignore[call-arg,return-value]
 
 
 def _merge(old: dict[str, Any], new: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector import VectorEnv
 
-from mmrl.rollouts.base import simulator_of
-from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.types import Context, Episode, Prompt, Task
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
+from mmrl.types import Context
 
 
-class TemporalEnsemblingRollout(EpisodicRollout):
+class TemporalEnsemblingRollout(ControlStepRollout):
     """Whole episodes in which every control step plays the average of all chunks that cover it.
 
     The action of a control step is sum_i w_i a_i / sum_i w_i, w_i = exp(-decay i), over the chunks that predict it,
@@ -33,38 +27,28 @@ class TemporalEnsemblingRollout(EpisodicRollout):
         bootstrap: as of `EpisodicRollout`.
     """
 
+    option, plays = "temporal_ensembling", "averages of chunks"
+
     def __init__(self, decay: float = 0.01, max_envs: int = 256, bootstrap: bool = True):
         super().__init__(max_envs, bootstrap)
         self.decay = decay
-        self._chunk = 1
 
-    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        if ctx.purpose == "train":
-            raise ValueError(
-                "rollout=temporal_ensembling plays averages of chunks, which no log-probability belongs to: train with "
-                "rollout=env, and set data.evaluation.rollout._target_ to this class"
-            )
+    def _prepare(self, ctx: Context) -> Context:
         if ctx.policy.chunk is None:
             raise ValueError(
                 f"rollout=temporal_ensembling averages chunks, but {type(ctx.policy).__name__} returns single actions; "
                 "take rollout=env"
             )
-        self._chunk = ctx.policy.chunk
-        return super().collect(prompts, ctx)
+        return ctx
 
-    def _environment(self, task: Task, count: int) -> VectorEnv:
-        sim = simulator_of(task, "rollout=temporal_ensembling")
-        if self._env is None or self._made_for != (sim, count):
-            self.close()
-            self._env = TemporalEnsemblingVectorEnv(sim.stepwise().make(count), self._chunk, self.decay)
-            self._made_for = (sim, count)
-        return self._env
+    def _wrap(self, env: VectorEnv) -> VectorEnv:
+        return TemporalEnsemblingVectorEnv(env, self._chunk, self.decay)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "decay": self.decay, "_chunk": self._chunk}
 
 
-class TemporalEnsemblingVectorEnv(VectorWrapper):
+class TemporalEnsemblingVectorEnv(ControlStepVectorEnv):
     """Takes a chunk at every control step and plays the weighted average of the chunks that cover it.
 
     Args:
@@ -74,22 +58,14 @@ class TemporalEnsemblingVectorEnv(VectorWrapper):
     """
 
     def __init__(self, env: VectorEnv, chunk: int, decay: float):
-        super().__init__(env)
-        step = env.single_action_space
-        if not isinstance(step, spaces.Box) or len(step.shape) > 2 or (len(step.shape) == 2 and step.shape[0] != 1):
-            raise ValueError(f"{env} takes actions {step}; temporal ensembling needs one control step of real numbers")
-        self.chunk, self._weights = chunk, np.exp(-decay * np.arange(chunk))
-        low, high = (np.broadcast_to(side.reshape(1, -1), (chunk, side.size)) for side in (step.low, step.high))
-        self.single_action_space = spaces.Box(low, high, dtype=step.dtype)  # type: ignore[arg-type]
-        self.action_space = batch_space(self.single_action_space, env.num_envs)
+        super().__init__(env, chunk, "temporal ensembling")
+        self._weights = np.exp(-decay * np.arange(chunk))
         # of each control step that is still to come: the sum of weighted actions, and the number of chunks in it
-        self._sums = np.zeros((env.num_envs, *low.shape))
+        self._sums = np.zeros((env.num_envs, *self.single_action_space.shape))  # type: ignore[misc]
         self._counts = np.zeros((env.num_envs, chunk), np.int64)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+    def _begin(self, begun: np.ndarray) -> None:
         self._sums[begun], self._counts[begun] = 0, 0
-        return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         space = self.env.action_space
@@ -106,7 +82,3 @@ class TemporalEnsemblingVectorEnv(VectorWrapper):
         self._sums = np.concatenate([self._sums[:, 1:], np.zeros_like(self._sums[:, :1])], axis=1)
         self._counts = np.concatenate([self._counts[:, 1:], np.zeros_like(self._counts[:, :1])], axis=1)
         return present
-
-    def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
-        """Image of environment i, uint8 [H, W, 3]."""
-        return self.env.render(i, size)  # type: ignore[call-arg,return-value]

@@ -11,6 +11,7 @@ from mmrl.policies.vla.scale import Scale
 from mmrl.types import Sim
 from sims.task import SimTask, split_of
 from tests.sims.workers.equality import assert_equal, play
+from tests.sims.workers.solving import solve
 
 pytest.importorskip("msgpack")
 from sims.host.tasks import task_of
@@ -29,19 +30,8 @@ TEN = (
 )
 
 
-def solve(sim, count):
-    """Whether the expert reaches the goal from each of the first held-out states, and its numbers of steps."""
-    task, env = SimTask(sim, split="held_out"), sim.make(count)
-    env.reset(seed=[task[i].info["seed"] for i in range(count)])
-    live, success, steps = np.ones(count, bool), np.zeros(count), np.zeros(count, int)
-    while live.any():
-        _, _, terminated, truncated, infos = env.step(sim.expert(env))
-        steps += live
-        over = live & (terminated | truncated)
-        success[over] = infos["scores"]["success"][over]
-        live &= ~over
-    env.close()
-    return success, steps
+def held_out(sim):
+    return SimTask(sim, split="held_out")
 
 
 def test_a_benchmark_states_what_its_runs_depend_on():
@@ -102,13 +92,13 @@ def test_several_tasks_are_demonstrated_in_chunks_from_every_control_step():
 
 
 def test_the_expert_solves_reach():
-    success, steps = solve(MetaWorldSim("reach-v3"), 5)
+    success, steps = solve(held_out(MetaWorldSim("reach-v3")), 5)
     assert success.all() and steps.max() < 200
 
 
 @pytest.mark.slow
 def test_experts_solve_nine_of_ten_episodes_of_ten_tasks():
-    outcomes = [solve(MetaWorldSim(task), 10)[0].mean() for task in TEN]
+    outcomes = [solve(held_out(MetaWorldSim(task)), 10)[0].mean() for task in TEN]
     assert np.mean(outcomes) >= 0.9
 
 
