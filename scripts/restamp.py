@@ -76,8 +76,9 @@ def record_checkout(tree: Path, script: Path, recipes: Sequence[str], jobs: int)
     """The record of a checkout by a script, several processes at a time; without the recipes that failed."""
 
     def run(part: Sequence[str]) -> Record:
-        with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        with tempfile.NamedTemporaryFile(suffix=".json") as out, tempfile.TemporaryDirectory() as composed:
             environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+            environment["MMRL_TESTS_COMPOSED"] = composed  # where tests/composed_words.py keeps what it has composed
             command = [sys.executable, str(script), "--record", out.name, *part]
             subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL)
             return json.loads(Path(out.name).read_text() or "{}")

@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 
 from sims.metaworld.sizes import LONGEST, sizes
 from sims.workers.demonstrations import Demo, demonstrate
-from sims.workers.guest import GuestSim
-from sims.workers.python import find_python
-from sims.workers.sim import check_workers
+from sims.workers.sized_guest import SizedGuestSim
 
 
 @dataclass(frozen=True)
-class MetaWorldSim(GuestSim):
+class MetaWorldSim(SizedGuestSim):
     """Tasks of Meta-World with its scripted experts; `sims.metaworld.guest.MetaWorld` runs on the other side.
 
     Args:
@@ -35,16 +33,6 @@ class MetaWorldSim(GuestSim):
     guest: ClassVar[str] = "sims.metaworld.guest:MetaWorld"
     environment: ClassVar[str | None] = ".venv-metaworld"
     make_target: ClassVar[str | None] = "metaworld"
-
-    def __post_init__(self) -> None:
-        check_workers(self.workers, self.timeout_s)
-        try:
-            find_python(self.python, self.environment, self.make_target)
-        except ValueError:
-            if self.python is not None:
-                raise
-            return  # a configuration is read without Meta-World; `make` raises
-        super().__post_init__()
 
     def sizes(self) -> dict[str, Any]:
         return sizes(self.chunk)
