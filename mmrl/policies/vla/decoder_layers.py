@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 MAX_WAVELENGTH = 10_000
 """Base of the rotary position embedding: Gemma's, and SmolVLA's whatever its language model was pretrained with."""
@@ -41,6 +44,26 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     )
     out = scaled_dot_product_attention(query, key, value.to(query.dtype), attn_mask=mask[:, None])
     return out.transpose(1, 2).flatten(2)
+
+
+def run_layer(function: Callable[..., Any], layer: Any, *arguments: Any, recompute: bool = False) -> Any:
+    """Call `function(layer, *arguments)` as the layer's forward, so that the layer's hooks run.
+
+    FSDP2 gathers the weights of a layer in its hooks.
+
+    Args:
+        function: computes the layer's output from its weights, instead of transformers' forward.
+        layer: of transformers.
+        arguments: further ones of the function.
+        recompute: in the backward pass, instead of storing activations (gradient checkpointing).
+    """
+    if recompute and torch.is_grad_enabled():
+        return checkpoint(run_layer, function, layer, *arguments, use_reentrant=False)
+    layer.forward = partial(function, layer)
+    try:
+        return layer(*arguments)
+    finally:
+        del layer.forward
 
 
 def self_attention_layer(

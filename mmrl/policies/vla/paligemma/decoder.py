@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from mmrl.policies.vla.decoder_layers import self_attention_layer
+from mmrl.policies.vla.decoder_layers import run_layer, self_attention_layer
 
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values of every layer, each [N, L, groups, d]."""
@@ -79,11 +78,9 @@ class PaliGemmaDecoder(nn.Module):
         hidden, pairs = self.run_vlm(embedded, (mask.cumsum(dim=1) - 1).clamp(min=0), pairwise)
         return hidden, mask, pairs
 
-    def run_layer(self, function: Any, *arguments: Any) -> Any:
+    def run_layer(self, function: Any, layer: Any, *arguments: Any) -> Any:
         """Call a layer; recompute it in the backward pass with gradient checkpointing."""
-        if self.checkpoints_layers and torch.is_grad_enabled():
-            return checkpoint(function, *arguments, use_reentrant=False)
-        return function(*arguments)
+        return run_layer(function, layer, *arguments, recompute=self.checkpoints_layers)
 
     def enable_gradient_checkpointing(self) -> None:
         """Recompute layers in the backward pass instead of storing their activations."""

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
-from torch.utils.checkpoint import checkpoint
 from transformers import LlamaModel, SmolVLMForConditionalGeneration
 
-from mmrl.policies.vla.decoder_layers import cross_attention_layer, self_attention_layer
+from mmrl.policies.vla.decoder_layers import cross_attention_layer, run_layer, self_attention_layer
 from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.smolvla.settings import SmolVLASettings
 
@@ -119,11 +118,9 @@ class SmolVLA(nn.Module):
         moment = moment.to(actions.dtype)[:, None].expand_as(actions)
         return self.action_time_mlp_out(silu(self.action_time_mlp_in(torch.cat([actions, moment], dim=2))))
 
-    def _run(self, function: Any, *arguments: Any) -> Any:
+    def _run(self, function: Any, layer: Any, *arguments: Any) -> Any:
         """Call a layer; recompute it in the backward pass with gradient checkpointing."""
-        if self.checkpoints_layers and torch.is_grad_enabled():
-            return checkpoint(function, *arguments, use_reentrant=False)
-        return function(*arguments)
+        return run_layer(function, layer, *arguments, recompute=self.checkpoints_layers)
 
 
 def expert_intermediate_size(width: int, multiple: int = 256) -> int:
