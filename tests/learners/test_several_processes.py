@@ -3,8 +3,12 @@
 from itertools import chain
 
 import pytest
+import torch
 from torch.testing import assert_close
 
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from tests.laws.heads import openvla_oft_folder, pi0_fast_folder, pi0_folder, pi05_folder, smolvla_folder
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import command, fit, record, words
 
@@ -28,6 +32,18 @@ ARM = (
     "data.evaluation.count=5",
 )
 """Words that make a run of a simulated arm small."""
+CHECKPOINT = tuple(word for word in ARM if not word.startswith("policy."))
+"""The same for a policy whose sizes are those of its checkpoint."""
+TOKENS = ("recipe=demo_vla", "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}")
+FLOW = ("recipe=flow_sde_grpo", "data.reward.weights={tip_distance_m: -1.0}", "policy.chain.steps=4")
+PRETRAINED = {
+    "pi0": (pi0_folder, *FLOW, "policy.keep_contexts=true", "policy.gradient_checkpointing=true"),
+    "pi05": (pi05_folder, *FLOW, "policy.freeze_context=false", "trainer.accumulate_grad_batches=2"),
+    "smolvla": (smolvla_folder, *FLOW, "policy.gradient_checkpointing=true"),
+    "pi0_fast": (pi0_fast_folder, *TOKENS),
+    "openvla_oft": (openvla_oft_folder, *TOKENS),
+}
+"""Policies on a pretrained vision-language model: a tiny checkpoint, and words."""
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
     "uneven": (
@@ -196,6 +212,23 @@ def test_two_processes_are_one_run(strategy, name, alone, tmp_path):
 def test_two_processes_that_reduce_gradients_once_are_one_run(alone, tmp_path):
     run_ranks(["fit", *words(tmp_path, *RUNS["uneven"], *EVERY, "trainer.devices=2", *STRATEGIES["no_sync"])], tmp_path)
     check_run("uneven", alone("uneven"), [record(tmp_path, rank) for rank in range(2)])
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_two_processes_with_a_pretrained_vla_are_one_run(name, tmp_path):
+    checkpoint, *chosen = PRETRAINED[name]
+    chosen = [*chosen, "optimizer.eps=1e-3", *CHECKPOINT, f"policy={name}", f"policy.path='{checkpoint()}'"]
+    chosen = [*chosen, "trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1"]
+    once = fit(tmp_path / "alone", *chosen)
+    run_ranks(["fit", *words(tmp_path, *chosen, "trainer.devices=2", "strategy=fsdp2")], tmp_path)
+    ranks = [record(tmp_path, rank) for rank in range(2)]
+    assert_close(ranks[0]["weights"], ranks[1]["weights"], atol=0, rtol=0)
+    assert_close(ranks[0]["weights"], once["weights"], atol=2e-6, rtol=0)
+    for ours, one in zip(ranks[0]["metrics"], once["metrics"], strict=True):
+        assert_close(ours, one, atol=1e-5, rtol=1e-4)
+    assert max(rank["held"] for rank in ranks) <= 0.55 * once["held"]
+    before = CLI(to_lightning(compose(words(tmp_path / "start", *chosen)))).model.state_dict()
+    assert any(not torch.equal(value, once["weights"][key]) for key, value in before.items())
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from mmrl.policies.base import copy_policy
 from mmrl.policies.vla.flow_vla.kept_context import KEPT, MEAN
 from mmrl.rows.concatenation import concatenate, from_plain, to_plain
 from mmrl.types import Request, Sampling
-from tests.laws.heads import pi0_folder, pi0_policy, pi05_policy, raws, sampled, smolvla_policy
-from tests.tiny_recipes import QUIET
+from tests.laws.heads import pi0_folder, pi0_policy, pi05_policy, raws, sampled, smolvla_folder, smolvla_policy
+from tests.tiny_recipes import QUIET, fit
 
 POLICIES = {"pi0": pi0_policy, "pi05": pi05_policy, "smolvla": smolvla_policy}
 
@@ -150,3 +150,17 @@ def test_a_run_reads_each_decision_once_and_gives_the_same_weights(tmp_path, mon
     assert sum(often) - sum(once) == 2 * sum(sizes)
     for name, value in kept.items():
         assert_close(value, read[name], atol=1e-5, rtol=1e-4)
+
+
+def test_a_resumed_run_that_keeps_contexts_is_the_uninterrupted_one(tmp_path):
+    chosen = (
+        *("recipe=flow_sde_grpo", "policy=smolvla", f"policy.path='{smolvla_folder()}'", "policy.keep_contexts=true"),
+        *("data.reward.weights={tip_distance_m: -1.0}", "data.num_prompts=2", "data.group_size=2"),
+        *("data.num_minibatches=2", "data.evaluation.count=1", "policy.chain.steps=4"),
+    )
+    whole = fit(tmp_path / "whole", *chosen, "trainer.max_epochs=2")
+    fit(tmp_path / "first", *chosen, "trainer.max_epochs=1")
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    resumed = fit(tmp_path / "second", *chosen, "trainer.max_epochs=2", checkpoint)
+    assert_close(resumed["weights"], whole["weights"], atol=0, rtol=0)
+    assert resumed["minibatches"] == whole["minibatches"][len(whole["minibatches"]) // 2 :]
