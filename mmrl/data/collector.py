@@ -127,16 +127,6 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
     return {f"rollout/{name}": value for name, value in out.items()}
 
 
-def sum_counts(report: Mapping[str, float]) -> dict[str, float]:
-    """Sum what the engines of all processes counted; seconds (time/...) stay those of this process. Collective."""
-    out = {name: amount for name, amount in report.items() if name.startswith("time/")}
-    counts = {name: amount for name, amount in report.items() if name not in out}
-    for part in parallel.gather([counts]):
-        for name, amount in sorted(part.items()):
-            out[name] = out.get(name, 0.0) + amount
-    return out
-
-
 def _mean(values: Sequence[float]) -> float:
     return float(sum(values) / len(values))
 

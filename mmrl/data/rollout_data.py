@@ -23,7 +23,7 @@ from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
 from mmrl.data.collate import learnable
-from mmrl.data.collector import Collected, PromptCollector, notify_rollout_end, sum_counts
+from mmrl.data.collector import Collected, PromptCollector, notify_rollout_end
 from mmrl.data.context import build_context, find_models, sync_engine
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
@@ -255,8 +255,7 @@ class RolloutData(L.LightningDataModule):
                     episodes = transform(episodes, collector.ctx)
         sampled_everywhere = parallel.gather([e.light() for e in sampled])
         metrics = collector.metrics(sampled_everywhere, episodes, time.perf_counter() - synced)
-        reported = sum_counts(self.engine.report())
-        return Collected(episodes, sampled, sampled_everywhere, reported | metrics | took, ctx.policy)
+        return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics | took, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
         """Apply the annotators of the pipeline in order."""

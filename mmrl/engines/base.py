@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from mmrl import parallel
 from mmrl.errors import ConfigError
 from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy
@@ -26,7 +27,8 @@ class Engine(ABC):
     """Whether it samples with the policy's own weights, which are then gathered; False where it has a copy."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = {}  # by metric name, since the last `report`
+        self.spent: dict[str, float] = {}  # amounts by metric name, since the last `report`
+        self.measured: dict[str, float] = {}  # other metrics, such as a size, of the last measurement since then
         self.engines: dict[str, Engine] = {}  # of the frozen models that are loaded, by name
 
     def check_models(self, names: Iterable[str]) -> None:
@@ -71,11 +73,21 @@ class Engine(ABC):
         return [0.0] * len(observations)
 
     def report(self) -> dict[str, float]:
-        """Return this process's metrics since the last report, such as time/<phase>, and reset them."""
-        spent, self.spent = self.spent, {}
+        """Return the metrics since the last report, and reset them. Collective.
+
+        Seconds (time/<phase>) and measurements are those of this process; other amounts, such as malformed outputs, are
+        summed over all processes.
+        """
+        report, self.measured = dict(self.measured), {}
+        report |= {name: amount for name, amount in self.spent.items() if name.startswith("time/")}
+        counts = {name: amount for name, amount in self.spent.items() if name not in report}
+        for part in parallel.gather([counts]):
+            for name, amount in part.items():
+                report[name] = report.get(name, 0.0) + amount
+        self.spent = {}
         for name, engine in self.engines.items():
-            spent |= {key.replace("/", f"/{name}/", 1): amount for key, amount in engine.report().items()}
-        return spent
+            report |= {key.replace("/", f"/{name}/", 1): amount for key, amount in engine.report().items()}
+        return report
 
     def count(self, name: str, amount: float) -> None:
         """Add an amount to one metric of the report."""

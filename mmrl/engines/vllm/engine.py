@@ -86,7 +86,7 @@ class VllmEngine(Engine):
         with raise_together():
             blocks = WeightBlocks(policy)
         if self._writes and not self.backend.in_process:
-            self.spent["engine/sent_mib"] = sum(t.numel() * t.itemsize for t in blocks.headers.values()) / 2**20
+            self.measured["engine/sent_mib"] = sum(t.numel() * t.itemsize for t in blocks.headers.values()) / 2**20
         return self.backend.load(blocks, version)
 
     def _start_empty(self, policy: Any, version: int) -> None:
@@ -131,7 +131,7 @@ class VllmEngine(Engine):
         with raise_together():
             if self._writes:
                 exported = self.sent.write(policy, self._folder / "start", path)
-                self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
+                self.measured["engine/sent_mib"] = path.stat().st_size / 2**20
         self.backend.push(path, version)
         if self._writes:
             for older in self._folder.glob("weights-*.safetensors"):  # kept, for a server that is restarted
@@ -170,7 +170,7 @@ class VllmEngine(Engine):
         with torch.no_grad(), evaluation_mode(policy):
             logprobs = policy(Batch({name: column.to(policy.device) for name, column in batch.items()})).logprobs[0]
         with raise_together():
-            self.spent["engine/canary_difference"] = verify_canary(
+            self.measured["engine/canary_difference"] = verify_canary(
                 completion.behavior_logprobs, logprobs.float().cpu(), self._dtypes, self._version
             )
 

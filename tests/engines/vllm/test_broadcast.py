@@ -46,7 +46,7 @@ def test_servers_take_broadcasts_and_die_before_while_and_after(tmp_path):
         for version in range(2):
             engine.sync(moved(model, 1.1), version)
             assert agrees(engine, model, version) and not weight_files(engine)
-        assert engine.backend.restarted == 0 and engine.spent["engine/sent_mib"] > 0
+        assert engine.backend.restarted == 0 and engine.measured["engine/sent_mib"] > 0
         group = engine.backend._broadcast._group
         engine.sync(moved(model, 1.1), 2)
         assert engine.backend._broadcast._group is group  # it is made once
@@ -75,7 +75,7 @@ def test_factors_are_broadcast_and_merged_with_the_base_that_each_server_started
         (tmp_path / "die-0").write_text("0")
         assert agrees(engine, model, 1) and engine.backend.restarted == 1
         whole = sum(t.numel() * t.itemsize for t in model.export_weights().values()) / 2**20
-        assert engine.spent["engine/sent_mib"] < 0.5 * whole
+        assert engine.measured["engine/sent_mib"] < 0.5 * whole
     finally:
         engine.close()
 
@@ -147,7 +147,7 @@ def test_servers_of_vllm_take_broadcasts(tmp_path, servers, options):
         for version in range(3):
             engine.sync(moved(model, 1.1), version)
             assert agrees(engine, model, version)
-        assert engine.backend.restarted == 0 and engine.spent["engine/canary_difference"] < 1e-4
+        assert engine.backend.restarted == 0 and engine.measured["engine/canary_difference"] < 1e-4
     finally:
         engine.close()
 

@@ -201,7 +201,7 @@ def sample_in_both(rank: int, folder: Path) -> Any:
                     ours, theirs = local.sample(asked, GREEDY), vllm.sample(asked, GREEDY)
                 same = plain(ours) == plain(theirs)
                 near = max(float((a.behavior_logprobs - b.behavior_logprobs).abs().max()) for a, b in zip(ours, theirs))
-                found.append([same, near < 1e-4, vllm.spent["engine/canary_difference"] < 1e-4])
+                found.append([same, near < 1e-4, vllm.measured["engine/canary_difference"] < 1e-4])
                 vllm.release_memory()
                 moved(alone, 1.2)
                 moved(model, 1.2)

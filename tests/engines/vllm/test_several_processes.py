@@ -282,7 +282,7 @@ def use_vllm(rank: int, folder: Path) -> Any:
         local.sync(model, 1)
         mine = requests(model, group_size=2)[rank::2]
         agree = plain(engine.sample(mine, greedy)) == plain(local.sample(mine, greedy))
-        result: list[Any] = [agree, engine.spent["engine/canary_difference"]]
+        result: list[Any] = [agree, engine.measured["engine/canary_difference"]]
         group = broadcast(None if rank else engine.backend._replicas[1].process.group)
         if rank == 1:
             asked, sampling = requests(model, groups=4, group_size=16), Sampling(max_tokens=160)
