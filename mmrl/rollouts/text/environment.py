@@ -33,8 +33,8 @@ class EnvironmentRollout(Rollout):
 
     The observation of a turn is the prompt's messages, the last `history` turns and the new observation. The action is
     what the extractor finds in the completion. Environments run in threads; each turn of the running episodes is one
-    batch of the engine. An environment that raises or hangs ends its episode as an error, which is counted and not
-    trained on.
+    batch of the engine. Episodes with the same `info["task"]` are played one after another. An environment that raises
+    or hangs ends its episode as an error, which is counted and not trained on.
 
     Args:
         history: earlier turns in the observation of a turn: their texts and actions.
@@ -84,7 +84,9 @@ class EnvironmentRollout(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         task = self._environment_task(ctx)
         plays = [self._play(slot, prompt, i, task, ctx) for slot, prompt in prompts for i in ctx.sample_indices(slot)]
-        waiting, running, ended = deque(plays), list[RunningEpisode](), 0
+        # what an environment keeps open, such as the page of a browser, serves the next episode of its kind
+        waiting = deque(sorted(plays, key=lambda play: str(play.episode.prompt.info.get("task", ""))))
+        running, ended = list[RunningEpisode](), 0
         while waiting or running:
             while waiting and len(running) < self.max_concurrent:
                 running.append(waiting.popleft())

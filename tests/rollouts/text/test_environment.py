@@ -70,6 +70,16 @@ def test_every_turn_is_a_row_with_the_reward_of_its_action():
     assert engine.batches == [2, 1, 1, 1]
 
 
+def test_episodes_of_one_kind_follow_each_other_and_keep_their_places():
+    task, engine = Count(), Actions({1: ["+"], 2: ["+", "+"], 3: ["+", "+", "+"]})
+    kinds = {1: "b", 2: "a", 3: "b"}
+    prompts = [(t, replace(task[t - 1], info={**task[t - 1].info, "task": kinds[t]})) for t in kinds]
+    ctx = Context(task, engine, POLICY, Sampling(), seed=0, iteration=0)
+    episodes = EnvironmentRollout(max_concurrent=1).collect(prompts, ctx)
+    assert [texts(raw)[0][1] for raw in engine.raws] == [f"Count to {t}. " for t in (2, 2, 1, 3, 3, 3)]
+    assert [episode.group for episode in episodes] == [1, 2, 3]
+
+
 def test_an_observation_is_the_prompt_the_last_turns_and_the_new_text():
     engine, _ = play({3: ["+", "-", "+", "+", "+"]}, history=2)
     system = ("system", "Count to 3. ")
