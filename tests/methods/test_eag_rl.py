@@ -11,6 +11,7 @@ from mmrl.methods.eag_rl import AdaptiveClip, AdaptiveSurrogate, FeatureMask, ad
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 from tasks.sets import jaccard
+from tests.composed_words import compose_words
 
 
 class Letters:
@@ -108,3 +109,13 @@ def test_the_mask_is_on_what_the_policy_chose():
 def test_an_upper_range_below_the_lower_one_is_refused():
     with pytest.raises(ValueError, match="clip_min <= clip_max"):
         AdaptiveClip(clip_min=0.4, clip_max=0.2)
+
+
+def test_the_tree_search_starts_after_imitation_and_has_the_reward_of_the_second_stage():
+    second = compose_words(("recipe=eag_rl",))
+    stages = second.trainer.callbacks.warm_start.stages
+    assert list(stages) == ["sft", "search"] and stages.search[0] == "recipe=eag_rl_search"
+    first = compose_words(tuple(stages.search))
+    assert first.trainer.callbacks.warm_start.stages is None  # the weights of the stage before it are there already
+    assert first.data.rollout._target_.endswith("TreeSearch") and first.data.transforms.best.count == 2
+    assert first.data.reward.weights == second.data.reward.weights and first.data.sampling == second.data.sampling
