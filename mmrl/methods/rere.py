@@ -16,6 +16,7 @@ from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.groups import get_score, group_episodes
 from mmrl.rewards.compose import WeightedSum
+from mmrl.rewards.measures import ndcg
 from mmrl.types import Episode
 
 
@@ -82,9 +83,8 @@ class RankedHits(Evaluator):
         ranks = [self._rank(group) for group in groups]
         out: dict[str, float] = {}
         for k in sorted(self.ks):
-            found = [rank for rank in ranks if rank < k]
-            out[f"hr@{k}"] = len(found) / len(ranks)
-            out[f"ndcg@{k}"] = sum(1 / math.log2(rank + 2) for rank in found) / len(ranks)
+            out[f"hr@{k}"] = sum(rank < k for rank in ranks) / len(ranks)
+            out[f"ndcg@{k}"] = sum(ndcg(range(k), {rank: 1.0}) for rank in ranks) / len(ranks)
         return {**out, "prompts": float(len(ranks)), "errors": count_errors(episodes)}
 
     def _rank(self, group: Sequence[Episode]) -> float:
