@@ -239,7 +239,7 @@ class RolloutData(L.LightningDataModule):
     def _collect(self, ctx: Context, version: int) -> Collected:
         """Collect with ctx.policy, whose weights have version `version`."""
         with parallel.precision(self.trainer):
-            self.engine.report()  # drop counts of the evaluation before this iteration
+            self.engine.reset_report()  # of the evaluation before this iteration
             started = time.perf_counter()
             models = sync_engine(self, ctx.policy, version)
             took = {"time/sync": (synced := time.perf_counter()) - started}

@@ -78,16 +78,22 @@ class Engine(ABC):
         Seconds (time/<phase>) and measurements are those of this process; other amounts, such as malformed outputs, are
         summed over all processes.
         """
-        report, self.measured = dict(self.measured), {}
-        report |= {name: amount for name, amount in self.spent.items() if name.startswith("time/")}
-        counts = {name: amount for name, amount in self.spent.items() if name not in report}
+        seconds = {name: amount for name, amount in self.spent.items() if name.startswith("time/")}
+        report = self.measured | seconds
+        counts = {name: amount for name, amount in self.spent.items() if name not in seconds}
         for part in parallel.gather([counts]):
             for name, amount in part.items():
                 report[name] = report.get(name, 0.0) + amount
-        self.spent = {}
         for name, engine in self.engines.items():
             report |= {key.replace("/", f"/{name}/", 1): amount for key, amount in engine.report().items()}
+        self.reset_report()
         return report
+
+    def reset_report(self) -> None:
+        """Drop the metrics since the last report, without communication."""
+        self.spent, self.measured = {}, {}
+        for engine in self.engines.values():
+            engine.reset_report()
 
     def count(self, name: str, amount: float) -> None:
         """Add an amount to one metric of the report."""

@@ -48,7 +48,7 @@ def _measure(cli: CLI, settings: Settings) -> dict[str, Any]:
         )
         first = number * settings.prompts
         prompts = [(slot, data.task[first + slot]) for slot in range(settings.prompts)]
-        data.engine.report()
+        data.engine.reset_report()
         started = time.perf_counter()
         data.engine.sync(policy, number)
         synced = time.perf_counter()
