@@ -56,6 +56,6 @@
   mmrl.expert = (page, columns, rows, top) => {
     if (!mmrl.experts[page]) return null;
     const { click, type } = mmrl.experts[page]();
-    return click ? aim(click, columns, rows, top) : { type };
+    return click ? { ...aim(click, columns, rows, top), element: mmrl.number(click) } : { type };
   };
 })();

@@ -116,14 +116,29 @@ const mmrl = (() => {
     }
   };
 
-  // visible elements of the task, those that can be used or that have a text of their own, with their boxes
-  const elements = () => {
+  // the place nearest to the middle of an element where a click hits it, or its middle: another element may cover it
+  const distance = ([x, y]) => Math.hypot(x - 0.5, y - 0.5);
+  const parts = [0.5, 0.25, 0.75, 0.1, 0.9];
+  const spots = parts.flatMap((x) => parts.map((y) => [x, y])).sort((a, b) => distance(a) - distance(b));
+  const place = (node, { left, top, width, height }) => {
+    const places = spots.map(([x, y]) => [left + x * width, top + y * height]);
+    const hits = ([x, y]) => {
+      const hit = document.elementFromPoint(x, y);
+      return hit && (hit === node || node.contains(hit));
+    };
+    return (node && places.find(hits)) || places[0];
+  };
+
+  // visible elements of the task, those that can be used or that have a text of their own, with their nodes
+  const list = () => {
     const found = [];
     const walk = (info) => {
       const own = info.text || (typeof info.value === "string" ? info.value : "");
       if (own || /^(INPUT|BUTTON|TEXTAREA|SELECT|A|CIRCLE|RECT|POLYGON)/i.test(info.tag)) {
-        const { tag, left, top, width, height, focused, value } = info;
-        found.push({ tag: tag.toLowerCase(), text: own, left, top, width, height, focused: !!focused, checked: value === true });
+        const { tag, focused, value, ref } = info;
+        const node = core.previousDOMInfo[ref]; // none for a text
+        const [x, y] = place(node, info);
+        found.push({ node, tag: tag.toLowerCase(), text: own, x, y, focused: !!focused, checked: value === true });
       }
       info.children.forEach(walk);
     };
@@ -134,6 +149,10 @@ const mmrl = (() => {
     });
     return found;
   };
+  const elements = () => list().map(({ node, ...shown }) => shown);
 
-  return { start, proceed, scroll, elements, experts: {} };
+  // number of the listed element that is in another one, or -1
+  const number = (target) => list().findIndex(({ node }) => node && target.contains(node));
+
+  return { start, proceed, scroll, elements, number, experts: {} };
 })();

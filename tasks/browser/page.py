@@ -52,20 +52,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Element:
-    """A visible element: tag, own text or value, box in CSS pixels, whether it has the focus or is checked."""
+    """A visible element: tag, own text or value, whether it has the focus or is checked.
+
+    `x` and `y` are the place in CSS pixels, nearest to its middle, where a click hits it and nothing that covers it.
+    """
 
     tag: str
     text: str
-    left: float
-    top: float
-    width: float
-    height: float
+    x: float
+    y: float
     focused: bool
     checked: bool
-
-    @property
-    def centre(self) -> tuple[float, float]:
-        return self.left + self.width / 2, self.top + self.height / 2
 
 
 @cache
@@ -156,10 +153,11 @@ class Page:
         return [Element(**fields) for fields in self._evaluate("mmrl.elements()")]
 
     def expert(self, columns: int = WIDTH, rows: int = HEIGHT, top: int = 0) -> dict[str, Any]:
-        """Return the expert's next action: the cell {column, row} of a grid to click, or {type: text}.
+        """Return the expert's next action: {column, row, element}, or {type: text}.
 
-        The grid spans the page below `top`. A click hits the middle of its cell; of the cells that hit the target it is
-        the one nearest to the target's middle.
+        Column and row are the cell of a grid to click; the grid spans the page below `top`. A click hits the middle of
+        its cell; of the cells that hit the target it is the one nearest to the target's middle. `element` is the number
+        in `elements` of what is clicked, -1 where it is not listed.
         """
         action = self._evaluate(f"mmrl.expert('{self.name}', {columns}, {rows}, {top})")
         if action is None:

@@ -64,6 +64,20 @@ def test_the_expert_types_too(environment):
     assert step.reward == 1 and [action.split()[0] for action in actions] == ["click", "type", "click"]
 
 
+def test_expert_and_random_actions_are_allowed_ones():
+    """Where elements alone may be clicked, by their numbers."""
+    environment = Browser(elements=True, actions=("click_element",)).make_environment()
+    for page in ("click-test-2", "click-button", "click-tab", "focus-text-2", "click-dialog", "click-widget"):
+        listed = environment.reset(prompt_of(page, "1696489289313673")).text.count("\n#")
+        drawn = {environment.random_action(np.random.default_rng(seed)) for seed in range(60)}
+        assert drawn == {f"click #{number}" for number in range(listed)}
+        assert environment.step(environment.expert_action()).reward == 1
+    environment.reset(prompt_of("click-color"))
+    with pytest.raises(NotImplementedError, match="'click-color' clicks what is no listed element"):
+        environment.expert_action()
+    environment.close()
+
+
 def test_a_saved_state_is_restored_by_its_actions(environment):
     environment.reset(prompt_of("enter-text"))
     step = environment.step(environment.expert_action())

@@ -99,12 +99,23 @@ def test_page_time_runs_out(page):
     assert page.open("click-test", "1", reload=False).remaining_s == pytest.approx(9.95)  # the page's own limit again
 
 
-def test_elements_have_texts_and_boxes(page):
+def test_elements_have_texts_and_places(page):
     page.open("click-test-2", "1")
     found = {element.text: element for element in page.elements()}
     assert {"ONE", "TWO"} <= set(found) and found["ONE"].tag == "button"
-    page.click(*found["TWO"].centre)
+    page.click(found["TWO"].x, found["TWO"].y)
     assert page.proceed(0.1).reward == -1
+
+
+def test_an_element_is_clicked_where_nothing_covers_it(page):
+    """In this episode the middle of button ONE is under button TWO."""
+    page.open("click-test-2", "1696489289313673")
+    one, two = page.elements()
+    box = page._evaluate("(({left, top, width, height}) => [left + width / 2, top + height / 2])"
+                         "(document.querySelector('#subbtn').getBoundingClientRect())")  # fmt: skip
+    assert page._evaluate(f"document.elementFromPoint({box[0]}, {box[1]}).textContent") == two.text == "TWO"
+    page.click(one.x, one.y)
+    assert one.text == "ONE" and page.proceed(0.1).reward == 1
 
 
 def test_keys_reach_the_focused_field(page):
