@@ -84,7 +84,8 @@ def read_comparison(name: str) -> Comparison:
 
 
 Cells = dict[str, dict[str, dict[str, Any]]]
-"""By task and method: `content`, the hash of its runs, and `seeds`, a row of numbers for each."""
+"""By task and method: `content`, the hash of its runs; `seeds`, a row of numbers for each; and, where there are any,
+`failed`, seeds and errors of the runs that `mmrl fit` ended with an error."""
 
 
 def result_path(name: str, folder: Path = RESULTS) -> Path:
@@ -129,7 +130,7 @@ def list_missing(comparison: Comparison, cells: Cells, seeds: Sequence[int], run
             for method in comparison.methods:
                 words = comparison.words(task, method)
                 cell = cells[task].get(method, {"seeds": []})
-                if seed not in {row["seed"] for row in cell["seeds"]}:
+                if seed not in {row["seed"] for row in [*cell["seeds"], *cell.get("failed", [])]}:
                     folder = runs / comparison.name / task / f"{method.replace(' ', '_')}-{seed}"
                     yield SeedRun(f"{task}/{method}", "method", seed, tuple(words), hash_content(words), folder)
 
@@ -141,22 +142,32 @@ def run_comparison(
     out: Path,
     report: Callable[[SeedRun, str | None], None],
 ) -> dict[str, str]:
-    """Run what is missing and store each run when it has ended; return errors by task and method."""
+    """Run what is missing and store each run when it has ended; return errors by task and method.
+
+    A run that `mmrl fit` ended with an error is stored as failed. One that was killed stays missing.
+    """
     cells, errors = read_cells(comparison, out), {}
     with ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(run): run for run in missing}
         for future in as_completed(futures):
             run = futures[future]
             task, method = run.recipe.split("/", 1)
+            cell = cells[task].get(method, {"content": run.content, "seeds": []})
             try:
-                row = measure_run(future.result(), comparison.tasks[task].metric)
-                cell = cells[task].setdefault(method, {"content": run.content, "seeds": []})
-                cell["seeds"] = sorted([*cell["seeds"], row], key=lambda row: row["seed"])
-                write_cells(comparison, cells, describe_machine(workers), out)
+                _store(cell, "seeds", measure_run(future.result(), comparison.tasks[task].metric))
             except (RunFailed, ConfigError) as error:
                 errors[run.recipe] = str(error)
+                if isinstance(error, RunFailed) and error.reason:
+                    _store(cell, "failed", {"seed": run.seed, "error": error.reason})
+            if cell["seeds"] or cell.get("failed"):
+                cells[task][method] = cell
+                write_cells(comparison, cells, describe_machine(workers), out)
             report(run, errors.get(run.recipe))
     return errors
+
+
+def _store(cell: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
+    cell[kind] = sorted([*cell.get(kind, []), row], key=lambda row: row["seed"])
 
 
 def measure_run(run: Mapping[str, Any], metric: str) -> dict[str, Any]:

@@ -26,7 +26,8 @@ Start and end are means over the seeds of the share of held-out problems that ar
 Intervals are Student's, 95 %, over seeds; those of the difference to {reference} are paired by seed. They are not
 corrected for the number of comparisons: of {pairs} differences without any effect, about {chance} would exclude zero.
 Tokens are those of the episodes, without the further completions that VinePPO samples of each state. Seconds are those
-of all iterations, without evaluations, on a machine that had other work.
+of all iterations, without evaluations, on a machine that had other work. A run that ended with an error is named below
+its table; the other columns are of the seeds that finished.
 """
 
 
@@ -50,6 +51,7 @@ def format_page(comparison: Comparison, cells: Cells) -> str:
         parts += [
             f"## {task}\n\n{about.about[:1].upper() + about.about[1:]}.\n",
             _format_table(comparison, cells, task),
+            *_format_failures(cells, task),
         ]
     return "\n".join(parts)
 
@@ -61,9 +63,11 @@ def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
     ]
     reference = cells[task].get(comparison.reference, {"seeds": []})["seeds"]
     for method in comparison.methods:
-        seeds = cells[task].get(method, {"seeds": []})["seeds"]
+        cell = cells[task].get(method, {"seeds": []})
+        seeds, failed = cell["seeds"], cell.get("failed", [])
+        count = f"{len(seeds)}, {len(failed)} failed" if failed else str(len(seeds))
         if not seeds:
-            lines.append(f"| {method} | not run | | | 0 | | |")
+            lines.append(f"| {method} | {'' if failed else 'not run'} | | | {count} | | |")
             continue
         start, end = mean(row["before"] for row in seeds), [row["after"] for row in seeds]
         differences = paired_differences(seeds, reference)
@@ -71,12 +75,22 @@ def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
             f"{100 * start:.0f}",
             _format_interval(end),
             "" if method == comparison.reference else _format_interval(differences, signed=True),
-            str(len(seeds)),
+            count,
             f"{mean(row['tokens'] for row in seeds) / 1000:.0f}",
             f"{mean(row['seconds'] for row in seeds):.0f}",
         )
         lines.append(f"| {method} | " + " | ".join(numbers) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _format_failures(cells: Cells, task: str) -> list[str]:
+    """Return a paragraph for the runs of a task that ended with an error, if there are any."""
+    lines = [
+        f"- {method}, seed {row['seed']}: {row['error'].split('. ')[0]}."
+        for method, cell in cells[task].items()
+        for row in cell.get("failed", [])
+    ]
+    return ["Failed:\n\n" + "\n".join(lines) + "\n"] if lines else []
 
 
 def paired_differences(seeds: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]]) -> list[float]:

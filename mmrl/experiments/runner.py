@@ -25,7 +25,16 @@ from mmrl.experiments.results import format_result, write_json
 
 
 class RunFailed(Exception):
-    """A fit ended with an error; the message names its log."""
+    """A fit ended with an error; the message names its log.
+
+    Args:
+        message: names the log.
+        reason: what `mmrl fit` said; empty where it said nothing, such as a process that was killed.
+    """
+
+    def __init__(self, message: str, reason: str = ""):
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,16 @@ class SeedRun:
                 env={**threads, **os.environ, "MMRL_STARTS": str(self.folder.parent.parent / "starts")},
             )
         if process.returncode:
-            raise RunFailed(f"mmrl fit {' '.join(command[3:])} failed; see {log.name}")
+            message = f"mmrl fit {' '.join(command[3:])} failed; see {log.name}"
+            raise RunFailed(message, read_reason(Path(log.name)))
         return round(time.perf_counter() - started, 1)
+
+
+def read_reason(log: Path) -> str:
+    """Return the error with which `mmrl fit` ended, from the last line of its log."""
+    last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+    said, _, reason = last.partition("mmrl fit: ")
+    return "" if said or reason.startswith("stopped by") else reason
 
 
 def describe_machine(workers: int) -> str:

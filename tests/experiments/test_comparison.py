@@ -12,7 +12,7 @@ from mmrl.experiments import comparison as comparisons
 from mmrl.experiments.comparison import ComparedTask, Comparison, list_missing, read_cells, run_comparison, write_cells
 from mmrl.experiments.comparison_page import format_page, paired_differences, plot_comparison
 from mmrl.experiments.effect import student_interval
-from mmrl.experiments.runner import RunFailed, describe_machine
+from mmrl.experiments.runner import RunFailed, describe_machine, read_reason
 
 METRIC = "val/greedy/exact/mean"
 SMALL = Comparison(
@@ -38,10 +38,11 @@ class Ended:
     seed: int
     content: str
     rows: list
+    reason: str = ""
 
     def __call__(self):
         if not self.rows:
-            raise RunFailed("the fit failed; see its log")
+            raise RunFailed("the fit failed; see its log", self.reason)
         return {"rows": self.rows, "seconds": 60.0, "seed": self.seed}
 
 
@@ -89,6 +90,38 @@ def test_each_run_is_stored_when_it_has_ended_and_a_failed_one_is_named(tmp_path
     expected = row(0, 0.75) | {"tokens": 100.0, "seconds": 3.5}
     assert cell["seeds"] == [expected, expected | {"seed": 1}]
     assert json.loads((tmp_path / "comparisons" / "small.json").read_text())["machine"] == describe_machine(1)
+
+
+def test_a_run_that_ended_with_an_error_is_stored_and_named_and_one_that_was_killed_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    content = " ".join(SMALL.words("digits", "PPO"))
+    runs = [
+        Ended("digits/PPO", 0, content, [], "no episode to learn from. What to try: more"),
+        Ended("digits/PPO", 1, content, []),
+    ]
+    assert len(run_comparison(SMALL, runs, 1, tmp_path, lambda run, error: None)) == 1
+    cells = read_cells(SMALL, tmp_path)
+    assert cells["digits"]["PPO"]["failed"] == [{"seed": 0, "error": "no episode to learn from. What to try: more"}]
+    missing = {(run.recipe, run.seed) for run in list_missing(SMALL, cells, range(2), tmp_path)}
+    assert ("digits/PPO", 1) in missing and ("digits/PPO", 0) not in missing
+    cells["digits"]["PPO"]["seeds"] = [row(1, 0.5)]
+    page = format_page(SMALL, cells)
+    assert "| PPO | 25 | 50 |  | 1, 1 failed | 2 | 3 |" in page
+    assert "Failed:\n\n- PPO, seed 0: no episode to learn from.\n" in page
+
+
+@pytest.mark.parametrize(
+    "last, reason",
+    [
+        ("mmrl fit: no episode", "no episode"),
+        ("mmrl fit: stopped by SIGTERM; resume with: ...", ""),
+        ("Killed", ""),
+        ("", ""),
+    ],
+)
+def test_the_reason_of_a_failed_run_is_what_mmrl_fit_said(tmp_path, last, reason):
+    (tmp_path / "run.log").write_text(f"iteration 1\n{last}\n")
+    assert read_reason(tmp_path / "run.log") == reason
 
 
 def test_the_page_has_paired_intervals_and_says_what_was_not_run(tmp_path):
