@@ -1,0 +1,82 @@
+"""A copy of PushT's physics in which strokes are tried."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import shapely
+
+Pair, Triple = tuple[float, float], tuple[float, float, float]
+
+
+class State(NamedTuple):
+    """Pusher and block in the package's coordinates.
+
+    Attributes:
+        pusher: place (px).
+        pusher_velocity: px/s.
+        block: place (px) and angle (rad).
+        block_velocity: px/s and rad/s.
+    """
+
+    pusher: Pair
+    pusher_velocity: Pair
+    block: Triple
+    block_velocity: Triple
+
+
+def read_state(env: Any) -> State:
+    """The state of the package's environment, or of a `PhysicsCopy`."""
+    agent, block = env.agent, env.block
+    moving = (*block.velocity, block.angular_velocity)
+    return State(tuple(agent.position), tuple(agent.velocity), (*block.position, block.angle), moving)
+
+
+class PhysicsCopy:
+    """The package's space, set to any state and stepped without observations and rewards.
+
+    Args:
+        env: an environment of the package, unwrapped, for this copy alone.
+    """
+
+    def __init__(self, env: Any):
+        env.reset(seed=0)
+        for shape in env.space.shapes:
+            shape.collision_type = 1  # the package counts contacts of type 0 in Python, which takes time
+        self.env, self.space, self.agent, self.block = env, env.space, env.agent, env.block
+        self.dt, self.substeps = env.dt, int(1 / (env.dt * env.control_hz))
+        self._outlines = [np.array(shape.get_vertices()) for shape in env.block.shapes]
+        self._goal = self._place_block(*env.goal_pose)
+        self._area = shapely.area(self._goal)
+
+    def set_state(self, state: State) -> None:
+        """Continue from a state."""
+        agent, block = self.agent, self.block
+        agent.position, agent.velocity = (-1e4, -1e4), (0.0, 0.0)
+        for _ in range(self.space.collision_persistence + 1):  # the solver forgets contacts of the last run
+            self.space.step(self.dt)
+        agent.position, agent.velocity = state.pusher, state.pusher_velocity
+        block.angle = state.block[2]  # turns about the centre of gravity, which moves the place: set that afterwards
+        block.position = state.block[:2]
+        block.velocity, block.angular_velocity = state.block_velocity[:2], state.block_velocity[2]
+
+    def step(self, target: Pair) -> None:
+        """One control step of the package's proportional-derivative controller towards a place (px)."""
+        agent, dt, (x, y) = self.agent, self.dt, target
+        stiffness, damping = self.env.k_p, self.env.k_v
+        (px, py), (vx, vy) = agent.position, agent.velocity
+        for _ in range(self.substeps):
+            vx += (stiffness * (x - px) - damping * vx) * dt
+            vy += (stiffness * (y - py) - damping * vy) * dt
+            agent.velocity = (vx, vy)
+            self.space.step(dt)
+            px, py = px + vx * dt, py + vy * dt
+
+    def _place_block(self, x: float, y: float, angle: float) -> Any:
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        return shapely.union_all([shapely.polygons(outline @ turn + (x, y)) for outline in self._outlines])
+
+    def measure_coverage(self, block: Triple) -> float:
+        """The part of the goal's area that a block covers, as the package measures it."""
+        return float(shapely.area(shapely.intersection(self._goal, self._place_block(*block))) / self._area)
