@@ -1,4 +1,4 @@
-"""PushT as a guest: needs gym-pusht, pymunk, shapely, numpy and gymnasium."""
+"""PushT as a guest: needs gym-pusht, numpy and gymnasium."""
 
 from __future__ import annotations
 

@@ -120,8 +120,9 @@ class StrokePlanner:
         return Plan(len(actions) + self.estimate_rest(states[-1]), stroke, actions, states)
 
     def _is_solved(self, state: State) -> bool:
+        """Whether the physics, which is in this state, is at the goal."""
         near = measure_error(to_pose(state.block), self._goal) < _NEAR
-        return bool(near) and self.physics.measure_coverage(state.block) > self._threshold
+        return bool(near) and self.physics.measure_coverage() > self._threshold
 
     def estimate_rest(self, state: State) -> float:
         """About the control steps until success: from here, or after the best stroke of the table."""
