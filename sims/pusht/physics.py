@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-Pair, Triple = tuple[float, float], tuple[float, float, float]
+Pair = tuple[float, float]
+Triple = tuple[float, float, float]
 
 
 class State(NamedTuple):
