@@ -48,13 +48,13 @@ class PushTEnv(ChunkEnv):
     """One episode after the other, from the package's random states; its coverage of the goal is a score.
 
     Args:
-        world: with the options.
+        options: of the simulator.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": CONTROL_HZ}
 
-    def __init__(self, world: PushT):
-        super().__init__(world.chunk, ACTION, PROPRIO, world.max_steps, world.image_size)
+    def __init__(self, options: PushT):
+        super().__init__(options.chunk, ACTION, PROPRIO, options.max_steps, options.image_size)
         self._env = make_package_env()
 
     def begin(self, seed: int) -> str:
