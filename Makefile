@@ -72,7 +72,7 @@ libero: $(VENV_LIBERO)/.libero
 test-libero: $(VENV_LIBERO)/.libero $(VENV)/.dev
 	$(QUIET) $(BIN)/python -m pytest tests/sims/libero
 
-# OGBench, SO-101 and PushT for sim=ogbench, sim=so101 and sim=gym_guest
+# OGBench, SO-101 and PushT for sim=ogbench, sim=so101 and sim=pusht
 robots: $(VENV_ROBOTS)/.robots
 
 test-robots: $(VENV_ROBOTS)/.robots $(VENV)/.dev
