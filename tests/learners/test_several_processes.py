@@ -10,6 +10,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from tests.laws.heads import openvla_oft_folder, pi0_fast_folder, pi0_folder, pi05_folder, smolvla_folder
 from tests.runs.processes import run_ranks
+from tests.test_recipes import SMALL
 from tests.tiny_recipes import command, fit, record, words
 
 STRATEGIES = {
@@ -56,6 +57,7 @@ RUNS = {
     ),
     "images": (
         "policy=tiny_vlm",
+        *SMALL["tiny_vlm"],
         "data.task.image=true",
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
@@ -124,6 +126,7 @@ RUNS = {
     # rows with and without an image, and an encoder that is not trained
     "some_images": (
         "policy=tiny_vlm",
+        *SMALL["tiny_vlm"],
         "data.task.image=true",
         "data.task.without=3",
         "policy.freeze_vision=true",
