@@ -165,8 +165,9 @@ def _uses(conf: Path) -> dict[str, list[str]]:
     """By class: the options of conf/ that name it, as words of a command line; recipes last."""
     out: dict[str, list[str]] = {}
     files = sorted(conf.glob("*/*.yaml"), key=lambda file: (file.parent.name == "recipe", file))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in files:
-        for path in dict.fromkeys(_targets(yaml.safe_load(file.read_text()))):
+        for path in dict.fromkeys(_targets(yaml.load(file.read_text(), loader))):
             out.setdefault(path, []).append(f"{file.parent.name}={file.stem}")
     return out
 

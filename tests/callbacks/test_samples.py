@@ -7,8 +7,9 @@ from mmrl.callbacks.samples import Samples
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.samples.folder import SampleFolder
+from tests.runs.processes import run_ranks
 from tests.test_recipes import shrink
-from tests.tiny_recipes import command, fit
+from tests.tiny_recipes import fit, words
 
 CONTROL = ("recipe=ppo_control", "trainer.max_epochs=2", "data.rollout.num_envs=2", "data.rollout.horizon=16")
 
@@ -29,13 +30,13 @@ def assert_equal(one, other) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "chosen",
     [("trainer.max_epochs=2",), ("trainer.max_epochs=2", "capture=true"), (*CONTROL, "capture=true")],
     ids=["text", "captured_text", "captured_control"],
 )
-def test_a_run_has_the_same_bits_with_and_without_samples(words, tmp_path):
-    with_samples = fit(tmp_path / "with", *words)
-    without = fit(tmp_path / "without", *words, "trainer.callbacks.samples=null")
+def test_a_run_has_the_same_bits_with_and_without_samples(chosen, tmp_path):
+    with_samples = fit(tmp_path / "with", *chosen)
+    without = fit(tmp_path / "without", *chosen, "trainer.callbacks.samples=null")
     assert SampleFolder(tmp_path / "with").iterations() == [0, 1]
     assert not (tmp_path / "without" / "rollouts").exists()
     for part in ("weights", "optimizer", "minibatches", "metrics"):  # gymnasium seeds the spaces of "data" anew
@@ -105,8 +106,8 @@ def check_groups(folder, iterations: list[int], numbers: list[int]) -> None:
 
 
 def test_every_nth_iteration_and_a_number_of_groups(tmp_path):
-    words = ("trainer.callbacks.samples.every_n_iterations=2", "trainer.callbacks.samples.groups=2")
-    fit(tmp_path, "trainer.max_epochs=4", *words)
+    more = ("trainer.callbacks.samples.every_n_iterations=2", "trainer.callbacks.samples.groups=2")
+    fit(tmp_path, "trainer.max_epochs=4", *more)
     check_groups(tmp_path, [0, 2], [0, 1])
 
 
@@ -119,5 +120,5 @@ def test_values_that_cannot_be_are_refused_by_name(key, tmp_path):
 def test_the_first_process_writes_its_own_first_groups_once(tmp_path):
     more = ("trainer.max_epochs=1", "trainer.callbacks.samples.groups=2")
     strategy = "{_target_: lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo}"
-    command(tmp_path, *more, "trainer.devices=2", f"trainer.strategy={strategy}")
+    run_ranks(["fit", *words(tmp_path, *more, "trainer.devices=2", f"trainer.strategy={strategy}")], tmp_path)
     check_groups(tmp_path, [0], [0, 2])  # every second prompt is the other process's

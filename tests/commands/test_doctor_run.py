@@ -151,7 +151,7 @@ def test_a_port_that_is_taken(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         logs = [tmp_path / f"rank{rank}.log" for rank in range(2)]
-        words = ["doctor", *WORDS, f"run_dir={tmp_path}", "--timeout", "5"]
+        words = ["doctor", *WORDS, f"run_dir={tmp_path}", "--timeout", "2"]
         started = [start(ranked, words, log, rank, 2, port) for rank, log in enumerate(logs)]
         for process in started:
             process.join(60)
@@ -160,16 +160,16 @@ def test_a_port_that_is_taken(tmp_path):
     assert [process.exitcode for process in started] == [2, 2]
     assert len(texts[0]) == 1 and f"rank 0: port {port} of {socket.gethostname()}" in texts[0][0]
     (line,) = [line for line in texts[1] if line.startswith("mmrl doctor")]
-    assert f"rank 1 on {socket.gethostname()} cannot meet rank 0 at 127.0.0.1:{port} within 5 seconds" in line
+    assert f"rank 1 on {socket.gethostname()} cannot meet rank 0 at 127.0.0.1:{port} within 2 seconds" in line
 
 
 def test_a_rank_that_does_not_come(tmp_path):
     log = tmp_path / "rank0.log"
-    process = start(ranked, ["doctor", *WORDS, f"run_dir={tmp_path}", "--timeout", "3"], log, 0, 2, free_port())
+    process = start(ranked, ["doctor", *WORDS, f"run_dir={tmp_path}", "--timeout", "2"], log, 0, 2, free_port())
     process.join(60)
     process.kill()
     assert process.exitcode == 2
-    assert "mmrl doctor: rank 1 did not answer within 3 seconds" in log.read_text()
+    assert "mmrl doctor: rank 1 did not answer within 2 seconds" in log.read_text()
 
 
 def test_a_started_process_that_ends_is_noticed():

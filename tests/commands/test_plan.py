@@ -1,6 +1,7 @@
 """Plans against the bytes that torch allocates, against arithmetic by hand, and the command's output."""
 
 import copy
+import functools
 import json
 
 import lightning as L
@@ -269,10 +270,10 @@ def count_parameters(text):
     return embeddings + text["num_hidden_layers"] * layer + hidden + patches + VISION["depth"] * block + merger
 
 
-@pytest.fixture(params=["3B", "7B"])
-def qwen(request, tmp_path):
+@pytest.fixture(scope="module", params=["3B", "7B"])
+def qwen(request, tmp_path_factory):
     """A folder with a config.json alone."""
-    return write_qwen(request.param, tmp_path)
+    return write_qwen(request.param, tmp_path_factory.mktemp(request.param))
 
 
 def write_qwen(name, folder):
@@ -294,7 +295,9 @@ def qwen_words(folder, *more):
 CARD = 80 * 10**9
 
 
+@functools.cache
 def fits(folder, *more, trace=False):
+    """The plan of a run on cards of 80 GB, made once."""
     return build_plan(qwen_words(folder, *more), Given(memory=CARD, prompt_tokens=64, response_tokens=32, trace=trace))
 
 

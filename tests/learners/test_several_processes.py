@@ -10,6 +10,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from tests.laws.heads import openvla_oft_folder, pi0_fast_folder, pi0_folder, pi05_folder, smolvla_folder
 from tests.runs.processes import run_ranks
+from tests.test_recipes import SMALL
 from tests.tiny_recipes import command, fit, record, words
 
 STRATEGIES = {
@@ -56,6 +57,7 @@ RUNS = {
     ),
     "images": (
         "policy=tiny_vlm",
+        *SMALL["tiny_vlm"],
         "data.task.image=true",
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
@@ -124,6 +126,7 @@ RUNS = {
     # rows with and without an image, and an encoder that is not trained
     "some_images": (
         "policy=tiny_vlm",
+        *SMALL["tiny_vlm"],
         "data.task.image=true",
         "data.task.without=3",
         "policy.freeze_vision=true",
@@ -222,10 +225,7 @@ def test_two_processes_with_a_pretrained_vla_are_one_run(name, tmp_path):
     once = fit(tmp_path / "alone", *chosen)
     run_ranks(["fit", *words(tmp_path, *chosen, "trainer.devices=2", "strategy=fsdp2")], tmp_path)
     ranks = [record(tmp_path, rank) for rank in range(2)]
-    assert_close(ranks[0]["weights"], ranks[1]["weights"], atol=0, rtol=0)
-    assert_close(ranks[0]["weights"], once["weights"], atol=2e-6, rtol=0)
-    for ours, one in zip(ranks[0]["metrics"], once["metrics"], strict=True):
-        assert_close(ours, one, atol=1e-5, rtol=1e-4)
+    check_weights_and_metrics(once, ranks)
     assert max(rank["held"] for rank in ranks) <= 0.55 * once["held"]
     before = CLI(to_lightning(compose(words(tmp_path / "start", *chosen)))).model.state_dict()
     assert any(not torch.equal(value, once["weights"][key]) for key, value in before.items())
@@ -259,11 +259,17 @@ def check_run(name: str, alone: dict, ranks: list[dict]) -> None:
             assert whole == together
     assert any(len({len(part) for part in parts}) > 1 for _, *parts in cuts) or name != "uneven"
 
-    for other in ranks[1:]:
-        assert_close(first["weights"], other["weights"], atol=0, rtol=0)
-    assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
+    check_weights_and_metrics(alone, ranks)
     assert all(state["exp_avg"].abs().max() > 0 for state in list(alone["optimizer"][-1]["state"].values())[-3:])
     assert first["data"]["curriculum"] == alone["data"]["curriculum"]
     assert any(HELD_OUT.get(name, "val/greedy/exact/mean") in numbers for numbers in first["metrics"])
-    for ours, one in zip(first["metrics"], alone["metrics"]):
+
+
+def check_weights_and_metrics(alone: dict, ranks: list[dict]) -> None:
+    """Compare what a run's processes have learned and logged with one process."""
+    first = ranks[0]
+    for other in ranks[1:]:
+        assert_close(first["weights"], other["weights"], atol=0, rtol=0)
+    assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
+    for ours, one in zip(first["metrics"], alone["metrics"], strict=True):
         assert_close(ours, one, atol=1e-5, rtol=1e-4)

@@ -6,6 +6,7 @@ its process group when the client is gone, and sends the exit status.
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -26,11 +27,21 @@ LIBRARIES = (
 )
 
 
-def serve(place: str, program: str) -> None:
-    """Import the libraries and answer until the standard input ends."""
+def prepare() -> None:
+    """Import the libraries, and compute what they compute once in every process."""
+    gc.disable()  # nothing of the libraries is garbage
     for name in LIBRARIES:
         with contextlib.suppress(ImportError):  # an extra that is not installed
             importlib.import_module(name)
+    with contextlib.suppress(ImportError, AttributeError):  # a table of all models, in some versions
+        importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("qwen2")
+    gc.freeze()  # a collection in a forked process would copy the memory of all of them
+    gc.enable()
+
+
+def serve(place: str, program: str) -> None:
+    """Prepare and answer until the standard input ends."""
+    prepare()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(place)
     listening.listen(64)

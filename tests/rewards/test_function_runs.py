@@ -19,8 +19,7 @@ WORDS = (*(word for word in TEXT if "reward" not in word), *(word for word in QU
          "trainer.check_val_every_n_epoch=1", "scheduler=constant")  # fmt: skip
 FILE = """
 def score(completion, answer):
-    import torch
-    return {"distinct": len(set(completion)) / 8, "short": torch.tensor(len(completion) < 8)}
+    return {"distinct": len(set(completion)) / 8, "short": len(completion) < 8}
 
 
 async def rank(completions):
@@ -48,11 +47,16 @@ def nan(completion):
     return float("nan")
 """
 
+SHORT = "len(completion) < 8}"
+WITH_TENSOR = FILE.replace(SHORT, f'__import__("torch").tensor({SHORT[:-1]})}}')
+"""The same numbers, one of them a tensor: each process that calls the function imports torch for it."""
+
 
 @pytest.fixture(autouse=True)
 def file(tmp_path, monkeypatch):
-    (tmp_path / "rewards.py").write_text(FILE)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewards.py").write_text(FILE)
+    return tmp_path / "rewards.py"
 
 
 def words(*more: str) -> list[str]:
@@ -63,8 +67,10 @@ def weights(folder: str) -> dict[str, torch.Tensor]:
     return read_weights(str(mmrl.Run(Path(folder)).checkpoint), False)["state_dict"]
 
 
-def test_two_processes_give_the_same_rewards():
+def test_two_processes_give_the_same_rewards(file):
+    file.write_text(WITH_TENSOR)
     assert main(["fit", *words("run_dir=one", "trainer.max_epochs=1")]) == 0
+    file.write_text(FILE)
     both = [quick_python(), "-m", "mmrl", "fit", *words("run_dir=two", "trainer.max_epochs=1", "trainer.devices=2")]
     environment = {**os.environ, "PYTHONPATH": str(Path(mmrl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     ran = subprocess.run([*both, "trainer.strategy=ddp"], env=environment, capture_output=True, text=True)
@@ -108,7 +114,7 @@ def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys
     [
         (["reward=rewards.py:scroe"], 2, "rewards.py has no 'scroe'; did you mean 'score'?"),
         (["reward=rewards.py:fails"], 1, "reward function rewards.py: fails raised ZeroDivisionError: division by zero "
-                                         "(rewards.py, line 12: return 1 / 0); it was given the completion"),
+                                         "(rewards.py, line 11: return 1 / 0); it was given the completion"),
         (["reward=rewards.py:hangs", "reward.timeout_s=1"], 1, "rewards.py: hangs took longer than 1 s and was killed"),
         (["reward=rewards.py:short"], 1, "rewards.py: short returned a list of 1 values for 4 completions"),
         (["reward=rewards.py:needs"], 1, "rewards.py:needs: needs has a parameter 'level', and '"),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
@@ -64,6 +64,20 @@ def run_layer(function: Callable[..., Any], layer: Any, *arguments: Any, recompu
         return layer(*arguments)
     finally:
         del layer.forward
+
+
+class DecoderModel(nn.Module):
+    """Base of models that call the layers of their decoders one by one.
+
+    Attributes:
+        checkpoints_layers: recompute each layer in the backward pass, instead of storing activations.
+    """
+
+    checkpoints_layers = False
+
+    def run_layer(self, function: Callable[..., Any], layer: Any, *arguments: Any) -> Any:
+        """Call `function(layer, *arguments)` as `run_layer` does, with this model's gradient checkpointing."""
+        return run_layer(function, layer, *arguments, recompute=self.checkpoints_layers)
 
 
 def self_attention_layer(

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.policies.vla.decoder_layers import run_layer, self_attention_layer
+from mmrl.policies.vla.decoder_layers import DecoderModel, self_attention_layer
 
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values of every layer, each [N, L, groups, d]."""
 
 
-class PaliGemmaDecoder(nn.Module):
+class PaliGemmaDecoder(DecoderModel):
     """Base of models with a PaliGemma under `paligemma_with_expert.paligemma`.
 
     Images come before words, without tokens of the text around them. All attend to each other; padding attends to
@@ -21,7 +21,6 @@ class PaliGemmaDecoder(nn.Module):
     """
 
     paligemma_with_expert: Any
-    checkpoints_layers = False
 
     @property
     def vlm(self) -> Any:
@@ -77,10 +76,6 @@ class PaliGemmaDecoder(nn.Module):
         pairwise = mask[:, None].expand(-1, mask.shape[1], -1)
         hidden, pairs = self.run_vlm(embedded, (mask.cumsum(dim=1) - 1).clamp(min=0), pairwise)
         return hidden, mask, pairs
-
-    def run_layer(self, function: Any, layer: Any, *arguments: Any) -> Any:
-        """Call a layer; recompute it in the backward pass with gradient checkpointing."""
-        return run_layer(function, layer, *arguments, recompute=self.checkpoints_layers)
 
     def enable_gradient_checkpointing(self) -> None:
         """Recompute layers in the backward pass instead of storing their activations."""

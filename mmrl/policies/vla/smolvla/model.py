@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 from transformers import LlamaModel, SmolVLMForConditionalGeneration
 
-from mmrl.policies.vla.decoder_layers import cross_attention_layer, run_layer, self_attention_layer
+from mmrl.policies.vla.decoder_layers import DecoderModel, cross_attention_layer, self_attention_layer
 from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.smolvla.settings import SmolVLASettings
 
@@ -45,7 +45,7 @@ class VLMWithExpert(nn.Module):
         self.lm_expert: Any = expert
 
 
-class SmolVLA(nn.Module):
+class SmolVLA(DecoderModel):
     """SmolVLA: image, text and state tokens are the context; the expert reads the context's keys and values.
 
     Image and text tokens attend to each other, the state token attends to them and itself, an action token attends
@@ -61,7 +61,6 @@ class SmolVLA(nn.Module):
     def __init__(self, settings: SmolVLASettings, vlm_config: Any, attention: str = "sdpa"):
         super().__init__()
         self.settings = settings
-        self.checkpoints_layers = False
         self.vlm_with_expert = VLMWithExpert(settings, vlm_config, attention)
         inner = self.vlm_with_expert.lm_expert.config.hidden_size
         self.state_proj = nn.Linear(settings.max_state_dim, vlm_config.text_config.hidden_size)
@@ -94,7 +93,7 @@ class SmolVLA(nn.Module):
         pairs: list[tuple[Tensor, Tensor]] = []
         for number, layer in enumerate(self.text_model.layers):
             past = (None, None) if before is None else before[number]
-            hidden, *pair = self._run(self_attention_layer, layer, hidden, positions, mask, *past)
+            hidden, *pair = self.run_layer(self_attention_layer, layer, hidden, positions, mask, *past)
             pairs.append((pair[0], pair[1]))
         return self.text_model.norm(hidden), pairs
 
@@ -106,9 +105,9 @@ class SmolVLA(nn.Module):
         joint, after = torch.cat([across, earlier], dim=2), steps + mask.sum(dim=1, keepdim=True)
         for number, layer in enumerate(self.vlm_with_expert.lm_expert.layers):
             if self.settings.attends_to_actions(number):
-                hidden, *_ = self._run(self_attention_layer, layer, hidden, after, joint, *context[number])
+                hidden, *_ = self.run_layer(self_attention_layer, layer, hidden, after, joint, *context[number])
             else:
-                hidden = self._run(cross_attention_layer, layer, hidden, steps, across, *context[number])
+                hidden = self.run_layer(cross_attention_layer, layer, hidden, steps, across, *context[number])
         return self.vlm_with_expert.lm_expert.norm(hidden)
 
     def embed_actions(self, x: Tensor, time: Tensor) -> Tensor:
@@ -117,10 +116,6 @@ class SmolVLA(nn.Module):
         moment = embed_time(time, actions.shape[-1], self.settings.min_period, self.settings.max_period)
         moment = moment.to(actions.dtype)[:, None].expand_as(actions)
         return self.action_time_mlp_out(silu(self.action_time_mlp_in(torch.cat([actions, moment], dim=2))))
-
-    def _run(self, function: Any, layer: Any, *arguments: Any) -> Any:
-        """Call a layer; recompute it in the backward pass with gradient checkpointing."""
-        return run_layer(function, layer, *arguments, recompute=self.checkpoints_layers)
 
 
 def expert_intermediate_size(width: int, multiple: int = 256) -> int:
