@@ -12,6 +12,7 @@ from gymnasium import spaces
 from sims.host.states import state_of
 from sims.libero.domain import CONTROL_HZ
 from sims.libero.scene import OPEN, EpisodeState
+from sims.libero.sizes import ACTION, PROPRIO
 
 if TYPE_CHECKING:
     from sims.libero.expert import PickAndPlace
@@ -38,14 +39,14 @@ class LiberoEnv(gymnasium.Env):
     def __init__(self, world: Libero):
         self.world = world
         parts: dict[str, Any] = {
-            "proprio": spaces.Box(-np.inf, np.inf, (8,), np.float32),
+            "proprio": spaces.Box(-np.inf, np.inf, (PROPRIO,), np.float32),
             "instruction": spaces.Text(max_length=200, charset=string.ascii_letters + string.digits + " ,.'-"),
         }
         self._images = dict(zip(("image", "image_2"), world.cameras)) if world.image_size else {}
         for name in self._images:
             parts[name] = spaces.Box(0, 255, (world.image_size, world.image_size, 3), np.uint8)
         self.observation_space = spaces.Dict(parts)
-        self.action_space = spaces.Box(-1, 1, (world.chunk, 7), np.float32)
+        self.action_space = spaces.Box(-1, 1, (world.chunk, ACTION), np.float32)
         self.playing, self.episode, self.expert = "", None, None  # type: ignore[assignment]
         self._steps = 0
 

@@ -15,6 +15,7 @@ from sims.host.states import split_states
 from sims.libero.env import CAMERA_NAMES, LiberoEnv
 from sims.libero.expert import PickAndPlace
 from sims.libero.scene import Scene
+from sims.libero.sizes import sizes
 from sims.libero.suites import STEP_LIMITS, TaskFiles, list_tasks
 
 RENDERERS = ("ray", "egl", "osmesa")
@@ -78,7 +79,7 @@ class Libero:
         return LiberoEnv(self)
 
     def sizes(self) -> dict[str, Any]:
-        return {"action_dims": 7, "chunk": self.chunk, "proprio_dims": 8}
+        return sizes(self.chunk)
 
     def contract(self) -> dict[str, Any]:
         """What results depend on; `states` is a digest of the tasks and the stored states, with their split."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from sims.workers.guest import GuestSim
+from sims.libero.sizes import sizes
+from sims.workers.demonstrations import Demo, demonstrate
+from sims.workers.sized_guest import SizedGuestSim
 
 
 @dataclass(frozen=True)
-class LiberoSim(GuestSim):
+class LiberoSim(SizedGuestSim):
     """Tasks of a LIBERO suite with their stored initial states; `sims.libero.guest.Libero` runs on the other side.
 
     Args:
@@ -47,5 +50,19 @@ class LiberoSim(GuestSim):
     environment: ClassVar[str | None] = ".venv-libero"
     make_target: ClassVar[str | None] = "libero"
 
+    def sizes(self) -> dict[str, Any]:
+        return sizes(self.chunk)
+
     def stepwise(self) -> LiberoSim:
         return replace(self, chunk=1)
+
+    def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[Demo]:
+        """Record the expert from the states of `seeds`: (raw observation, chunk [chunk, 7]) from every control step.
+
+        The expert may take the suite's control steps, whatever max_steps is.
+
+        Args:
+            seeds: of the initial states.
+            noise: standard deviation of what is added to the executed actions, in actions.
+        """
+        return demonstrate(replace(self, chunk=1, max_steps=None), seeds, self.chunk, noise)

@@ -18,6 +18,7 @@ from tests.sims.workers.solving import solve
 
 pytest.importorskip("msgpack")
 from sims.libero.sim import LiberoSim
+from sims.libero.sizes import sizes
 from sims.workers.process import SimulatorError
 from sims.workers.python import find_python
 
@@ -44,7 +45,8 @@ def held_out(sim):
 def test_a_suite_states_what_its_runs_depend_on():
     sim = LiberoSim("object", chunk=5)
     assert isinstance(sim, Sim) and sim.name == "libero-object"
-    assert sim.sizes() == {"action_dims": 7, "chunk": 5, "proprio_dims": 8}
+    assert sim.sizes() == sizes(5) and sim._statement()["sizes"] == sizes(5)
+    assert [sizes(5)[name] for name in ("action_dims", "chunk", "proprio_dims")] == [7, 5, 8]
     contract = sim.contract()
     assert (contract["max_steps"], contract["settle_steps"], contract["robosuite"]) == (280, 10, "1.4.0")
     assert contract == json.loads(json.dumps(contract))
@@ -171,6 +173,19 @@ def test_the_expert_solves_milk_and_refuses_other_goals():
     with pytest.raises(SimulatorError, match="puts one object into or onto another"):
         sim.expert(env)
     env.close()
+
+
+def test_demonstrations_have_a_chunk_for_every_control_step_and_scaled_states():
+    sim = LiberoSim("object", tasks=MILK, chunk=10, max_steps=20, image_size=16)  # the expert takes more steps
+    seeds = [StoredStateTask(sim)[i].info["seed"] for i in range(2)]
+    for demo in sim.demonstrate(seeds):
+        assert 60 < len(demo) < 280
+        chunks = np.stack([chunk for _, chunk in demo])
+        assert chunks.shape[1:] == (10, 7) and (chunks[1:, :-1] == chunks[:-1, 1:])[:-9].all()
+        assert demo[0][0]["image"].shape == (16, 16, 3)
+        scale = sizes(10)["processor"]["vectors"]["proprio"]
+        states = (np.stack([raw["proprio"] for raw, _ in demo]) - scale["offset"]) / scale["width"]
+        assert (np.abs(states) < 2.5).all() and (np.abs(states[:, [0, 1, 2, 6, 7]]).max(axis=0) > 0.5).all()
 
 
 def test_a_configuration_takes_sizes_and_states_from_the_simulator():
