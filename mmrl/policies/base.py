@@ -175,6 +175,10 @@ class Policy(nn.Module, ABC):
         """Encode a whole conversation: its ids [L], and which of them the assistant writes [L] bool."""
         raise NotImplementedError(f"{type(self).__name__} reads no conversations; choose a text policy")
 
+    def template_shows_tools(self, tools: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a chat template writes the schemas of tools into the prompt; policies without text have none."""
+        raise NotImplementedError(f"{type(self).__name__} has no chat template for tools; choose a text policy")
+
     def contract(self) -> dict[str, Any]:
         """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""
         return {}
