@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
         ("mmrl fit recipe=nothing data.num_", []),
         ("mmrl evaluate runs/a compare=s", ["compare=start"]),
         ("mmrl data re", ["record"]),
-        ("mmrl data record sim=pu", ["sim=push"]),
+        ("mmrl data record sim=pu", ["sim=push", "sim=pusht"]),
         ("mmrl list pol", ["policies"]),
         ("mmrl list recipes sac", ["sac", "sac_pixels"]),
         ("mmrl completion ", ["bash", "zsh"]),

@@ -1,6 +1,11 @@
 """Command lines of `mmrl fit` whose data, objective or policy cannot be: (words, key, remedy)."""
 
+from pathlib import Path
+
 from tests.malformed.table_keys import Row
+
+WITHOUT_DATA = str(Path(__file__).parent)
+"""A folder without a file of a data set."""
 
 DATA: list[Row] = [
     ("data.num_prompts=0", "num_prompts", "at least 1"),
@@ -85,7 +90,7 @@ DATA: list[Row] = [
     ("task.held_out_fraction=2", "held_out_fraction", "0"),
     ("task.held_out_fraction=nan", "data.task.held_out_fraction", "finite"),
     ("task=dataset task.path=/no/such.jsonl", "/no/such.jsonl", "task.path"),
-    ("task=dataset task.path=/tmp", "/tmp", "task.path"),
+    (f"task=dataset task.path={WITHOUT_DATA}", WITHOUT_DATA, "task.path"),
     ("task=digits", "cannot see", "policy=tiny_vlm"),
     ("task=jsonl task.path=a.jsonl", "task=jsonl", "task=dataset"),
     ("task.extract=boxxed", "task.extract", "last_number"),
