@@ -44,8 +44,7 @@
     for (let row = clamp((upper - top) / cell[1], rows); row <= clamp((upper + height - top) / cell[1], rows); row++) {
       for (let column = clamp(left / cell[0], columns); column <= clamp((left + width) / cell[0], columns); column++) {
         const [x, y] = [(column + 0.5) * cell[0], top + (row + 0.5) * cell[1]];
-        const hit = document.elementFromPoint(x, y);
-        const missed = hit && (hit === element || element.contains(hit)) ? 0 : 1e6;
+        const missed = mmrl.hits(element, x, y) ? 0 : 1e6;
         const distance = missed + Math.hypot(x - left - width / 2, y - upper - height / 2);
         if (!best || distance < best.distance) best = { column, row, distance };
       }

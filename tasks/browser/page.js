@@ -116,17 +116,16 @@ const mmrl = (() => {
     }
   };
 
+  // whether a click at a place hits an element, or what is in it
+  const hits = (element, x, y) => element.contains(document.elementFromPoint(x, y));
+
   // the place nearest to the middle of an element where a click hits it, or its middle: another element may cover it
   const distance = ([x, y]) => Math.hypot(x - 0.5, y - 0.5);
   const parts = [0.5, 0.25, 0.75, 0.1, 0.9];
   const spots = parts.flatMap((x) => parts.map((y) => [x, y])).sort((a, b) => distance(a) - distance(b));
   const place = (node, { left, top, width, height }) => {
     const places = spots.map(([x, y]) => [left + x * width, top + y * height]);
-    const hits = ([x, y]) => {
-      const hit = document.elementFromPoint(x, y);
-      return hit && (hit === node || node.contains(hit));
-    };
-    return (node && places.find(hits)) || places[0];
+    return (node && places.find(([x, y]) => hits(node, x, y))) || places[0];
   };
 
   // visible elements of the task, those that can be used or that have a text of their own, with their nodes
@@ -154,5 +153,5 @@ const mmrl = (() => {
   // number of the listed element that is in another one, or -1
   const number = (target) => list().findIndex(({ node }) => node && target.contains(node));
 
-  return { start, proceed, scroll, elements, number, experts: {} };
+  return { start, proceed, scroll, elements, hits, number, experts: {} };
 })();
