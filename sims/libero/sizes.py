@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+from sims.host.sizes import scaled_sizes
+
 ACTION = 7
 """Numbers of an action: x, y, z of the hand, its rotation, the gripper."""
 PROPRIO = 8
@@ -17,10 +19,4 @@ _WIDTH = [0.1, 0.2, 0.1, 0.3, 0.3, 0.3, 0.01, 0.01]
 def sizes(chunk: int) -> dict[str, Any]:
     """Constructor arguments of a policy; the processor scales the hand's place to about [-1, 1] above the objects, and
     its orientation from a hand that points downwards."""
-    scale = {"kind": "mean_std", "offset": list(_OFFSET), "width": list(_WIDTH)}
-    return {
-        "action_dims": ACTION,
-        "chunk": chunk,
-        "proprio_dims": PROPRIO,
-        "processor": {"vectors": {"proprio": scale}},
-    }
+    return scaled_sizes(ACTION, chunk, _OFFSET, _WIDTH)

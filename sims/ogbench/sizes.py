@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sims.host.sizes import scaled_sizes
+
 ACTION = 5
 """Numbers of an action: x, y, z of the hand, its yaw, the gripper."""
 CENTRE, METRES = (0.425, 0.0, 0.0), 0.1
@@ -45,10 +47,4 @@ SCENES = {
 def sizes(scene: str, chunk: int) -> dict[str, Any]:
     """Constructor arguments of a policy; the package scales its numbers, so that the processor leaves them."""
     numbers = SCENES[scene].proprio
-    scale = {"kind": "mean_std", "offset": [0.0] * numbers, "width": [1.0] * numbers}
-    return {
-        "action_dims": ACTION,
-        "chunk": chunk,
-        "proprio_dims": numbers,
-        "processor": {"vectors": {"proprio": scale}},
-    }
+    return scaled_sizes(ACTION, chunk, [0.0] * numbers, [1.0] * numbers)

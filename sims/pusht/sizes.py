@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sims.host.sizes import scaled_sizes
+
 ACTION, PROPRIO = 2, 6
 HALF = 256.0
 """Places (px) are observed and asked for from the middle of the square, in halves of its side."""
@@ -11,10 +13,4 @@ HALF = 256.0
 
 def sizes(chunk: int) -> dict[str, Any]:
     """Constructor arguments of a policy; the environment scales its numbers, so that the processor leaves them."""
-    scale = {"kind": "mean_std", "offset": [0.0] * PROPRIO, "width": [1.0] * PROPRIO}
-    return {
-        "action_dims": ACTION,
-        "chunk": chunk,
-        "proprio_dims": PROPRIO,
-        "processor": {"vectors": {"proprio": scale}},
-    }
+    return scaled_sizes(ACTION, chunk, [0.0] * PROPRIO, [1.0] * PROPRIO)
