@@ -1,4 +1,4 @@
-"""OGBench's tables and the SO-101 arm under a Python of their own: states by seed, experts, goals, recordings."""
+"""OGBench, the SO-101 arm and PushT under a Python of their own: states by seed, experts, goals, recordings."""
 
 import json
 
@@ -15,6 +15,7 @@ from tests.sims.workers.solving import solve
 pytest.importorskip("msgpack")
 from sims.ogbench.sim import OGBenchSim
 from sims.ogbench.sizes import SCENES
+from sims.pusht.sim import PushTSim
 from sims.so101.sim import SO101Sim
 from sims.workers.process import SimulatorError
 from sims.workers.python import find_python
@@ -29,6 +30,7 @@ MAKERS = {
     "scene": lambda **options: OGBenchSim("scene", **options),
     "puzzle-3x3": lambda **options: OGBenchSim("puzzle-3x3", **options),
     "so101": SO101Sim,
+    "pusht": PushTSim,
 }
 
 
@@ -56,7 +58,8 @@ def test_a_simulator_states_what_its_runs_depend_on(make):
     sim = make(chunk=5, max_steps=150)
     assert isinstance(sim, Sim) and sim.sizes()["chunk"] == 5
     contract = sim.contract()
-    assert contract == json.loads(json.dumps(contract)) and contract["max_steps"] == 150 and "mujoco" in contract
+    assert contract == json.loads(json.dumps(contract)) and contract["max_steps"] == 150
+    assert ("pymunk" if make is PushTSim else "mujoco") in contract
     env = sim.make(1)
     env.reset(seed=[0])
     with pytest.raises(SimulatorError, match=r"set sim.chunk=1, not 5"):
@@ -94,17 +97,23 @@ def test_a_scene_poses_its_four_tasks_and_unlocks_what_is_to_be_moved():
     assert states[2, 0].tolist() == [0, 1] and states[3, 1].tolist() == [0, 1]
 
 
-def test_recorded_episodes_are_read_back(tmp_path):
-    record(["sim=so101", "sim.image_size=32", "num_episodes=2", f"out={tmp_path / 'so101'}"])
-    dataset = LeRobotDataset(tmp_path / "so101")
+@pytest.mark.parametrize(
+    "name, instruction",
+    [("so101", "pick the cube up and put it on the goal"), ("pusht", "push the block onto the goal")],
+)
+def test_recorded_episodes_are_read_back(name, instruction, tmp_path):
+    record([f"sim={name}", "sim.image_size=32", "num_episodes=2", f"out={tmp_path / name}"])
+    dataset, sim = LeRobotDataset(tmp_path / name), MAKERS[name](image_size=32)
     assert len(dataset) == 2 and all(dataset.success(i) for i in range(2))
     episode = dataset.read(0)
-    assert episode.instruction.startswith("pick the cube up") and episode.observations["proprio"].shape[1] == 20
-    assert dataset.contract == SO101Sim(image_size=32).contract()
+    assert episode.instruction == instruction
+    assert episode.observations["proprio"].shape[1] == sim.sizes()["proprio_dims"] == {"so101": 20, "pusht": 6}[name]
+    assert dataset.contract == sim.contract()
 
 
-def test_demonstrations_are_chunks_from_every_control_step():
-    (demo,) = SO101Sim(chunk=4).demonstrate([0])
+@pytest.mark.parametrize("name, action_dims", [("so101", 4), ("pusht", 2)])
+def test_demonstrations_are_chunks_from_every_control_step(name, action_dims):
+    (demo,) = MAKERS[name](chunk=4).demonstrate([0])
     chunks = np.stack([chunk for _, chunk in demo])
-    assert chunks.shape == (len(demo), 4, 4) and len(demo) > 20
+    assert chunks.shape == (len(demo), 4, action_dims) and len(demo) > 20
     assert np.array_equal(chunks[1:-4, 0], chunks[:-5, 1])
