@@ -3,20 +3,24 @@
 scripts/robots_page.py                    writes the page
 scripts/robots_page.py --add RECIPE RUN   first stores the protocol hash that `mmrl evaluate RUN` wrote, and frames of
                                           the first held-out states before and after RL
+scripts/robots_page.py --add-perturbation RECIPE RUN   first stores what `mmrl evaluate RUN compare=start
+                                          sim.perturbation=... accept=perturbation,states` measured
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import robot_perturbations  # beside this file
 import yaml
 
 from mmrl.config.compose import CONF
+from mmrl.experiments.experiment import read_experiment
 from mmrl.experiments.results import FOLDER, read_result
 
 PAGE = FOLDER.parent / "robots.md"
@@ -25,6 +29,8 @@ RECIPES = (
     *("demo_vla", "ppo_vla", "push_vla", "push_ppo_vla", "suite_vla"),
     *("flow_sde_grpo", "flow_noise_grpo", "flow_push", "flow_sde_ppo"),
 )
+SUITES = {"metaworld": "Meta-World: {}", "libero": "LIBERO-object: ten tasks"}
+"""Of sims other than the tabletop's."""
 HEAD = """# Robots
 
 Success of robot policies on held-out initial states, after cloning scripted experts and after RL from there.
@@ -38,8 +44,9 @@ COLUMNS = ("recipe", "suite", "policy", "observes", "start", "after RL", "gain",
 ABOUT = """
 Policies have up to about a million random parameters. A policy that observes *state* reads the simulator's exact
 places of hand, objects and goal, and the instruction, and no image; its numbers say nothing about seeing. Suites are
-[Meta-World](../sims/metaworld/README.md), 80 Hz, ten control steps per decision, and the
-[tabletop](../sims/tabletop/README.md), 20 Hz, five control steps per decision.
+[Meta-World](../sims/metaworld/README.md), 80 Hz, ten control steps per decision,
+[LIBERO](../sims/libero/README.md) and the [tabletop](../sims/tabletop/README.md), both 20 Hz, five control steps per
+decision.
 """
 TASKS = """
 ## Tasks of Meta-World
@@ -59,6 +66,14 @@ hashes are equal ([evaluation](evaluation.md)).
 
 | recipe | states | decode | step limit | protocol hash |
 |---|---:|---|---:|---|
+"""
+PERTURBATIONS = """
+## Perturbations
+
+Held-out states in LIBERO-PRO's variants, which no training had: the same checkpoints in the same number of states, in
+percent with Wilson 95 % intervals. `mmrl evaluate RUN compare=start sim.perturbation=position
+accept=perturbation,states`.
+
 """
 FRAMES = """
 ## First held-out states
@@ -88,7 +103,11 @@ def render_page(folder: Path = FOLDER) -> str:
     protocols = read_protocols(folder)
     if protocols:
         rows = ([f"`{recipe}`", *_list_conditions(stored)] for recipe, stored in protocols.items())
-        text += PROTOCOL + "".join(f"{_join(row)}\n" for row in rows) + FRAMES
+        text += PROTOCOL + "".join(f"{_join(row)}\n" for row in rows)
+    if perturbed := robot_perturbations.read_perturbations(folder / "robots"):
+        text += PERTURBATIONS + "".join(f"{line}\n" for line in _list_perturbations(perturbed))
+    if protocols:
+        text += FRAMES
         text += "".join(f"\n![{recipe}, before and after RL](results/robots/{recipe}.png)\n" for recipe in protocols)
     return text
 
@@ -132,7 +151,7 @@ def _format_row(recipe: str, result: Mapping[str, Any]) -> list[str]:
     heads = {"ActionTokenPolicy": "tokens", "ActionFlowPolicy": "flow"}
     method = "PPO" if "gae" in config["data"].get("pipeline", []) else "GRPO"
     names = config["data"].get("task", {}).get("sim", {}).get("task", sim).replace("-v3", "").replace("+", ", ")
-    suite = f"{'Meta-World' if sim == 'metaworld' else 'tabletop'}: {names}"
+    suite = SUITES.get(sim, f"tabletop: {names}").format(names)
     low, high = (100 * bound for bound in result["interval"])
     return [
         f"[`{recipe}`](papers.md#{recipe})",
@@ -154,6 +173,15 @@ def _list_tasks(recipe: str, result: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [f"`{recipe}`", task, str(row["seed"]), *_format_rates(own), str(own["episodes"])]
 
 
+def _list_perturbations(stored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield _join(robot_perturbations.COLUMNS)
+    yield _join(["---"] * 2 + ["---:"] * 4 + ["---"])
+    for row in stored:
+        experiment = read_experiment(row["recipe"])
+        assert experiment is not None, row["recipe"]
+        yield _join(robot_perturbations.format_row(row, experiment.metric.split("/")[1]))
+
+
 def _format_rates(row: Mapping[str, Any]) -> list[str]:
     return [
         f"{100 * row[key]:.1f} [{100 * row[f'wilson_{key}'][0]:.1f}, {100 * row[f'wilson_{key}'][1]:.1f}]"
@@ -168,11 +196,15 @@ def _list_conditions(stored: Mapping[str, Any]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--add", nargs=2, metavar=("RECIPE", "RUN"))
+    parser.add_argument("--add-perturbation", nargs=2, metavar=("RECIPE", "RUN"))
     options = parser.parse_args()
     if options.add:
         from robot_frames import store_run  # beside this file
 
         store_run(options.add[0], Path(options.add[1]), FOLDER / "robots")
+    if options.add_perturbation:
+        recipe, run = options.add_perturbation
+        robot_perturbations.store_perturbation(recipe, Path(run), FOLDER / "robots")
     PAGE.write_text(render_page())
     print(f"written to {PAGE}")
 
