@@ -176,8 +176,15 @@ def make_level(level: str) -> gymnasium.Env:
         import minigrid  # noqa: F401  # registers the levels
     except ImportError as error:
         raise ImportError("task babyai needs the package minigrid: pip install 'mmrl-lightning[grid]'") from error
+    from minigrid.envs.babyai.core import roomgrid_level
+
     logging.getLogger("gymnasium").setLevel(logging.ERROR)
+    vars(roomgrid_level)["print"] = _discard  # it prints every layout that it rejects, several an episode
     known = [name for name in gymnasium.registry if name.startswith(f"BabyAI-{level}-v")]
     if not known:
         raise ValueError(f"task babyai: there is no level {level!r}; levels are those of minigrid, such as GoToLocal")
     return gymnasium.make(known[-1]).unwrapped
+
+
+def _discard(*printed: object) -> None:
+    """Print nothing."""

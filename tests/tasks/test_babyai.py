@@ -52,3 +52,10 @@ def test_an_action_changes_the_view_and_a_wrong_one_does_not():
 def test_unknown_levels_are_refused():
     with pytest.raises(ValueError, match="there is no level 'GoToMoon'"):
         BabyAI(levels=("GoToMoon",))
+
+
+def test_layouts_that_are_rejected_are_not_printed(capfd):
+    """Of 64 initial states of these levels dozens are drawn again."""
+    task = BabyAI(levels=("GoToLocal", "PutNextLocal"), count=64, held_out=1)
+    assert len({task[i].info["problem"].state for i in range(64)}) == 64
+    assert capfd.readouterr() == ("", "")
