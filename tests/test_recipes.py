@@ -63,6 +63,7 @@ SMALL = {
             "tiny_one_step_vla",
             "tiny_state_vla",
             "tiny_state_flow_vla",
+            "tiny_libero_flow_vla",
         )
     },
     "smollm2": ("policy.path=null", f"policy.config={{model_type: llama, {', '.join(TEXT).replace('=', ': ')}}}"),
@@ -85,6 +86,7 @@ STAND_INS = {
 }
 """Words that replace tasks of conf/task whose packages or programs are not installed everywhere."""
 SIM_STAND_INS = {
+    "libero": ("data.task.sim._target_=tests.sims.workers.stand_ins.LiberoStandIn",),
     "metaworld": ("data.task.sim._target_=tests.sims.workers.stand_ins.MetaWorldStandIn",),
     "ogbench": ("data.task.sim._target_=tests.sims.workers.stand_ins.OGBenchStandIn",),
 }
@@ -210,7 +212,8 @@ NEEDED = {
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
     **dict.fromkeys(
-        ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10"), ("model.objective.coefficients.policy=1",)
+        ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero"),
+        ("model.objective.coefficients.policy=1",),
     ),
     "mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),

@@ -56,13 +56,14 @@ class LiberoSim(SizedGuestSim):
     def stepwise(self) -> LiberoSim:
         return replace(self, chunk=1)
 
-    def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[Demo]:
+    def demonstrate(self, seeds: Sequence[int], noise: float = 0.2) -> list[Demo]:
         """Record the expert from the states of `seeds`: (raw observation, chunk [chunk, 7]) from every control step.
 
         The expert may take the suite's control steps, whatever max_steps is.
 
         Args:
             seeds: of the initial states.
-            noise: standard deviation of what is added to the executed actions, in actions.
+            noise: standard deviation of what is added to the executed actions, in actions, so that a clone sees how to
+                come back from small errors.
         """
         return demonstrate(replace(self, chunk=1, max_steps=None), seeds, self.chunk, noise)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from sims.host.tasks import task_of
 from sims.host.vector import GuestVectorEnv
+from sims.libero.sim import LiberoSim
 from sims.metaworld.sim import MetaWorldSim
 from sims.ogbench.sim import OGBenchSim
 from sims.ogbench.sizes import SCENES
@@ -34,9 +35,10 @@ class Hand(gymnasium.Env):
         self.sim, sizes = sim, sim.sizes()
         self.numbers = sizes["proprio_dims"]
         text = spaces.Text(max_length=60, charset="abcdefghijklmnopqrstuvwxyz ")
-        self.observation_space = spaces.Dict(
-            {"proprio": spaces.Box(-9, 9, (self.numbers,), np.float32), "instruction": text}
-        )
+        parts: dict[str, Any] = {"proprio": spaces.Box(-9, 9, (self.numbers,), np.float32), "instruction": text}
+        if sim.image_size:
+            parts["image"] = spaces.Box(0, 255, (sim.image_size, sim.image_size, 3), np.uint8)
+        self.observation_space = spaces.Dict(parts)
         self.action_space = spaces.Box(-1, 1, (sim.chunk, sizes["action_dims"]), np.float32)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -51,8 +53,11 @@ class Hand(gymnasium.Env):
         return self._observe(), float(success), success, self.steps >= self.sim.max_steps, info
 
     def _observe(self) -> dict[str, Any]:
-        seen = np.concatenate([self.place, np.zeros(self.numbers - 3)]).astype(np.float32)
-        return {"proprio": seen, "instruction": self.task.removesuffix("-v3").replace("-", " ")}
+        numbers = np.concatenate([self.place, np.zeros(self.numbers - 3)]).astype(np.float32)
+        seen = {"proprio": numbers, "instruction": self.task.removesuffix("-v3").replace("-", " ")}
+        if self.sim.image_size:
+            seen["image"] = np.full(self.observation_space["image"].shape, int(255 * self.place[0]) % 256, np.uint8)
+        return seen
 
 
 class StandIn:
@@ -107,3 +112,15 @@ class OGBenchStandIn(StandIn, OGBenchSim):
 
     def task_of(self, seed: int) -> str:
         return task_of(seed, SCENES[self.scene].tasks)
+
+
+@dataclass(frozen=True)
+class LiberoStandIn(StandIn, LiberoSim):
+    """The options of LIBERO."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"libero-{self.suite}"
+
+    def task_of(self, seed: int) -> str:
+        return "pick up the milk and place it in the basket"
