@@ -51,6 +51,7 @@ def join(scenario: Scenario, folder: Path, rank: int, ranks: int, port: int) -> 
     os.dup2(output, 2)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+    dist.barrier()  # a process that ends while the other one still connects would reset its connection
     try:
         result = scenario(rank, folder)
     except EngineFailure as failure:
