@@ -1,4 +1,4 @@
-"""Store and tabulate what the perturbations of a simulator do to the held-out success of trained runs."""
+"""Store what the perturbations of a simulator do to the held-out success of trained runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 FILE = "perturbations.json"
-COLUMNS = ("recipe", "perturbation", "seed", "start", "after RL", "states", "protocol hash")
 _BOUNDS = ("mean", "lower", "upper")
 
 
@@ -55,14 +54,6 @@ def read_perturbations(folder: Path) -> list[dict[str, Any]]:
     """Read the stored rows, by recipe, perturbation and seed."""
     path = folder / FILE
     return json.loads(path.read_text()) if path.exists() else []
-
-
-def format_row(stored: Mapping[str, Any], decode: str) -> list[str]:
-    """Return the cells of one stored row; start and end in percent with Wilson 95 % intervals."""
-    found = stored["decodes"][decode]
-    rates = ["{:.1f} [{:.1f}, {:.1f}]".format(*(100 * bound for bound in found[side])) for side in ("before", "after")]
-    cells = (f"`{stored['recipe']}`", stored["perturbation"], str(stored["seed"]), *rates)
-    return [*cells, str(found["episodes"]), f"`{stored['hash']}`"]
 
 
 def _cell(row: Mapping[str, Any]) -> tuple[str, str, int]:

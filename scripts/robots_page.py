@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import robot_perturbations  # beside this file
 import yaml
+from robot_perturbations import read_perturbations, store_perturbation  # beside this file
 
 from mmrl.config.compose import CONF
 from mmrl.experiments.experiment import read_experiment
@@ -31,6 +31,7 @@ RECIPES = (
 )
 SUITES = {"metaworld": "Meta-World: {}", "libero": "LIBERO-object: ten tasks"}
 """Of sims other than the tabletop's."""
+SIDES = ("before", "after")
 HEAD = """# Robots
 
 Success of robot policies on held-out initial states, after cloning scripted experts and after RL from there.
@@ -74,6 +75,8 @@ Held-out states in LIBERO-PRO's variants, which no training had: the same checkp
 percent with Wilson 95 % intervals. `mmrl evaluate RUN compare=start sim.perturbation=position
 accept=perturbation,states`.
 
+| recipe | perturbation | seed | start | after RL | states | protocol hash |
+|---|---|---:|---:|---:|---:|---|
 """
 FRAMES = """
 ## First held-out states
@@ -100,14 +103,11 @@ def render_page(folder: Path = FOLDER) -> str:
         text += f"\nNot measured yet: {', '.join(missing)}.\n"
     if ours:
         text += TASKS + "".join(f"{_join(row)}\n" for recipe in ours for row in _list_tasks(recipe, ours[recipe]))
-    protocols = read_protocols(folder)
-    if protocols:
+    if perturbed := read_perturbations(folder / "robots"):
+        text += PERTURBATIONS + "".join(f"{_join(format_perturbation(row))}\n" for row in perturbed)
+    if protocols := read_protocols(folder):
         rows = ([f"`{recipe}`", *_list_conditions(stored)] for recipe, stored in protocols.items())
-        text += PROTOCOL + "".join(f"{_join(row)}\n" for row in rows)
-    if perturbed := robot_perturbations.read_perturbations(folder / "robots"):
-        text += PERTURBATIONS + "".join(f"{line}\n" for line in _list_perturbations(perturbed))
-    if protocols:
-        text += FRAMES
+        text += PROTOCOL + "".join(f"{_join(row)}\n" for row in rows) + FRAMES
         text += "".join(f"\n![{recipe}, before and after RL](results/robots/{recipe}.png)\n" for recipe in protocols)
     return text
 
@@ -158,7 +158,7 @@ def _format_row(recipe: str, result: Mapping[str, Any]) -> list[str]:
         suite.replace("tabletop: tabletop", "tabletop: reach, push, drawer, buttons"),
         f"{heads[policy['_target_'].rpartition('.')[2]]}, {method}",
         "state" if policy.get("visual_tokens") == 0 else "image, proprioception",
-        *(f"{100 * mean(row[key] for row in seeds):.1f} %" for key in ("before", "after")),
+        *(f"{100 * mean(row[key] for row in seeds):.1f} %" for key in SIDES),
         f"{100 * result['effect']:+.1f} [{low:+.1f}, {high:+.1f}]",
         str(len(seeds)),
         f"{mean(row['seconds'] for row in seeds) / 60:.1f}",
@@ -173,20 +173,21 @@ def _list_tasks(recipe: str, result: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [f"`{recipe}`", task, str(row["seed"]), *_format_rates(own), str(own["episodes"])]
 
 
-def _list_perturbations(stored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield _join(robot_perturbations.COLUMNS)
-    yield _join(["---"] * 2 + ["---:"] * 4 + ["---"])
-    for row in stored:
-        experiment = read_experiment(row["recipe"])
-        assert experiment is not None, row["recipe"]
-        yield _join(robot_perturbations.format_row(row, experiment.metric.split("/")[1]))
+def format_perturbation(stored: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a stored perturbation, with the actions of the recipe's metric."""
+    experiment = read_experiment(stored["recipe"])
+    assert experiment is not None, stored["recipe"]
+    found = stored["decodes"][experiment.metric.split("/")[1]]
+    cells = (f"`{stored['recipe']}`", stored["perturbation"], str(stored["seed"]))
+    return [*cells, *(_format_rate(*found[side]) for side in SIDES), str(found["episodes"]), f"`{stored['hash']}`"]
 
 
 def _format_rates(row: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{100 * row[key]:.1f} [{100 * row[f'wilson_{key}'][0]:.1f}, {100 * row[f'wilson_{key}'][1]:.1f}]"
-        for key in ("before", "after")
-    ]
+    return [_format_rate(row[side], *row[f"wilson_{side}"]) for side in SIDES]
+
+
+def _format_rate(rate: float, low: float, high: float) -> str:
+    return f"{100 * rate:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _list_conditions(stored: Mapping[str, Any]) -> list[str]:
@@ -204,7 +205,7 @@ def main() -> None:
         store_run(options.add[0], Path(options.add[1]), FOLDER / "robots")
     if options.add_perturbation:
         recipe, run = options.add_perturbation
-        robot_perturbations.store_perturbation(recipe, Path(run), FOLDER / "robots")
+        store_perturbation(recipe, Path(run), FOLDER / "robots")
     PAGE.write_text(render_page())
     print(f"written to {PAGE}")
 

@@ -1,6 +1,5 @@
 """docs/robots.md follows from the stored results; frames are joined in order."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,18 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import robots_page as page  # noqa: E402
+from robot_frames import join_frames  # noqa: E402
+from robot_perturbations import read_perturbations, store_perturbation  # noqa: E402
 
 
 def test_the_page_is_current():
     """Where this fails: python scripts/robots_page.py."""
-    page = load("robots_page")
     assert page.PAGE.read_text() == page.render_page()
     protocols = page.read_protocols()
     assert all((page.FOLDER / "robots" / f"{recipe}.png").exists() for recipe in protocols)
@@ -29,7 +23,7 @@ def test_the_page_is_current():
 
 def test_frames_are_joined_from_the_first_to_the_last():
     frames = [np.full((2, 2, 3), i, np.uint8) for i in range(11)]
-    strip = load("robot_frames").join_frames(frames, 6)
+    strip = join_frames(frames, 6)
     assert strip.shape == (2, 12, 3) and strip[0, ::2, 0].tolist() == [0, 2, 4, 6, 8, 10]
 
 
@@ -47,21 +41,17 @@ def write_measurement(run, perturbation, after):
 
 
 def test_a_measured_perturbation_is_stored_once_and_tabulated(tmp_path):
-    from robot_perturbations import format_row, read_perturbations, store_perturbation
-
     for perturbation, after in (("position", 5), ("language", 7), ("position", 7)):
         write_measurement(tmp_path / "run", perturbation, after)
         store_perturbation("flow_ppo_metaworld", tmp_path / "run", tmp_path / "robots")
     stored = read_perturbations(tmp_path / "robots")
     assert [row["perturbation"] for row in stored] == ["language", "position"]
     cells = ["`flow_ppo_metaworld`", "position", "4", "30.0 [10.8, 60.3]", "70.0 [39.7, 89.2]", "10", "`d14f5696f79e`"]
-    assert format_row(stored[1], "sampled") == cells
-    assert f"| {' | '.join(cells)} |" in load("robots_page").render_page(tmp_path).splitlines()
+    assert page.format_perturbation(stored[1]) == cells
+    assert f"| {' | '.join(cells)} |" in page.render_page(tmp_path).splitlines()
 
 
 def test_a_measurement_without_a_perturbation_is_refused(tmp_path):
-    from robot_perturbations import store_perturbation
-
     write_measurement(tmp_path / "run", None, 7)
     with pytest.raises(ValueError, match=r"sim\.perturbation=position"):
         store_perturbation("flow_ppo_metaworld", tmp_path / "run", tmp_path / "robots")

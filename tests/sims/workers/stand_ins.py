@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -63,7 +63,12 @@ class Hand(gymnasium.Env):
 class StandIn:
     """What these simulators do without another Python to ask; mixed into one of them."""
 
-    name: str
+    naming: ClassVar[str]
+    """The name, with options in braces."""
+
+    @property
+    def name(self) -> str:
+        return self.naming.format(**vars(self))
 
     def __post_init__(self) -> None:
         """There is none."""
@@ -94,9 +99,7 @@ class StandIn:
 class MetaWorldStandIn(StandIn, MetaWorldSim):
     """The options of Meta-World."""
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"metaworld-{self.task}"
+    naming = "metaworld-{task}"
 
     def task_of(self, seed: int) -> str:
         return task_of(seed, BENCHMARKS.get(self.task, self.task.split("+")))
@@ -106,9 +109,7 @@ class MetaWorldStandIn(StandIn, MetaWorldSim):
 class OGBenchStandIn(StandIn, OGBenchSim):
     """The options of OGBench."""
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"ogbench-{self.scene}"
+    naming = "ogbench-{scene}"
 
     def task_of(self, seed: int) -> str:
         return task_of(seed, SCENES[self.scene].tasks)
@@ -118,9 +119,7 @@ class OGBenchStandIn(StandIn, OGBenchSim):
 class LiberoStandIn(StandIn, LiberoSim):
     """The options of LIBERO."""
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"libero-{self.suite}"
+    naming = "libero-{suite}"
 
     def task_of(self, seed: int) -> str:
         return "pick up the milk and place it in the basket"
