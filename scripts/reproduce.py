@@ -9,6 +9,8 @@ of held-out problems have Wilson intervals.
 changed since. Runs that have ended are not run again, so an interrupted call can be repeated. Without arguments the
 stored results are printed as rows of a Markdown table.
 
+--keep-stored runs only the seeds that the stored result lacks, if configuration and code are those of the stored runs.
+
 --table NAME makes the missing runs of conf/comparison/NAME.yaml, many recipes on several tasks, and writes
 docs/results/comparisons/NAME.json and .png, and docs/comparisons/NAME.md. Each run is stored when it has ended.
 """
@@ -75,6 +77,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", help="in place of those of the experiment")
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core with --all, else 1")
     parser.add_argument("--no-baseline", action="store_true", help="run the method only")
+    parser.add_argument("--keep-stored", action="store_true", help="run only the seeds that the stored result lacks")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "experiments")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
@@ -104,7 +107,7 @@ def _run(options: argparse.Namespace, console: Console) -> dict[str, str]:
                 console.print(error, style="red")
 
         folders = options.runs.absolute(), options.out.absolute()
-        errors = run_experiments(experiments, options.seeds, workers, *folders, paired, report)
+        errors = run_experiments(experiments, options.seeds, workers, *folders, paired, options.keep_stored, report)
     console.print(build_summary([experiment.recipe for experiment in experiments], options.out, errors))
     return errors
 

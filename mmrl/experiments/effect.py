@@ -47,17 +47,18 @@ def decide_verdict(bounds: tuple[float, float]) -> str:
     return HELPS if low > 0 else HURTS if high < 0 else NOTHING
 
 
-def compute_usage(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Compute means over a side's runs: iterations, training episodes, and seconds with uncached warm-start stages."""
-    sums = [
-        {
-            "iterations": max(float(row.get("iterations") or 0) for row in run["rows"]),
-            "episodes": sum(float(row.get("rollout/episodes_collected") or 0) for row in run["rows"]),
-            "seconds": float(run["seconds"]),
-        }
-        for run in runs
-    ]
-    return {name: round(mean(each[name] for each in sums), 1) for name in sums[0]}
+def read_usage(run: Mapping[str, Any]) -> dict[str, float]:
+    """Read iterations, training episodes, and seconds with uncached warm-start stages, of one run."""
+    return {
+        "iterations": max(float(row.get("iterations") or 0) for row in run["rows"]),
+        "episodes": sum(float(row.get("rollout/episodes_collected") or 0) for row in run["rows"]),
+        "seconds": float(run["seconds"]),
+    }
+
+
+def mean_usage(usages: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Compute the means over a side's runs."""
+    return {name: round(mean(each[name] for each in usages), 1) for name in usages[0]}
 
 
 def measure(run: Mapping[str, Any], metric: str, per_task: str | None = None) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from mmrl.config.compose import CONF
 from mmrl.errors import ConfigError
-from mmrl.experiments.effect import compute_usage, cost_to_threshold, measure, summarise
+from mmrl.experiments.effect import cost_to_threshold, mean_usage, measure, read_usage, summarise
 from mmrl.experiments.experiment import Experiment
 from mmrl.experiments.figure import plot_curves, read_curve
-from mmrl.experiments.results import format_result, write_json
+from mmrl.experiments.results import format_result, read_result, write_json
 
 
 class RunFailed(Exception):
@@ -103,15 +103,61 @@ def list_runs(experiment: Experiment, contents: Mapping[str, str], seeds: Sequen
     ]
 
 
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What a result keeps of one run.
+
+    Args:
+        row: seed, metric before and after or cost, and seconds.
+        curve: (iteration, value) of the metric.
+        usage: iterations, episodes and seconds.
+    """
+
+    row: Mapping[str, Any]
+    curve: Sequence[Sequence[float]]
+    usage: Mapping[str, float]
+
+
+def measure_seed(experiment: Experiment, run: Mapping[str, Any]) -> MeasuredRun:
+    """Measure the run of a seed that has ended, given rows of metrics.csv, seed and seconds."""
+    if experiment.threshold is not None and experiment.cost is not None:
+        row = cost_to_threshold(run, experiment.metric, experiment.threshold, experiment.cost)
+    else:
+        row = measure(run, experiment.metric, experiment.per_task)
+    return MeasuredRun(row, read_curve(run["rows"], experiment.metric), read_usage(run))
+
+
+def read_measured_runs(
+    experiment: Experiment, contents: Mapping[str, str], folder: Path
+) -> dict[tuple[str, int], MeasuredRun]:
+    """Read the runs of the stored result, by side and seed; none if configuration, code or metric have changed.
+
+    The usage of a stored run is the stored mean of its side.
+    """
+    stored = read_result(experiment.recipe, folder)
+    if stored is None or stored["content"] != contents or stored["comparison"] != experiment.comparison:
+        return {}
+    rows = {"method": stored["seeds"]}
+    if "baseline" in contents:
+        rows["baseline"] = stored["baseline"]["seeds"]
+    if any(("per_task" in row) != bool(experiment.per_task) for row in stored["seeds"]):
+        return {}
+    return {
+        (side, row["seed"]): MeasuredRun(row, curve, stored["usage"][side])
+        for side in contents
+        for row, curve in zip(rows[side], stored["curves"][side], strict=True)
+    }
+
+
 def build_result(
     experiment: Experiment,
     contents: Mapping[str, str],
-    runs: Mapping[tuple[str, int], Mapping[str, Any]],
+    runs: Mapping[tuple[str, int], MeasuredRun],
     machine: str,
 ) -> dict[str, Any]:
     """Build the result of an experiment from its runs by side and seed."""
     by_side = {side: [run for (of, _), run in runs.items() if of == side] for side in contents}
-    seeds = {side: [_measure(experiment, run) for run in by_side[side]] for side in contents}
+    seeds = {side: [run.row for run in by_side[side]] for side in contents}
     baseline = seeds.get("baseline")
     return {
         "recipe": experiment.recipe,
@@ -123,18 +169,12 @@ def build_result(
         "baseline": {"name": experiment.baseline.name, "seeds": baseline}
         if experiment.baseline and baseline
         else "the start",
-        "usage": {side: compute_usage(by_side[side]) for side in contents},
+        "usage": {side: mean_usage([run.usage for run in by_side[side]]) for side in contents},
         "content": dict(contents),
         "machine": machine,
         "metric": experiment.metric,
-        "curves": {side: [read_curve(run["rows"], experiment.metric) for run in by_side[side]] for side in contents},
+        "curves": {side: [run.curve for run in by_side[side]] for side in contents},
     }
-
-
-def _measure(experiment: Experiment, run: Mapping[str, Any]) -> dict[str, Any]:
-    if experiment.threshold is not None and experiment.cost is not None:
-        return cost_to_threshold(run, experiment.metric, experiment.threshold, experiment.cost)
-    return measure(run, experiment.metric, experiment.per_task)
 
 
 def write_result(result: Mapping[str, Any], folder: Path) -> Path:
@@ -151,6 +191,7 @@ def run_experiments(
     runs: Path,
     out: Path,
     with_baseline: bool = True,
+    keep_stored: bool = False,
     report: Callable[[SeedRun, str | None], None] = lambda run, error: None,
 ) -> dict[str, str]:
     """Run all experiments and write each result after its last run; return errors by recipe.
@@ -161,6 +202,7 @@ def run_experiments(
         runs: folder of the runs; finished runs are not repeated.
         out: folder of the results.
         with_baseline: whether the baselines are run too.
+        keep_stored: take seeds from the stored result where configuration and code are unchanged, and run the others.
         report: called after each run with the error of its recipe, if there is one.
     """
     for experiment in experiments:
@@ -168,19 +210,21 @@ def run_experiments(
     machine = describe_machine(workers)
     errors: dict[str, str] = {}
     with ThreadPoolExecutor(workers) as pool:
-        finished: dict[str, dict[tuple[str, int], dict[str, Any] | None]] = {}
+        finished: dict[str, dict[tuple[str, int], MeasuredRun | None]] = {}
         futures: dict[Future, tuple[Experiment, SeedRun]] = {}
         contents = {experiment.recipe: experiment.hash_sides(with_baseline) for experiment in experiments}
         for experiment in experiments:
             name = experiment.recipe
             listed = list_runs(experiment, contents[name], seeds or experiment.seed_list, runs)
-            finished[name] = {(run.side, run.seed): None for run in listed}  # keeps the order of the seeds
-            futures |= {pool.submit(run): (experiment, run) for run in listed}
+            stored = read_measured_runs(experiment, contents[name], out) if keep_stored else {}
+            finished[name] = {(run.side, run.seed): stored.get((run.side, run.seed)) for run in listed}
+            missing = [run for run in listed if finished[name][run.side, run.seed] is None]
+            futures |= {pool.submit(run): (experiment, run) for run in missing}
         for future in as_completed(futures):
             experiment, run = futures[future]
             name = experiment.recipe
             try:
-                finished[name][run.side, run.seed] = future.result()
+                finished[name][run.side, run.seed] = measure_seed(experiment, future.result())
                 if None not in finished[name].values():
                     write_result(build_result(experiment, contents[name], finished[name], machine), out)  # type: ignore[arg-type]
             except (RunFailed, ConfigError) as error:

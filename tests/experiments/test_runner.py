@@ -79,6 +79,31 @@ def test_a_result_is_stale_when_its_runs_would_differ_today(tmp_path):
     assert result_state(other, tmp_path) == result_state(more, tmp_path) == "stale"
 
 
+def test_seeds_of_an_unchanged_stored_result_are_kept_and_the_others_are_run(tmp_path, monkeypatch):
+    contents = EXPERIMENT.hash_sides()
+    two = {(side, seed): after for (side, seed), after in AFTER.items() if seed < 2}
+    finish(tmp_path / "two", contents, two)
+    run_experiments([EXPERIMENT], [0, 1], 1, tmp_path / "two", tmp_path)
+    started: list[tuple[str, int]] = []
+
+    def fit(run, command):
+        started.append((run.side, run.seed))
+        finish(tmp_path / "runs", contents, {(run.side, run.seed): AFTER[run.side, run.seed]})
+        return 60.0
+
+    monkeypatch.setattr(runner.SeedRun, "_fit", fit)
+    assert not run_experiments([EXPERIMENT], None, 1, tmp_path / "runs", tmp_path, keep_stored=True)
+    assert started == [("method", 2), ("baseline", 2)]
+    kept = json.loads((tmp_path / "grpo.json").read_text())
+    finish(tmp_path / "six", contents, AFTER)
+    run_experiments([EXPERIMENT], None, 1, tmp_path / "six", tmp_path / "six")
+    assert kept == json.loads((tmp_path / "six" / "grpo.json").read_text())
+    changed = replace(EXPERIMENT, overrides=("data.num_prompts=8",))
+    assert not runner.read_measured_runs(changed, changed.hash_sides(), tmp_path)
+    other = replace(EXPERIMENT, metric="val/sampled/exact/mean")
+    assert not runner.read_measured_runs(other, contents, tmp_path)
+
+
 def test_a_failed_run_names_its_log(tmp_path):
     overrides = ("recipe=grpo", "data.num_promts=4", "policy=none")
     run = SeedRun("none", "method", 0, overrides, "x", tmp_path / "none" / "method-0")
@@ -91,6 +116,6 @@ def test_a_metric_that_is_not_written_is_an_error_of_its_recipe(tmp_path):
     finish(tmp_path / "runs", EXPERIMENT.hash_sides(), AFTER)
     other = replace(EXPERIMENT, metric="val/other/mean")
     with pytest.raises(ConfigError, match="val/other/mean"):
-        runner.build_result(other, other.hash_sides(), {("method", 0): {"rows": [{}], "seconds": 1.0, "seed": 0}}, "")
+        runner.measure_seed(other, {"rows": [{}], "seconds": 1.0, "seed": 0})
     errors = run_experiments([other], [0], 1, tmp_path / "runs", tmp_path / "out")
     assert "val/other/mean" in errors["grpo"] and not (tmp_path / "out").exists()
