@@ -25,7 +25,7 @@ from mmrl.experiments.results import FOLDER, read_result
 
 PAGE = FOLDER.parent / "robots.md"
 RECIPES = (
-    *("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero"),
+    *("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_rft_libero", "flow_ppo_libero"),
     *("demo_vla", "ppo_vla", "push_vla", "push_ppo_vla", "suite_vla"),
     *("flow_sde_grpo", "flow_noise_grpo", "flow_push", "flow_sde_ppo"),
 )
@@ -47,7 +47,7 @@ Policies have up to about a million random parameters. A policy that observes *s
 places of hand, objects and goal, and the instruction, and no image; its numbers say nothing about seeing. Suites are
 [Meta-World](../sims/metaworld/README.md), 80 Hz, ten control steps per decision,
 [LIBERO](../sims/libero/README.md) and the [tabletop](../sims/tabletop/README.md), both 20 Hz, five control steps per
-decision.
+decision. RFT is rejection-sampling fine-tuning: the policy imitates its own successful episodes.
 """
 TASKS = """
 ## Tasks of Meta-World
@@ -149,7 +149,8 @@ def _format_row(recipe: str, result: Mapping[str, Any]) -> list[str]:
     sim, seeds = config["choices"]["sim"], result["seeds"]
     policy = read_option("policy", config["choices"]["policy"])
     heads = {"ActionTokenPolicy": "tokens", "ActionFlowPolicy": "flow"}
-    method = "PPO" if "gae" in config["data"].get("pipeline", []) else "GRPO"
+    pipeline = config["data"].get("pipeline")
+    method = "RFT" if pipeline == [] else "PPO" if pipeline and "gae" in pipeline else "GRPO"
     names = config["data"].get("task", {}).get("sim", {}).get("task", sim).replace("-v3", "").replace("+", ", ")
     suite = SUITES.get(sim, f"tabletop: {names}").format(names)
     low, high = (100 * bound for bound in result["interval"])

@@ -1,0 +1,61 @@
+"""Sampled episodes as demonstrations: the executed chunks are imitated, with new noise in every iteration."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.data.collate import collate
+from mmrl.engines.local import LocalEngine
+from mmrl.methods.rwfm import AsDemonstrations
+from mmrl.objectives.imitation_chain import DenoisingLoss
+from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.transforms.filter import KeepSuccesses
+from mmrl.types import Context, Sampling
+from sims.tabletop import Reach
+from sims.task import SimTask
+from tests.laws.heads import build_policy
+
+
+@pytest.fixture(scope="module")
+def played():
+    """Policy, context and three episodes, of which the second one has succeeded."""
+    policy = build_policy("flow_sde")
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    task = SimTask(Reach(image_size=16), count=3)
+    ctx = Context(task, engine, policy, Sampling(decode="mean"), seed=0, iteration=0, group_size=1)
+    episodes = EpisodicRollout().collect(list(enumerate(task[i] for i in range(3))), ctx)
+    for episode, reward in zip(episodes, (0.0, 1.0, 0.5)):
+        episode.reward = reward
+    return policy, ctx, episodes
+
+
+def test_the_executed_chunks_of_successes_are_imitated(played):
+    policy, ctx, episodes = played
+    (shown,) = AsDemonstrations()(KeepSuccesses()(episodes, ctx), ctx)
+    assert (shown.source, shown.group, shown.reward, len(shown.turns)) == ("demo", 1, 1.0, len(episodes[1].turns))
+    batch = collate([shown], policy)
+    assert batch["is_demo"].all() and batch["action_mask"].all()
+    executed = torch.from_numpy(np.stack([turn.completion.output for turn in episodes[1].turns]))
+    assert_close(batch["action"], executed, rtol=0, atol=1e-6)
+    loss = DenoisingLoss()(policy(batch), batch).mean()
+    assert torch.isfinite(loss) and loss > 0
+    loss.backward()
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in policy.parameters())
+
+
+def test_observations_and_rewards_stay_and_noise_is_new_in_every_iteration(played):
+    _, ctx, episodes = played
+    before = [turn.completion.observation for turn in episodes[1].turns]
+    (first,), (again,), (later,) = (
+        AsDemonstrations()([episodes[1]], replace(ctx, iteration=iteration)) for iteration in (0, 0, 1)
+    )
+    for turn, observation in zip(first.turns, before):
+        assert turn.completion.observation is observation
+    assert [turn.reward for turn in first.turns] == [turn.reward for turn in episodes[1].turns]
+    seeds = [[int(turn.completion.extra["row_seed"]) for turn in each.turns] for each in (first, again, later)]
+    assert seeds[0] == seeds[1] and not set(seeds[0]) & set(seeds[2]) and len(set(seeds[0])) == len(first.turns)
+    assert AsDemonstrations()([], ctx) == [] and episodes[1].source == "policy"
