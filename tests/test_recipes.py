@@ -204,7 +204,8 @@ NEEDED = {
     "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
     "dapo": tuple(f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")),
     "deep_search": (STOPS,),  # an answer that does not end is wrong
-    "flow_rft_libero": ("data.rows.replay.groups=0",),  # the last iteration would learn from replayed rows
+    # without the rows that are added, of which the last iteration would learn
+    "flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "laser": (STOPS,),  # the self-reward token stands after answers that end
     "recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
     "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails

@@ -4,13 +4,15 @@ Pfrommer, Huang and Sojoudi, Reinforcement Learning for Flow-Matching Policies, 
 
 - weights of 0 and 1, for rewards of 0 and 1: `KeepSuccesses`, then `AsDemonstrations` for `objective=denoising`
 - successes of earlier iterations: `mmrl.rows.replay.ReplayRows`
+- the expert's episodes that the start has imitated: `AddExpertEpisodes`
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstrated_choices
+from mmrl import parallel
+from mmrl.rollouts.offline.demonstrations import Demonstrations, add_row_seeds, demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Turn
 
@@ -42,3 +44,31 @@ def _demonstrate(turn: Turn, episode: Episode, ctx: Context) -> Turn:
     done = turn.completion
     action = ctx.policy.encode_demonstration(episode.prompt.observation, done.output)
     return replace(turn, completion=demonstrated_choices(action, done.observation, done.output))
+
+
+FIRST_GROUP = 2**31  # groups of an iteration are numbered below it
+
+
+class AddExpertEpisodes(EpisodeTransform):
+    """Adds the expert's episodes of the task's first `count` problems in every iteration.
+
+    They are those that `curriculum=fixed` with the same `count` gives a cloned start, so that it does not forget what
+    its own successes do not show. The expert plays them once in a run; with several processes each has its share.
+
+    Args:
+        count: problems.
+    """
+
+    def __init__(self, count: int):
+        if count < 1:
+            raise ValueError(f"add_expert_episodes.count must be at least 1, got {count}")
+        self.count = count
+        self._expert = Demonstrations(cache_episodes=True)
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"row_seed"})
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        rank, size = parallel.rank_and_size()
+        problems = range(min(self.count, len(ctx.task)))[rank::size]
+        return [*episodes, *self._expert.collect([(FIRST_GROUP + i, ctx.task[i]) for i in problems], ctx)]

@@ -9,9 +9,10 @@ from torch.testing import assert_close
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.rwfm import AsDemonstrations
+from mmrl.methods.rwfm import FIRST_GROUP, AddExpertEpisodes, AsDemonstrations
 from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.transforms.filter import KeepSuccesses
 from mmrl.types import Context, Sampling
 from sims.tabletop import Reach
@@ -59,3 +60,24 @@ def test_observations_and_rewards_stay_and_noise_is_new_in_every_iteration(playe
     seeds = [[int(turn.completion.extra["row_seed"]) for turn in each.turns] for each in (first, again, later)]
     assert seeds[0] == seeds[1] and not set(seeds[0]) & set(seeds[2]) and len(set(seeds[0])) == len(first.turns)
     assert AsDemonstrations()([], ctx) == [] and episodes[1].source == "policy"
+
+
+def test_the_experts_episodes_are_those_that_a_clone_imitates_and_played_once(played, monkeypatch):
+    policy, ctx, episodes = played
+    own = [replace(episode, source="demo") for episode in AsDemonstrations()([episodes[1]], ctx)]
+    part, asked = AddExpertEpisodes(2), []
+    play = SimTask.demonstrations
+    monkeypatch.setattr(SimTask, "demonstrations", lambda self, prompts: asked.extend(prompts) or play(self, prompts))
+    first, second = part(own, ctx), part(own, replace(ctx, iteration=1))
+    assert [prompt.index for prompt in asked] == [0, 1]
+    assert first[0] is own[0] and [episode.group for episode in first] == [1, FIRST_GROUP, FIRST_GROUP + 1]
+    cloned = Demonstrations().collect([(i, ctx.task[i]) for i in range(2)], ctx)
+    for shown, again, expected in zip(first[1:], second[1:], cloned, strict=True):
+        assert shown.source == "demo" and len(shown.turns) == len(expected.turns)
+        for one, other, like in zip(shown.turns, again.turns, expected.turns):
+            assert torch.equal(one.completion.action, like.completion.action)
+            assert one.completion.extra["row_seed"] != other.completion.extra["row_seed"]
+    batch = collate(first, policy)
+    assert batch["is_demo"].all()
+    with pytest.raises(ValueError, match="must be at least 1"):
+        AddExpertEpisodes(0)
