@@ -149,8 +149,8 @@ def _format_row(recipe: str, result: Mapping[str, Any]) -> list[str]:
     sim, seeds = config["choices"]["sim"], result["seeds"]
     policy = read_option("policy", config["choices"]["policy"])
     heads = {"ActionTokenPolicy": "tokens", "ActionFlowPolicy": "flow"}
-    pipeline = config["data"].get("pipeline")
-    method = "RFT" if pipeline == [] else "PPO" if pipeline and "gae" in pipeline else "GRPO"
+    imitates = config["choices"].get("objective") == "denoising"
+    method = "RFT" if imitates else "PPO" if "gae" in config["data"].get("pipeline", []) else "GRPO"
     names = config["data"].get("task", {}).get("sim", {}).get("task", sim).replace("-v3", "").replace("+", ", ")
     suite = SUITES.get(sim, f"tabletop: {names}").format(names)
     low, high = (100 * bound for bound in result["interval"])

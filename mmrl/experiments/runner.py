@@ -137,11 +137,11 @@ def read_measured_runs(
     stored = read_result(experiment.recipe, folder)
     if stored is None or stored["content"] != contents or stored["comparison"] != experiment.comparison:
         return {}
+    if any(("per_task" in row) != bool(experiment.per_task) for row in stored["seeds"]):
+        return {}
     rows = {"method": stored["seeds"]}
     if "baseline" in contents:
         rows["baseline"] = stored["baseline"]["seeds"]
-    if any(("per_task" in row) != bool(experiment.per_task) for row in stored["seeds"]):
-        return {}
     return {
         (side, row["seed"]): MeasuredRun(row, curve, stored["usage"][side])
         for side in contents

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mmrl import parallel
 from mmrl.rollouts.offline.demonstrations import Demonstrations, add_row_seeds, demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Turn
@@ -69,6 +68,5 @@ class AddExpertEpisodes(EpisodeTransform):
         return frozenset({"row_seed"})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        rank, size = parallel.rank_and_size()
-        problems = range(min(self.count, len(ctx.task)))[rank::size]
+        problems = range(min(self.count, len(ctx.task)))[ctx.rank :: ctx.world_size]
         return [*episodes, *self._expert.collect([(FIRST_GROUP + i, ctx.task[i]) for i in problems], ctx)]

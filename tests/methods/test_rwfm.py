@@ -64,7 +64,7 @@ def test_observations_and_rewards_stay_and_noise_is_new_in_every_iteration(playe
 
 def test_the_experts_episodes_are_those_that_a_clone_imitates_and_played_once(played, monkeypatch):
     policy, ctx, episodes = played
-    own = [replace(episode, source="demo") for episode in AsDemonstrations()([episodes[1]], ctx)]
+    own = AsDemonstrations()([episodes[1]], ctx)
     part, asked = AddExpertEpisodes(2), []
     play = SimTask.demonstrations
     monkeypatch.setattr(SimTask, "demonstrations", lambda self, prompts: asked.extend(prompts) or play(self, prompts))
@@ -79,5 +79,7 @@ def test_the_experts_episodes_are_those_that_a_clone_imitates_and_played_once(pl
             assert one.completion.extra["row_seed"] != other.completion.extra["row_seed"]
     batch = collate(first, policy)
     assert batch["is_demo"].all()
+    ranks = [part(own, replace(ctx, rank=rank, world_size=2)) for rank in range(2)]
+    assert [episode.group for shown in ranks for episode in shown[1:]] == [FIRST_GROUP, FIRST_GROUP + 1]
     with pytest.raises(ValueError, match="must be at least 1"):
         AddExpertEpisodes(0)
