@@ -89,6 +89,10 @@ class Turn:
         return replace(self, completion=replace(self.completion, extra={**self.completion.extra, **columns}))
 
 
+FIRST_ADDED_GROUP = 2**31
+"""Group of the first episode that a transform adds to those of a rollout, which are numbered below it."""
+
+
 @dataclass
 class Episode:
     """One episode of a prompt: its turns, its scores and reward, and why it ended."""

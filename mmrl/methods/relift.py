@@ -15,10 +15,7 @@ from typing import Any
 from mmrl.groups import get_score, group_episodes
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.base import StatefulTransform
-from mmrl.types import Context, Episode, Turn
-
-FIRST_GROUP = 2**31
-"""Group of the first demonstration of an iteration; sampled groups are numbered below it."""
+from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class HardQuestionBuffer(StatefulTransform):
         prompt = ctx.task[index]
         ((raw, output),) = ctx.task.demonstrations([prompt])[0]
         done = demonstration(raw, output, ctx)
-        return Episode(prompt, FIRST_GROUP + place, 0, [Turn(done)], source="demo")
+        return Episode(prompt, FIRST_ADDED_GROUP + place, 0, [Turn(done)], source="demo")
 
     def state_dict(self) -> dict[str, Any]:
         return {"waiting": list(self._waiting)}

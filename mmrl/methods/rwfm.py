@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from mmrl.rollouts.offline.demonstrations import Demonstrations, add_row_seeds, demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Turn
+from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,6 @@ def _demonstrate(turn: Turn, episode: Episode, ctx: Context) -> Turn:
     return replace(turn, completion=demonstrated_choices(action, done.observation, done.output))
 
 
-FIRST_GROUP = 2**31  # groups of an iteration are numbered below it
-
-
 class AddExpertEpisodes(EpisodeTransform):
     """Adds the expert's episodes of the task's first `count` problems in every iteration.
 
@@ -69,4 +66,4 @@ class AddExpertEpisodes(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         problems = range(min(self.count, len(ctx.task)))[ctx.rank :: ctx.world_size]
-        return [*episodes, *self._expert.collect([(FIRST_GROUP + i, ctx.task[i]) for i in problems], ctx)]
+        return [*episodes, *self._expert.collect([(FIRST_ADDED_GROUP + i, ctx.task[i]) for i in problems], ctx)]

@@ -5,9 +5,9 @@ import torch
 
 from mmrl.data.collate import collate
 from mmrl.groups import group_episodes
-from mmrl.methods.relift import FIRST_GROUP, HardQuestionBuffer
+from mmrl.methods.relift import HardQuestionBuffer
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Collector, Context, Episode, Sampling, Turn
+from mmrl.types import FIRST_ADDED_GROUP, Collector, Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions
 
@@ -70,7 +70,10 @@ def test_a_right_format_is_no_failure(policy):
 
 def test_a_demonstration_is_a_group_and_a_row_of_the_batch(policy):
     result = HardQuestionBuffer(2)(episodes(policy, GOLDEN), context(policy))
-    assert [slot for slot, group in group_episodes(result).items() if len(group) == 1] == [FIRST_GROUP, FIRST_GROUP + 1]
+    assert [slot for slot, group in group_episodes(result).items() if len(group) == 1] == [
+        FIRST_ADDED_GROUP,
+        FIRST_ADDED_GROUP + 1,
+    ]
     assert result[-1].output == TASK.demonstrate(2)
     batch = collate(result, policy)
     assert batch["is_demo"].tolist() == [False] * 12 + [True] * 2
@@ -89,7 +92,7 @@ def test_two_processes_share_the_demonstrations_of_one(policy):
     parts = [HardQuestionBuffer(3), HardQuestionBuffer(3)]
     results = [part([], context(policy, rank, 2, Together())) for rank, part in enumerate(parts)]
     assert [demonstrated(result) for result in results] == [[0, 2], [1]]
-    assert [episode.group - FIRST_GROUP for result in results for episode in result] == [0, 2, 1]
+    assert [episode.group - FIRST_ADDED_GROUP for result in results for episode in result] == [0, 2, 1]
     assert parts[0].state_dict() == parts[1].state_dict() == {"waiting": [3]}
 
 

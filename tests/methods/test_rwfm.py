@@ -9,12 +9,12 @@ from torch.testing import assert_close
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.rwfm import FIRST_GROUP, AddExpertEpisodes, AsDemonstrations
+from mmrl.methods.rwfm import AddExpertEpisodes, AsDemonstrations
 from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.transforms.filter import KeepSuccesses
-from mmrl.types import Context, Sampling
+from mmrl.types import FIRST_ADDED_GROUP, Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.laws.heads import build_policy
@@ -70,7 +70,7 @@ def test_the_experts_episodes_are_those_that_a_clone_imitates_and_played_once(pl
     monkeypatch.setattr(SimTask, "demonstrations", lambda self, prompts: asked.extend(prompts) or play(self, prompts))
     first, second = part(own, ctx), part(own, replace(ctx, iteration=1))
     assert [prompt.index for prompt in asked] == [0, 1]
-    assert first[0] is own[0] and [episode.group for episode in first] == [1, FIRST_GROUP, FIRST_GROUP + 1]
+    assert first[0] is own[0] and [episode.group for episode in first] == [1, FIRST_ADDED_GROUP, FIRST_ADDED_GROUP + 1]
     cloned = Demonstrations().collect([(i, ctx.task[i]) for i in range(2)], ctx)
     for shown, again, expected in zip(first[1:], second[1:], cloned, strict=True):
         assert shown.source == "demo" and len(shown.turns) == len(expected.turns)
@@ -80,6 +80,6 @@ def test_the_experts_episodes_are_those_that_a_clone_imitates_and_played_once(pl
     batch = collate(first, policy)
     assert batch["is_demo"].all()
     ranks = [part(own, replace(ctx, rank=rank, world_size=2)) for rank in range(2)]
-    assert [episode.group for shown in ranks for episode in shown[1:]] == [FIRST_GROUP, FIRST_GROUP + 1]
+    assert [episode.group for shown in ranks for episode in shown[1:]] == [FIRST_ADDED_GROUP, FIRST_ADDED_GROUP + 1]
     with pytest.raises(ValueError, match="must be at least 1"):
         AddExpertEpisodes(0)

@@ -16,10 +16,7 @@ from torch import Tensor
 from mmrl.rng import derive_rng
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
-from mmrl.types import Context, Episode, Turn
-
-FIRST_GROUP = 2**31
-"""Group of the first imitated thought of an iteration; sampled groups are numbered below it."""
+from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
 def thought_length(ids: Sequence[int], marker: str, decode: Callable[[list[int]], str]) -> int:
@@ -113,7 +110,7 @@ class CorrectedThoughts(StatefulTransform):
         ids = entry["thought"]
         turn = Turn(demonstrated_choices(ids, dict(entry["observation"]), ctx.policy.decode(ids.tolist())))
         turn = turn.with_columns(segment=torch.zeros_like(ids), token_rewards=torch.zeros(len(ids)))
-        return Episode(ctx.task[entry["index"]], FIRST_GROUP + place, 0, [turn], source="demo")
+        return Episode(ctx.task[entry["index"]], FIRST_ADDED_GROUP + place, 0, [turn], source="demo")
 
     def state_dict(self) -> dict[str, Any]:
         return {"buffer": list(self._buffer)}
