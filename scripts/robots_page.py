@@ -25,7 +25,7 @@ from mmrl.experiments.results import FOLDER, read_result
 
 PAGE = FOLDER.parent / "robots.md"
 RECIPES = (
-    *("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_rft_libero", "flow_ppo_libero"),
+    *("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_rft_libero"),
     *("demo_vla", "ppo_vla", "push_vla", "push_ppo_vla", "suite_vla"),
     *("flow_sde_grpo", "flow_noise_grpo", "flow_push", "flow_sde_ppo"),
 )

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 
 from sims.host.chunk_env import ChunkEnv
+from sims.host.divergence import refuse_divergence
 from sims.raycast import RayCamera
 
 
@@ -39,6 +40,11 @@ class PackagedEnv(ChunkEnv):
         super().__init__(chunk, action_dims, proprio_dims, max_steps, image_size)
         self._env = copy_simulation(env)
         self._cameras: dict[int, RayCamera] = {}
+
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """As of `ChunkEnv`; FloatingPointError if the simulation diverges."""
+        with refuse_divergence(self._env.data):
+            return super().step(action)
 
     def render(self, size: int = 256) -> np.ndarray:  # type: ignore[override]
         """Image of the camera "front" by ray casting, uint8 [size, size, 3]."""

@@ -26,8 +26,8 @@ Start and end are means over the seeds of the share of held-out problems that ar
 Intervals are Student's, 95 %, over seeds; those of the difference to {reference} are paired by seed. They are not
 corrected for the number of comparisons: of {pairs} differences without any effect, about {chance} would exclude zero.
 Tokens are those of the episodes, without the further completions that VinePPO samples of each state. Seconds are those
-of all iterations, without evaluations, on a machine that had other work. A run that ended with an error is named below
-its table; the other columns are of the seeds that finished.
+of all iterations of the fastest seed, without evaluations: other work of the machine slowed the other seeds. A run that
+ended with an error is named below its table; the other columns are of the seeds that finished.
 """
 
 
@@ -77,7 +77,7 @@ def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
             "" if method == comparison.reference else _format_interval(differences, signed=True),
             count,
             f"{mean(row['tokens'] for row in seeds) / 1000:.0f}",
-            f"{mean(row['seconds'] for row in seeds):.0f}",
+            f"{min(row['seconds'] for row in seeds):.0f}",
         )
         lines.append(f"| {method} | " + " | ".join(numbers) + " |")
     return "\n".join(lines) + "\n"

@@ -65,6 +65,7 @@ class SelfPlay(Rollout):
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.trials, self.references, self.proposing, self.max_problems = trials, references, proposing, max_problems
         self.known: dict[str, list[Problem]] = {}
+        self._early: list[Problem] = []  # found by others before this process had prompts
 
     @classmethod
     def writes(cls) -> frozenset[str]:
@@ -76,6 +77,8 @@ class SelfPlay(Rollout):
             raise ValueError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
         for kind in game.kinds:
             self.known.setdefault(kind, game.seeds(kind))
+        self._add_problems(self._early)
+        self._early = []
         plays = [
             self._begin(slot, sample_index, game, ctx)
             for slot, _ in prompts
@@ -144,6 +147,12 @@ class SelfPlay(Rollout):
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Add the valid proposals of all processes to the known problems, each once."""
         found = [e.info["problem"] for group in groups for e in group if "problem" in e.info]
+        if self.known:
+            self._add_problems(found)
+        else:
+            self._early += found
+
+    def _add_problems(self, found: Sequence[Problem]) -> None:
         for problem in found:
             known = self.known[problem.kind]
             if problem not in known:

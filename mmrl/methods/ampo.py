@@ -58,6 +58,7 @@ class AddTeacherTraces(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
+        first = {slot: group[0] for slot, group in groups.items()}  # metrics are of the episodes that were sampled
         failed = {slot: group for slot, group in groups.items() if not self._has_success(group)}
         traces = {slot: self._read_traces(group[0]) for slot, group in failed.items()}
         ranked = self._rank(failed, traces, ctx)
@@ -69,8 +70,8 @@ class AddTeacherTraces(EpisodeTransform):
             ctx.collector.score(shown)
             members = dict(enumerate(group)) | dict(zip(places, shown))
             groups[slot] = list(members.values())
-        for slot, group in groups.items():
-            group[0].info["counts"] = {**group[0].info.get("counts", {}), "guided_groups": float(slot in failed)}
+        for slot, episode in first.items():
+            episode.info["counts"] = {**episode.info.get("counts", {}), "guided_groups": float(slot in failed)}
         return [episode for group in groups.values() for episode in group]
 
     def _has_success(self, group: Sequence[Episode]) -> bool:

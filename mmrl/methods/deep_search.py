@@ -4,7 +4,7 @@ DeepSearch: Overcome the Bottleneck of Reinforcement Learning with Verifiable Re
 arXiv:2509.25454.
 
 - the tree: `Node`; the backup of outcomes (equations 8 to 10): `back_up`
-- selection of nodes: `upper_bound` along a path, `frontier_score` over the whole tree
+- selection of nodes over the whole tree: `frontier_score`
 - the search (sections 3.1 to 3.3): `TreeSearch`
 - advantages (equation 13): `CentredValues`
 """
@@ -64,12 +64,6 @@ def back_up(leaf: Node, outcome: float) -> None:
             node.value += share
 
 
-def upper_bound(node: Node, exploration: float) -> float:
-    """UCT score of a node: q + c sqrt(ln N_parent / N)."""
-    above = max(node.parent.visits if node.parent else 1, 1)
-    return node.value + exploration * math.sqrt(math.log(above) / max(node.visits, 1))
-
-
 def frontier_score(parent_value: float, depth: int, most: int) -> float:
     """0.4 tanh(Q_parent) + 0.01 sqrt(depth / most): which open node of the whole tree to go on from."""
     return 0.4 * math.tanh(parent_value) + 0.01 * math.sqrt(max(depth, 0) / most)
@@ -90,8 +84,9 @@ class TreeSearch(Rollout):
 
     An expansion samples `width` pieces of at most `tokens` tokens after one node. When some end, one leaf is kept and
     says up the tree whether it was right (+1) or not (-1), and the search goes on from the open node of the whole tree
-    that promises most; while none ends, it goes deeper along the best child. An answer that is as deep as it may be and
-    has not ended counts as wrong.
+    that promises most; while none ends, it goes deeper along the first child: children that are new have no value and
+    no visit yet, so that an upper confidence bound is the same for all. An answer that is as deep as it may be and has
+    not ended counts as wrong.
 
     Every kept leaf is a row. `values` are tanh(v) of each piece's node and the leaf's own outcome, `segment` its depth.
     `info["counts"]` says how trees came out: tree/solved, tree/every_leaf_failed, or tree/no_leaf, of which an episode
@@ -103,18 +98,14 @@ class TreeSearch(Rollout):
         tokens: most of a piece.
         width: pieces of an expansion.
         expansions: most of a tree.
-        exploration: c of the upper confidence bound.
         right: least reward of an answer that is right.
     """
 
-    def __init__(
-        self, tokens: int = 4, width: int = 8, expansions: int = 32, exploration: float = 2.0, right: float = 1.0
-    ):
+    def __init__(self, tokens: int = 4, width: int = 8, expansions: int = 32, right: float = 1.0):
         for name, value in (("tokens", tokens), ("width", width), ("expansions", expansions)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
-        self.tokens, self.width, self.expansions = tokens, width, expansions
-        self.exploration, self.right = exploration, right
+        self.tokens, self.width, self.expansions, self.right = tokens, width, expansions, right
 
     @classmethod
     def writes(cls) -> frozenset[str]:
@@ -183,7 +174,7 @@ class TreeSearch(Rollout):
             tree.kept.append((node, episode))
         below = [child for child in tree.open.children if not child.closed]
         if below and not leaves:
-            tree.open = max(below, key=lambda node: upper_bound(node, self.exploration))
+            tree.open = below[0]
             return
         frontier = [node for node in nodes(tree.root) if not node.closed]
         # a tree that has no open node grows from its root again

@@ -64,10 +64,12 @@ def leave_one_out_process(
 
 @dataclass(frozen=True)
 class OutcomeCrossEntropy(Term):
-    """Cross-entropy of sigmoid(scale sum_t q_t) against the outcome, per row; q the log-ratio to the reference.
+    """Cross-entropy of sigmoid(scale sum_t q_t) against the outcome, per choice of a row; q are log-ratios.
 
-    Rows are whole answers, rewards lie in [0, 1]. Source: Process Reinforcement through Implicit Rewards, 2025,
-    equation 5, arXiv:2502.01456.
+    Rows are whole answers, rewards lie in [0, 1]. A row's cross-entropy is divided by its number of choices: with
+    weights of a token mean every answer then counts alike, as in the paper, and the sum is the mean cross-entropy
+    divided by the mean length. Source: Process Reinforcement through Implicit Rewards, 2025, equation 5,
+    arXiv:2502.01456.
 
     Args:
         model: one of `model.auxiliary_models`.
@@ -87,7 +89,8 @@ class OutcomeCrossEntropy(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         outcome = batch["episode_reward"].clamp(0, 1)
-        return F.binary_cross_entropy_with_logits(self._logit(out, batch), outcome, reduction="none")
+        choices = batch["action_mask"].sum(1).clamp(min=1)
+        return F.binary_cross_entropy_with_logits(self._logit(out, batch), outcome, reduction="none") / choices
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """accuracy: of the outcome that is more likely by the model."""

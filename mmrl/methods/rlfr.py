@@ -9,6 +9,7 @@ RLFR: Extending Reinforcement Learning for LLMs with Flow Environment, 2025, arX
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from mmrl.batch import Batch
 from mmrl.columns import COLLATED
 from mmrl.ops.flow import interpolate
 from mmrl.ops.masked import zero_outside
-from mmrl.rng import derive_seed
+from mmrl.rng import Noise, derive_seed
 from mmrl.types import Context
 
 
@@ -115,7 +116,7 @@ class FlowRewards(Annotator):
         return frozenset({"token_rewards"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        order = torch.arange(batch.rows)  # that of what rows are, since noise is drawn row by row
+        order = torch.arange(batch.rows)  # that of what rows are
         for name in ("step", "episode", "group"):
             order = order[batch[name][order].argsort(stable=True)]
         seen = batch.select(order)
@@ -123,13 +124,11 @@ class FlowRewards(Annotator):
         pairs = torch.stack([states[:, :-1], states[:, 1:]])  # before and after each token but the last
         mask = seen["action_mask"][:, :-1] & seen["action_mask"][:, 1:]
         right = mask & (seen["episode_reward"] >= self.success_threshold)[:, None]
-        generator = torch.Generator().manual_seed(derive_seed(ctx.seed, "flow", ctx.iteration) % 2**63)
         if self._fitted != ctx.iteration:
-            self._fit(pairs[:, right], generator, ctx)
+            self._fit(pairs[:, right], seen["group"][:, None].expand_as(right)[right], ctx)
         rewards = torch.zeros(seen["action_mask"].shape)
         if self._network is not None and mask.any():
-            generator.manual_seed(generator.initial_seed())  # the noise is the same whether it was fitted or not
-            noise = torch.randn(pairs[0].shape, generator=generator)
+            noise = _draw_noise(seen["group"], pairs.shape[2:], ctx)
             with torch.no_grad():
                 tau = torch.full((*noise.shape[:-1], 1), self.tau)[mask]
                 error = flow_error(self._network, pairs[:, mask], noise[mask], tau)
@@ -137,11 +136,15 @@ class FlowRewards(Annotator):
             rewards[:, :-1] = self.coef * filter_deviations(deviation, mask, self.threshold, self.top)
         return batch.with_columns(token_rewards=rewards[order.argsort()])
 
-    def _fit(self, pairs: Tensor, generator: torch.Generator, ctx: Context) -> None:
-        """Fit the network to pairs [2, M, L, D] of all processes; it is made when there are some."""
-        self._fitted, everyone = ctx.iteration, torch.cat(ctx.collector.gather([pairs]), dim=1)
+    def _fit(self, pairs: Tensor, group: Tensor, ctx: Context) -> None:
+        """Fit the network to pairs [2, M, L, D] of all processes, which belong to groups [M]; it is made when there are
+        some."""
+        groups, parts = zip(*ctx.collector.gather([(group, pairs)]))
+        self._fitted, everyone = ctx.iteration, torch.cat(parts, dim=1)
         if not everyone.shape[1]:
             return
+        everyone = everyone[:, torch.cat(groups).argsort(stable=True)]  # a group is whole in one process
+        generator = torch.Generator().manual_seed(derive_seed(ctx.seed, "flow", ctx.iteration) % 2**63)
         if self._network is None:
             with torch.random.fork_rng([]):
                 torch.manual_seed(derive_seed(ctx.seed, "flow") % 2**63)
@@ -164,3 +167,11 @@ class FlowRewards(Annotator):
             layers, hidden = weights["layer.weight"].shape
             self._network = VelocityNetwork(len(weights["out.3.bias"]), layers, hidden)
             self._network.load_state_dict(weights)
+
+
+def _draw_noise(group: Tensor, shape: Sequence[int], ctx: Context) -> Tensor:
+    """Draw noise [N, *shape] for rows that are sorted by their group [N]; it depends on a row's place in the group."""
+    _, sizes = group.unique_consecutive(return_counts=True)
+    places = torch.cat([torch.arange(size) for size in sizes.tolist()])
+    keys = zip(group.tolist(), places.tolist())
+    return Noise([derive_seed(ctx.seed, "flow", ctx.iteration, *key) for key in keys]).normal(*shape)

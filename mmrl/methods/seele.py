@@ -142,16 +142,19 @@ class Hinted(Rollout):
         return _Visit(slot, prompt, raw, ctx.policy.encode(raw), solution, indices, share)
 
     def _learn(self, visit: _Visit, latest: Sequence[Episode]) -> None:
-        for episode in latest:
+        """Add a point of the completions that were scored, those of failed requests left out, and fit the share."""
+        scored = [episode for episode in latest if episode.ended != "error"]
+        for episode in scored:
             if self.score_name not in episode.scores:
                 raise KeyError(
                     f"rollout.score_name={self.score_name!r} is no score of {visit.prompt.key!r}, "
                     f"which has {sorted(episode.scores)}"
                 )
-        accuracy = sum(episode.scores[self.score_name] >= 1 for episode in latest) / len(latest)
-        visit.points.append((visit.share, accuracy))
         visit.episodes += latest
-        if self.hint_fraction is None:
+        if scored:
+            accuracy = sum(episode.scores[self.score_name] >= 1 for episode in scored) / len(scored)
+            visit.points.append((visit.share, accuracy))
+        if self.hint_fraction is None and visit.points:
             visit.share = fit_response(visit.points).share_for(self.target)
         for episode in visit.episodes:
             episode.info["next_share"] = visit.share

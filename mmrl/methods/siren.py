@@ -141,19 +141,22 @@ class SelfAnchoredPenalty(Annotator):
     With P the choices of all ranks whose entry is at or above the quantile and h the mean over P, the penalty is no sum
     over choices, but its gradient is that of sum_{P} slope * entry with slope = 2 (h - target) / |P|, and h is known
     before the updates. So `penalty_slope` holds 2 (h - target) n / |P| on P and 0 elsewhere, n the number of choices:
-    with weights of a token mean a term `penalty_slope * entry` has the gradient of the penalty. The target is the h of
-    the run's first iteration, and is saved in its checkpoints. Source: Rethinking Entropy Regularization in Large
-    Reasoning Models, 2025, self-anchored regularisation.
+    with weights of a token mean a term `penalty_slope * entry` has the gradient of the penalty. Weights of
+    `ConstantLength` divide by rows times a length, which stands in the place of n. The target is the h of the run's
+    first iteration, and is saved in its checkpoints. Source: Rethinking Entropy Regularization in Large Reasoning
+    Models, 2025, self-anchored regularisation.
 
     Args:
         column: the regularised statistic, [N, T].
         quantile: of the entries inside the mask; P are those at or above it.
         target: a number in place of the h of the first iteration.
+        length: of `data.weighting`, if that is `ConstantLength`; None for a token mean.
     """
 
     column: str
     quantile: float = 0.8
     target: float | None = None
+    length: int | None = None
     _target: float | None = field(default=None, init=False, repr=False)
     _latest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -170,6 +173,7 @@ class SelfAnchoredPenalty(Annotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         mask, value = batch["action_mask"], batch[self.column]
         everyone = torch.cat(ctx.collector.gather([value[mask].double()]))
+        rows = sum(ctx.collector.gather([int(mask.any(1).sum())]))
         if not len(everyone):
             return batch.with_columns(penalty_slope=torch.zeros(mask.shape))
         threshold = everyone.quantile(self.quantile)
@@ -178,7 +182,8 @@ class SelfAnchoredPenalty(Annotator):
         if self._target is None:
             self._target = mean if self.target is None else self.target
         self._latest = {"mean": mean, "target": self._target, "fraction": len(chosen) / len(everyone)}
-        slope = 2 * (mean - self._target) * len(everyone) / len(chosen)
+        counted = len(everyone) if self.length is None else rows * self.length
+        slope = 2 * (mean - self._target) * counted / len(chosen)
         return batch.with_columns(penalty_slope=torch.where(mask & (value >= threshold), slope, 0.0))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:

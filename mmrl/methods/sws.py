@@ -41,9 +41,9 @@ def failure_shares(ratios: Mapping[Hashable, float]) -> dict[Hashable, float]:
 class WeakKinds(Curriculum):
     """Selects among the first problems of the task at first, then among all, kinds in proportion to their weakness.
 
-    The first `pool` problems are trained on for `explore_iterations`. Then the share of every kind is computed from the
-    problems that `is_weak` finds, and problems of the whole task are drawn, none twice in an iteration: a task whose
-    problems are generated stands in for the synthesis of problems by a language model. Put `KeepPassRates` into
+    The first `pool` problems are trained on for `explore_iterations`. Then the share of every kind is computed once,
+    from the problems that `is_weak` finds, and problems of the whole task are drawn, none twice in an iteration: a task
+    whose problems are generated stands in for the synthesis of problems by a language model. Put `KeepPassRates` into
     data.transforms to leave out what is too easy or too hard. Source: SwS, 2025, arXiv:2506.08989.
 
     Args:
@@ -69,6 +69,7 @@ class WeakKinds(Curriculum):
         self.info_key, self.explore_iterations, self.pool, self.max_rate = info_key, explore_iterations, pool, max_rate
         self.history, self._drawn = PromptHistory(score_name), Selection()
         self._kinds: dict[Hashable, list[int]] = {}  # problems of each kind; made once
+        self._shares: dict[Hashable, float] | None = None  # of the kinds, after the first part
 
     def select(self, count: int, ctx: Context) -> list[int]:
         taken = self._drawn.begin(count, ctx)
@@ -77,8 +78,11 @@ class WeakKinds(Curriculum):
         if ctx.iteration < self.explore_iterations:
             weights[: self.pool] = 1.0
         else:
-            for kind, share in self.shares(ctx.task).items():
-                weights[self._kinds[kind]] = share / len(self._kinds[kind])
+            shares = self.shares(ctx.task) if self._shares is None else self._shares
+            self._shares = shares
+            for kind, share in shares.items():
+                indices = self._group_kinds(ctx.task)[kind]
+                weights[indices] = share / len(indices)
         weights[list(taken)] = 0.0
         if (weights > 0).sum() < count:
             raise ValueError(
@@ -91,16 +95,21 @@ class WeakKinds(Curriculum):
 
     def shares(self, task: Task) -> dict[Hashable, float]:
         """Compute the share of each kind from the problems visited so far."""
+        kinds = self._group_kinds(task)
+        of = {index: kind for kind, indices in kinds.items() for index in indices}
+        verdicts: dict[Hashable, list[bool]] = {kind: [] for kind in kinds}
+        for index, rates in self.history.rates.items():
+            verdicts[of[index]].append(is_weak(rates, self.max_rate))
+        return failure_shares({kind: sum(weak) / max(len(weak), 1) for kind, weak in verdicts.items()})
+
+    def _group_kinds(self, task: Task) -> dict[Hashable, list[int]]:
+        """The indices of the problems of each kind."""
         if not self._kinds:
             kinds: dict[Hashable, list[int]] = defaultdict(list)
             for index in range(len(task)):
                 kinds[self._kind(task, index)].append(index)
             self._kinds = dict(kinds)
-        of = {index: kind for kind, indices in self._kinds.items() for index in indices}
-        verdicts: dict[Hashable, list[bool]] = {kind: [] for kind in self._kinds}
-        for index, rates in self.history.rates.items():
-            verdicts[of[index]].append(is_weak(rates, self.max_rate))
-        return failure_shares({kind: sum(weak) / max(len(weak), 1) for kind, weak in verdicts.items()})
+        return self._kinds
 
     def _kind(self, task: Task, index: int) -> Hashable:
         prompt = task[index]
@@ -115,8 +124,11 @@ class WeakKinds(Curriculum):
         self.history.observe(groups)
 
     def state_dict(self) -> dict[str, Any]:
-        return {**self.history.state_dict(), "drawn": self._drawn.state()}
+        shares = None if self._shares is None else list(self._shares.items())
+        return {**self.history.state_dict(), "drawn": self._drawn.state(), "shares": shares}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.history.load_state_dict(state)
         self._drawn.load_state(state["drawn"])
+        shares = state.get("shares")
+        self._shares = None if shares is None else dict(shares)

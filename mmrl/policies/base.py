@@ -183,6 +183,10 @@ class Policy(nn.Module, ABC):
         """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""
         return {}
 
+    def read_training_simulator(self) -> Mapping[str, Any]:
+        """Return the contract of the simulator of its training; empty where its checkpoint's folder has it."""
+        return {}
+
     def canary(self) -> Mapping[str, Any]:
         """Return a raw observation on which an engine with a copy of the weights is compared with the policy."""
         raise NotImplementedError(

@@ -182,6 +182,36 @@ class Processor:
             )
         return kept
 
+    @classmethod
+    def with_statistics(cls, given: Processor | None, statistics: Processor | None, where: str) -> Processor:
+        """Return the scales of a checkpoint's statistics, with names, images and gripper of the given processor.
+
+        The statistics of a published checkpoint say nothing about the robot's names of cameras, how its images are
+        turned, and which way its gripper's numbers go. A vector without statistics keeps the given scale.
+
+        Args:
+            given: processor of the configuration; None takes the statistics alone.
+            statistics: of the checkpoint; None if it has none, and then the given processor is taken.
+            where: path of the weights, for the message.
+        """
+        if given is None or statistics is None:
+            return given or statistics or cls()
+        known, asked = statistics._list_scales(), given._list_scales()
+        both = known.keys() & asked.keys()
+        if lines := differences({name: known[name] for name in both}, {name: asked[name] for name in both}):
+            raise ValueError(
+                f"{where} has statistics of its own, and policy.processor gives other ones:\n  "
+                + "\n  ".join(lines)
+                + "\nleave these scales out of policy.processor to take those of the checkpoint"
+            )
+        action = given.action if statistics.action.kind == "identity" else statistics.action
+        return dataclasses.replace(given, vectors={**given.vectors, **statistics.vectors}, action=action)
+
+    def _list_scales(self) -> dict[str, dict[str, Any]]:
+        """List the scales that change something, as plain values by their name."""
+        named = {"processor.action": self.action, **{f"processor.vectors.{k}": v for k, v in self.vectors.items()}}
+        return {name: dataclasses.asdict(scale) for name, scale in named.items() if scale.kind != "identity"}
+
 
 def check_chunk(output: Any, chunk: int, action_dims: int) -> np.ndarray:
     """Return a demonstrated chunk as float32 [H, A]; refuse another shape, and numbers that are not finite."""

@@ -57,6 +57,11 @@ class ChunkedSim(Sim):
     def stepwise(self) -> Sim:
         return self.sim.stepwise()
 
+    def stored_states(self, split: str) -> int:
+        """Number of the simulator's stored initial states; 0 if it has none."""
+        count = getattr(self.sim, "stored_states", None)
+        return 0 if count is None else count(split)
+
     def task_of(self, seed: int) -> str:
         return self.sim.task_of(seed)
 

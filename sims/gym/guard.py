@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from mmrl.rng import derive_seed
+from sims.host.divergence import refuse_divergence
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +99,7 @@ def finite(observation: Any) -> bool:
 
 
 class Diverged(gymnasium.Wrapper):
-    """Raises where MuJoCo warns of a position, velocity or acceleration that is not finite or beyond 1e10.
-
-    MuJoCo then resets the environment in the middle of the episode and only counts a warning; what follows belongs to
-    no episode.
+    """Raises where the simulation diverges (`refuse_divergence`).
 
     Args:
         env: a MuJoCo environment of gymnasium, whose `unwrapped` has `data`.
@@ -109,17 +107,11 @@ class Diverged(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        from mujoco import mjtWarning
-
-        kinds = (mjtWarning.mjWARN_BADQPOS, mjtWarning.mjWARN_BADQVEL, mjtWarning.mjWARN_BADQACC)  # in a row
-        self._first, self._last = min(map(int, kinds)), max(map(int, kinds))
         self._simulated: Any = env.unwrapped  # looked up once: every wrapper in between asks the next
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        out = self.env.step(action)
-        if any(self._simulated.data.warning.number.tolist()[self._first : self._last + 1]):  # faster than with numpy
-            raise FloatingPointError("the MuJoCo simulation diverged and started over")
-        return out
+        with refuse_divergence(self._simulated.data):
+            return self.env.step(action)
 
 
 def add_divergence_check(env: gymnasium.Env) -> gymnasium.Env:

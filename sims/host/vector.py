@@ -15,8 +15,9 @@ from gymnasium.vector.utils import batch_space
 class GuestVectorEnv(gymnasium.vector.VectorEnv):
     """Steps environments one after the other; one that ended keeps still until it is reset.
 
-    An environment that raises, or gives a number that is not finite, is truncated with `infos["error"]` and keeps the
-    observation before; it is made again at its next reset. Text is a list of strings.
+    An environment that raises in a step, or gives a number that is not finite, is truncated with `infos["error"]` and
+    keeps the observation before; it is made again at its next reset. One whose reset fails is made again at once; a
+    second failure is raised. Text is a list of strings.
 
     Args:
         make_env: makes one environment.
@@ -42,9 +43,7 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
         seeds: Sequence[Any] = seed if isinstance(seed, (list, tuple)) else [seed] * self.num_envs
         infos: dict[str, Any] = {}
         for i in np.flatnonzero(begun).tolist():
-            if self._broken[i]:
-                self._replace(i)
-            self._seen[i], info = self.envs[i].reset(seed=seeds[i])
+            self._seen[i], info = self._begin(i, seeds[i])
             self._flags[i], self.over[i] = (False, False), False
             infos = self._add_info(infos, info, i)
         return self._batch(), infos
@@ -57,6 +56,23 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
             infos = self._add_info(infos, info, i)
         terminated, truncated = (np.array([flags[k] for flags in self._flags], bool) for k in (0, 1))
         return self._batch(), rewards, terminated, truncated, infos
+
+    def _begin(self, i: int, seed: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset environment i; one that fails is made again, and its second failure is raised."""
+        if self._broken[i]:
+            self._replace(i)
+        try:
+            return self._reset_one(i, seed)
+        except Exception:
+            traceback.print_exc()
+            self._replace(i)
+            return self._reset_one(i, seed)
+
+    def _reset_one(self, i: int, seed: Any) -> tuple[Any, dict[str, Any]]:
+        seen, info = self.envs[i].reset(seed=seed)
+        if not _is_finite(seen):
+            raise FloatingPointError("the first observation is not finite")
+        return seen, info
 
     def _attempt(self, i: int, action: Any) -> tuple[float, tuple[bool, bool], dict[str, Any]]:
         try:

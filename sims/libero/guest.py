@@ -13,7 +13,6 @@ import numpy as np
 
 from sims.host.states import split_states
 from sims.libero.env import CAMERA_NAMES, LiberoEnv
-from sims.libero.expert import PickAndPlace
 from sims.libero.scene import Scene
 from sims.libero.sizes import sizes
 from sims.libero.suites import STEP_LIMITS, TaskFiles, list_tasks
@@ -115,6 +114,8 @@ class Libero:
         if self.chunk != 1:
             raise ValueError(f"LIBERO's expert plans single control steps: set sim.chunk=1, not {self.chunk}")
         if env.expert is None:
+            from sims.libero.expert import PickAndPlace  # imports mujoco, which reads MUJOCO_GL then
+
             env.expert = PickAndPlace(env.episode)
         return env.expert.act().astype(np.float32)[None]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sims.host.divergence import refuse_divergence
 from sims.libero.domain import build_env
 from sims.libero.suites import TaskFiles
 
@@ -138,12 +139,11 @@ class EpisodeState:
             action: float64 [7] in [-1, 1], the gripper's with +1 to close it.
 
         Raises:
-            FloatingPointError: the simulation became unstable.
+            FloatingPointError: the simulation diverged.
         """
         self.activate()
-        _, _, success, _ = self.scene.env.step(action)
-        if not np.isfinite(self.scene.data.qpos).all() or not np.isfinite(self.scene.data.qvel).all():
-            raise FloatingPointError("the simulation became unstable")
+        with refuse_divergence(self.scene.data):
+            _, _, success, _ = self.scene.env.step(action)
         self.save()
         return bool(success)
 

@@ -59,7 +59,8 @@ def _play(sim: Any, seeds: Sequence[int], chunk: int, noise: float) -> dict[int,
             executed[i] += noise * rngs[i].standard_normal(actions[i].shape).astype(np.float32)
         observation, _, terminated, truncated, infos = env.step(executed)
         over = live & (terminated | truncated)
-        success[over] = infos["scores"]["success"][over] > 0
+        scores = infos.get("scores") or {}  # where every simulator failed there are none
+        success[over] = scores["success"][over] > 0 if "success" in scores else False
         live &= ~over
     env.close()
     return {seeds[i]: _cut(seen[i], np.stack(taken[i]), chunk) for i in np.flatnonzero(success)}

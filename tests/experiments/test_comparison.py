@@ -125,7 +125,7 @@ def test_the_reason_of_a_failed_run_is_what_mmrl_fit_said(tmp_path, last, reason
 
 
 def test_the_page_has_paired_intervals_and_says_what_was_not_run(tmp_path):
-    grpo, ppo = [row(0, 0.5), row(1, 0.7), row(2, 0.6)], [row(1, 0.8), row(2, 0.8)]
+    grpo, ppo = [row(0, 0.5), row(1, 0.7), row(2, 0.6)], [row(1, 0.8), row(2, 0.8) | {"seconds": 60.0}]
     assert paired_differences(ppo, grpo) == pytest.approx([0.1, 0.2])
     cells = {"arithmetic": {}, "digits": {"GRPO": {"seeds": grpo}, "PPO": {"seeds": ppo}}}
     page = format_page(SMALL, cells)

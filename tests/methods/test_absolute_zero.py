@@ -99,6 +99,17 @@ def test_sound_proposals_become_known_and_the_newest_are_sampled_first():
     assert sampled.prompt.messages[0]["content"] == "o rr 123>"
 
 
+def test_a_process_without_prompts_keeps_what_the_others_found():
+    """Such a process has not asked the game for its first problems when the others have found the next ones."""
+    rollout, episodes = played(answer_of)
+    rollout.observe([[e.light()] for e in episodes])
+    idle = SelfPlay(trials=8, references=2)
+    idle.observe([[e.light()] for e in episodes])
+    ctx = Context(GAME, Says(answer_of), POLICY, Sampling(), seed=0, iteration=1)
+    idle.collect([(1, None)], ctx)
+    assert idle.known == rollout.known
+
+
 def test_the_known_problems_are_bounded():
     rollout, episodes = played(answer_of, max_problems=3)
     rollout.observe([[e.light()] for e in episodes])

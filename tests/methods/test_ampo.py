@@ -57,7 +57,7 @@ def test_traces_replace_completions_of_groups_without_a_success(policy):
     batch = collate(failed, policy)
     advantages = GroupAdvantage(None)(batch, context(policy))["advantages"][:, 0]
     assert_close(advantages, torch.where(batch["is_demo"], 0.75, -0.25))
-    assert [e.info["counts"]["guided_groups"] for e in (failed[0], solved[0])] == [1, 0]
+    assert [e.info["counts"]["guided_groups"] for e in (episodes[0], episodes[8])] == [1, 0]  # whichever were replaced
 
 
 def test_the_trace_after_which_the_answer_is_most_probable_comes_first(policy):

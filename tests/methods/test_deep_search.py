@@ -1,7 +1,5 @@
 """A search tree: what a leaf says above it, where the search goes on, trees that find nothing, advantages of leaves."""
 
-import math
-
 import pytest
 import torch
 from torch.testing import assert_close
@@ -17,7 +15,6 @@ from mmrl.methods.deep_search import (
     choose_leaf,
     frontier_score,
     nodes,
-    upper_bound,
 )
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
@@ -58,12 +55,9 @@ def test_a_node_from_which_an_answer_was_found_stays_good():
     assert [node.value for node in path] == pytest.approx([0.5 + 1 / 3, 2 / 3, 1.0])
 
 
-def test_frontier_scores_and_bounds():
+def test_frontier_scores():
     assert frontier_score(0.5, 4, 64) == pytest.approx(0.18735, abs=1e-5)
     assert frontier_score(-0.5, 16, 64) == pytest.approx(-0.17985, abs=1e-5)
-    parent, child = line([0.0, 0.25])
-    parent.visits, child.visits = 4, 1
-    assert upper_bound(child, 2.0) == pytest.approx(0.25 + 2 * math.sqrt(math.log(4)))
 
 
 def test_right_leaves_are_kept_first_and_then_the_least_surprising():

@@ -1,10 +1,14 @@
 """Worked by hand: token rewards from outcomes alone, and what they are worth against the other episodes."""
 
+import math
+
 import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage, leave_one_out_process
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.weighting import TokenMean
 from mmrl.types import Context, PolicyOutput, Sampling
 
 PROCESS = torch.tensor([[0.2, 0.4], [-0.1, 0.1]])
@@ -55,8 +59,20 @@ def test_cross_entropy_of_the_outcome():
         PROCESS, PROCESS, others={"reward": PolicyOutput(torch.tensor([[0.2, 0.4], [0.0, 0.0]]), PROCESS)}
     )
     batch = Batch(action_mask=ALL, episode_reward=OUTCOME, ref_logprobs=torch.zeros(2, 2))
-    assert_close(OutcomeCrossEntropy()(out, batch), torch.tensor([0.6782597, 0.6931472]))
+    assert_close(OutcomeCrossEntropy()(out, batch), torch.tensor([0.6782597, 0.6931472]) / 2)  # two choices each
     assert OutcomeCrossEntropy().metrics(out, batch)["accuracy"].tolist() == [1, 1]
+
+
+def test_every_answer_counts_alike_in_the_cross_entropy():
+    """Of one and of three choices: weights of a token mean give (c_1 + c_2) / 4, whatever the lengths are."""
+    mask = torch.tensor([[True, False, False], [True, True, True]])
+    zero = torch.zeros(2, 3)
+    told = PolicyOutput(torch.tensor([[4.0, 9.0, 9.0], [-2.0, -2.0, -4.0]]), zero)
+    batch = Batch(action_mask=mask, episode_reward=torch.tensor([0.0, 0.0]), ref_logprobs=zero)
+    batch["loss_weights"] = TokenMean()(batch, lambda value: value)
+    out = PolicyOutput(zero, zero, others={"reward": told})
+    loss, _ = Objective({"outcome": OutcomeCrossEntropy(scale=1.0)})(out, batch)
+    assert_close(loss, torch.tensor([math.log(1 + math.exp(4)), math.log(1 + math.exp(-8))]).sum() / 4)
 
 
 def test_token_rewards_are_scaled_as_in_the_training_of_their_model():

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.rlfr import FlowRewards, VelocityNetwork, filter_deviations, flow_deviation, flow_error
-from mmrl.types import PolicyOutput
+from mmrl.types import Collector, PolicyOutput
 from tests.laws.law_examples import context, rows
 
 RAW = torch.tensor([[0.4, 1.2, 2.0, 0.8, 3.6]])
@@ -74,6 +74,29 @@ def test_there_is_no_reward_before_the_first_right_answer_and_the_fit_is_one_an_
     again.load_state_dict(weights)
     later = replace(ctx, iteration=2)
     assert_close(again(batch, later)["token_rewards"], part(batch, later)["token_rewards"])
+
+
+def test_rewards_are_the_same_on_two_processes_and_with_more_padding():
+    batch, ctx = rows(per_row=False), replace(context(per_row=False), iteration=1)
+    expected = FlowRewards(rows=4)(batch, ctx)["token_rewards"]
+    group = batch["group"]
+    places = [(group != 8).nonzero()[:, 0], (group == 8).nonzero()[:, 0]]
+    told: list = []
+
+    class Two(Collector):
+        """The other process's part is what it gathered when it was asked alone."""
+
+        def gather(self, items):
+            told.append(items)
+            return [*items, *other]
+
+    for mine, rest in (places, places[::-1]):
+        other: list = []
+        FlowRewards(rows=4)(batch.select(rest), replace(ctx, collector=Two()))
+        other = told[-1]
+        part = FlowRewards(rows=4)(batch.select(mine), replace(ctx, collector=Two()))
+        assert_close(part["token_rewards"], expected[mine])
+    assert expected.any()
 
 
 def test_refusals():

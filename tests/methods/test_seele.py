@@ -1,5 +1,7 @@
 """Hints as long as half accuracy needs: the curve, the rows, and what is remembered."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -93,6 +95,23 @@ def test_shares_are_remembered_for_the_next_visit(policy):
     assert again[0].info["shown"] == share
     fixed = Hinted(rounds=1, hint_fraction=0.5).collect([(0, TASK[5])], ctx)
     assert len({e.info["hint"] for e in fixed}) == 1 and fixed[0].info["next_share"] == 0.5
+
+
+def test_a_failed_request_is_no_point_of_the_curve_and_stays_an_episode(policy):
+    ctx = context(policy)
+    sample = ctx.engine.sample
+
+    def fail_first(requests, sampling):
+        done = sample(requests, sampling)
+        return [replace(done[0], ended="error"), *done[1:]]
+
+    ctx.engine.sample = fail_first
+    rollout = Hinted(rounds=2)
+    episodes = rollout.collect([(0, TASK[0])], ctx)
+    assert len(episodes) == 8 and [e.ended == "error" for e in episodes].count(True) == 2  # one in each round
+    assert all("next_share" in e.info for e in episodes)
+    alone = Hinted(rounds=8).collect([(0, TASK[0])], ctx)  # every round is one failed request: nothing is known
+    assert {e.ended for e in alone} == {"error"} and len({e.info["next_share"] for e in alone}) == 1
 
 
 def test_refusals(policy):

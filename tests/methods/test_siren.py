@@ -4,12 +4,15 @@ import math
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.distributions import Categorical
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
+from mmrl.config.compose import compose
 from mmrl.methods.siren import LinearizedPenalty, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.objectives.objective import Objective
+from mmrl.objectives.weighting import TokenMean
 from mmrl.ops import logprob
 from mmrl.types import Collector, Context, PolicyOutput, Sampling
 
@@ -72,8 +75,8 @@ ENTROPY = torch.tensor([[0.1, 0.2, 0.3], [0.4, 2.0, 9.0]])
 MASK = torch.tensor([[True, True, True], [True, True, False]])
 
 
-def penalised(target, entropy=ENTROPY):
-    annotator = SelfAnchoredPenalty("nucleus_entropy", target=target)
+def penalised(target, entropy=ENTROPY, length=None):
+    annotator = SelfAnchoredPenalty("nucleus_entropy", target=target, length=length)
     return annotator, annotator(Batch(action_mask=MASK, nucleus_entropy=entropy), CTX)
 
 
@@ -85,10 +88,16 @@ def test_the_slopes_by_hand():
     assert (annotator.metrics(batch, CTX)["mean"] - 1.5) ** 2 * 0.005 == pytest.approx(0.00125)
 
 
-def test_the_gradient_is_that_of_the_squared_distance():
+@pytest.mark.parametrize("recipe", ["token mean", "siren"])
+def test_the_gradient_is_that_of_the_squared_distance(recipe):
+    """With the weights that a recipe has: those of the recipe of the paper are of a constant length."""
     entropy = ENTROPY.clone().requires_grad_()
-    _, batch = penalised(0.3, ENTROPY)
-    batch = batch.with_columns(loss_weights=MASK / MASK.sum())
+    weighting, length = TokenMean(), None
+    if recipe == "siren":
+        data = compose(["recipe=siren"]).data
+        weighting, length = instantiate(data.weighting), data.annotators.entropy_penalty.length
+    _, batch = penalised(0.3, ENTROPY, length)
+    batch = batch.with_columns(loss_weights=weighting(batch, lambda value: value))
     out = PolicyOutput(entropy, entropy, None, {"nucleus_entropy": entropy})
     Objective({"penalty_slope": LinearizedPenalty("nucleus_entropy")})(out, batch)[0].backward()
     other = ENTROPY.clone().requires_grad_()
@@ -111,10 +120,13 @@ def test_all_ranks_count_together():
 
     class Ranks(Collector):
         def gather(self, items):
-            return [*items, there]
+            return [*items, there] if torch.is_tensor(items[0]) else [*items, 1]
 
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, collector=Ranks())
     annotator = SelfAnchoredPenalty("nucleus_entropy", target=0.0)
     batch = annotator(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), ctx)
     # seven entries, the quantile lies at place 4.8 between .5 and 2: 2 and 3 count
     assert annotator.metrics(batch, ctx) == pytest.approx({"mean": 2.5, "target": 0.0, "fraction": 2 / 7})
+    scaled = SelfAnchoredPenalty("nucleus_entropy", target=0.0, length=8)
+    slopes = scaled(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), ctx)["penalty_slope"]
+    assert_close(slopes, batch["penalty_slope"] * 3 * 8 / 7)  # three rows with a choice in place of seven choices

@@ -39,6 +39,16 @@ def test_kinds_are_drawn_by_their_weakness():
     assert max(curriculum.select(20, at(500, task))) >= 16  # new problems
 
 
+def test_shares_stay_as_they_are_once_problems_are_drawn_by_them():
+    """A problem that is drawn once afterwards has no slope, so that it would count as one that is not weak."""
+    curriculum, task = trained(), Kinds(400)
+    weights = curriculum.select(4, at(2, task)) and dict(curriculum.state_dict()["shares"])
+    curriculum.observe([shown(index, [0.3]) for index in range(16, 216, 4)])  # pushes
+    assert curriculum.shares(task) != pytest.approx(weights)  # what they would be now
+    curriculum.select(4, at(3, task))
+    assert dict(curriculum.state_dict()["shares"]) == weights == pytest.approx({"push": 6 / 7, "reach": 1 / 7})
+
+
 def test_the_first_part_is_on_the_pool_and_nothing_is_drawn_twice():
     curriculum, task = WeakKinds("task", explore_iterations=2, pool=16), Kinds(400)
     assert sorted(curriculum.select(16, at(0, task))) == list(range(16))

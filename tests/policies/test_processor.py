@@ -142,6 +142,23 @@ def test_a_policy_acts_and_imitates_in_the_robots_units():
         policy.encode({"camera": raw()["front"], "state": DATA[0], "instruction": ""})
 
 
+def test_a_checkpoints_statistics_are_kept_and_only_what_they_leave_open_is_given():
+    scale, other = Scale("mean_std", (1.0,), (2.0,)), Scale("mean_std", (0.0,), (2.0,))
+    statistics = Processor(vectors={"proprio": scale}, action=scale)
+    assert Processor.with_statistics(None, statistics, "here") == statistics
+    assert Processor.with_statistics(statistics, None, "here") == statistics
+    given = Processor(names={"front": "image"}, images={"image": ImageTransform(rotate=180)}, vectors={"touch": other})
+    found = Processor.with_statistics(given, statistics, "here")
+    assert (found.names, found.images, found.action) == (given.names, given.images, scale)
+    assert found.vectors == {"proprio": scale, "touch": other}
+    assert Processor.with_statistics(statistics, statistics, "here") == statistics
+    lines = r"^here has statistics.*\n  processor\.vectors\.proprio\.offset: \[1\.0\] in training, \[0\.0\] here\n"
+    with pytest.raises(ValueError, match=lines):
+        Processor.with_statistics(Processor(vectors={"proprio": other}), statistics, "here")
+    unscaled = Processor(vectors={"proprio": scale})
+    assert Processor.with_statistics(Processor(action=other), unscaled, "here").action == other
+
+
 def test_it_travels_with_the_weights(tmp_path):
     policy = ActionTokenPolicy(**TINY, processor=processor())
     policy.save_pretrained(tmp_path / "policy")

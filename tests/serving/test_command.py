@@ -80,6 +80,8 @@ def test_an_evaluation_goes_on_after_the_server_was_killed(tmp_path, monkeypatch
     monkeypatch.setattr(Connections, "ask", kill_before_the_third)
     words = ["policy=remote", f"policy.url=ws://127.0.0.1:{port}", "sim=reach", "evaluation.offset=1024"]
     try:
+        with pytest.raises(ConfigError, match=r"1 entries differ from ws://\S+; set the sim's options"):
+            evaluate([*words, "sim.image_size=32", "count=3", "decode=argmax", "run_dir=other"])
         served = evaluate([*words, "count=3", "decode=argmax", "run_dir=served"])
     finally:
         server.send_signal(signal.SIGTERM)

@@ -6,6 +6,7 @@ import pytest
 
 from mmrl.config.compose import compose, to_lightning
 from mmrl.types import Sim
+from sims.chunked.sim import ChunkedSim
 from sims.host.states import seed_of_state, split_states, state_of
 from sims.states import StoredStateTask
 from sims.task import SimTask, split_of
@@ -56,6 +57,8 @@ def test_the_task_poses_each_state_once_and_draws_where_there_are_none():
     assert len(StoredStateTask(Stored(), count=3)) == 3 and len(task.on("train")) == 5
     with pytest.raises(IndexError, match="4 stored initial states"):
         task[4]
+    chunked = StoredStateTask(ChunkedSim(Stored(), chunk=2), split="held_out")
+    assert [chunked[i].info for i in range(4)] == [task[i].info for i in range(4)] and len(chunked) == 4
     drawn = StoredStateTask(Stored(num_held_out=0), split="held_out")
     assert len(drawn) == 4096 and drawn[7] == SimTask(Stored(num_held_out=0), split="held_out")[7]
 
@@ -68,4 +71,6 @@ def test_a_configuration_chooses_the_task_from_its_simulator():
 
     sizes = ("policy.action_dims=7", "policy.chunk=1", "policy.proprio_dims=8")
     assert find_task("recipe=demo_vla", "sim=libero", *sizes) == "sims.states.StoredStateTask"
+    inner = ("sim.sim._target_=sims.libero.sim.LiberoSim", "sim.chunk=4")
+    assert find_task("recipe=demo_vla", "sim=chunked", *inner, *sizes) == "sims.states.StoredStateTask"
     assert find_task("recipe=demo_vla", "sim=reach") == "sims.task.SimTask"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,11 @@ def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
         raise ConfigError(
             "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators)"
         )
+    contract = data.task.contract()
     for folder in _runs(request):
-        check_contract(folder, data.task.contract(), request.accept)
+        check_contract(folder, contract, request.accept)
+    if contract and (stated := cli.model.policy.read_training_simulator()):  # type: ignore[union-attr]
+        _refuse_other_simulator(str(getattr(cli.model.policy, "path", "policy")), stated, contract, request.accept)
     if request.video:
         _check_render(data)
     return data
@@ -54,18 +58,24 @@ def check_contract(folder: Path, contract: dict[str, Any], accepted: tuple[str, 
     before = read_contract(folder)
     if before is None and contract:
         raise ConfigError(f"{folder / NAME} is missing, which states the simulator of training; restore it")
-    lines = differences(before or {}, contract)
+    _refuse_other_simulator(str(folder / NAME), before or {}, contract, accepted)
+    if versions := differences(read_contract(folder, ENVIRONMENT) or environment(), environment()):
+        warn(f"Not what {folder} was trained with:", versions)
+
+
+def _refuse_other_simulator(
+    source: str, trained: Mapping[str, Any], contract: Mapping[str, Any], accepted: tuple[str, ...]
+) -> None:
+    lines = differences(trained, contract)
     refused = [line for line in lines if line.split(":")[0] not in accepted]
     if refused:
-        warn(f"{folder} was trained in another simulator than this one:", refused)
+        warn(f"{source} is of a training in another simulator than this one:", refused)
         raise ConfigError(
-            f"{len(refused)} entries differ from {folder / NAME}; set the sim's options to those of the training, for "
+            f"{len(refused)} entries differ from {source}; set the sim's options to those of the training, for "
             f"example sim.renderer=ray, or measure under the other simulator with accept={refused[0].split(':')[0]}"
         )
     if lines:
         warn("Accepted differences from the simulator of training:", lines)
-    if versions := differences(read_contract(folder, ENVIRONMENT) or environment(), environment()):
-        warn(f"Not what {folder} was trained with:", versions)
 
 
 def read_comparison(request: EvaluationRequest, data: Any) -> EvaluationResult | None:

@@ -122,6 +122,12 @@ class RemotePolicy(Policy):
         there = (self.server.metadata or {}).get("policy")
         return {**own, "names": self.names} | ({"server": there} if isinstance(there, Mapping) else {})
 
+    def read_training_simulator(self) -> Mapping[str, Any]:
+        """Return what `mmrl serve` says about the simulator of the training; empty of another server."""
+        metadata = self.server.connect()
+        stated = metadata.get("simulator") if metadata.get("protocol") == PROTOCOL else None
+        return stated if isinstance(stated, Mapping) else {}
+
     def _check(self, metadata: Mapping[str, Any], request: Mapping[str, Any]) -> None:
         """Refuse a server that needs other observations or gives other actions, as far as its metadata says."""
         if self._checked:

@@ -14,6 +14,7 @@ from mmrl.objectives.imitation_chain import DenoisingLoss, LatentKL
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.act.policy import ACTPolicy, latent_kl
 from mmrl.policies.vla.chains import FlowODE, GaussianChunk
+from mmrl.policies.vla.lerobot.statistics import _scale
 from mmrl.policies.vla.scale import Scale
 from mmrl.rng import Noise
 from mmrl.types import Sampling
@@ -173,6 +174,17 @@ def test_a_checkpoint_in_the_published_layout_has_its_names(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     kept = {"type": "act", "chunk_size": 8, "n_action_steps": 5, "pretrained_backbone_weights": None}
     assert kept.items() <= config.items() and config["normalization_mapping"]["VISUAL"] == "MEAN_STD"
+
+
+def test_a_constant_dimension_has_its_mean_and_statistics_must_be_those_of_the_mode():
+    """As lerobot's inverse, x std + mean with a standard deviation of 0, whatever the network says."""
+    statistics = {"mean": np.array([-1.0, 2.0]), "std": np.array([0.0, 0.5])}
+    scale = _scale("MEAN_STD", statistics, "action")
+    assert_close(scale.invert([[0.3, 1.0], [-7.0, -1.0]]), np.array([[-1, 2.5], [-1, 1.5]], np.float32))
+    assert_close(scale.apply([-1.0, 2.5]), np.array([0.0, 1.0], np.float32))
+    with pytest.raises(ValueError, match=r"action is normalised by QUANTILES, but .* lack \['q01', 'q99'\]"):
+        _scale("QUANTILES", statistics, "action")
+    assert _scale("QUANTILES", {}, "action") == Scale() == _scale("IDENTITY", statistics, "action")
 
 
 def test_an_export_is_the_same_policy(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
+import sims
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.policies.processor import Processor
+from mmrl.policies.processor import Gripper, Processor
 from mmrl.policies.vla.openvla.images import ImageSettings, crop_centre
 from mmrl.policies.vla.openvla.model import OpenVLA
 from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
@@ -188,6 +191,33 @@ def test_statistics_are_the_units(tmp_path):
     (tmp_path / "saved" / "mmrl_policy.json").unlink()  # as the original would have saved it
     again = openvla_policy(path=str(tmp_path / "saved")).processor
     assert_close(again.decode(chunk), policy.processor.decode(chunk))
+
+
+def test_names_and_gripper_of_a_robot_go_with_the_statistics(tmp_path):
+    """As LIBERO's README says: 1 of the network opens, which is -1 of the simulator."""
+    readme = (Path(sims.__path__[0]) / "libero" / "README.md").read_text()
+    given = yaml.safe_load(re.search(r"policy\.processor\.gripper=(\{.*?\})", readme)[1])
+    scaled = {"q01": [-1.0] * 7, "q99": [3.0] * 6 + [1.0], "mask": [True] * 6 + [False]}
+    folder = str(openvla(tmp_path / "made", norm_stats={"libero_object": {"action": scaled}, "bridge": ROBOT}))
+    arguments = {"path": folder, "action_dims": 7, "unnorm_key": "libero_object"}
+    policy = openvla_policy(**arguments, processor=Processor(names={"front": "image"}, gripper=Gripper(**given)))
+    network = np.array([[0.5] * 6 + [1.0], [0.0] * 6 + [0.0]])
+    assert policy.processor.decode(network).tolist() == [[2.0] * 6 + [-1.0], [1.0] * 6 + [1.0]]
+    raw = raws(1)[0]
+    policy.encode({"front": raw.pop("image"), **raw})
+    with pytest.raises(ValueError, match="image"):
+        policy.encode(raw)
+    policy.save_pretrained(tmp_path / "saved")
+    assert openvla_policy(**arguments | {"path": str(tmp_path / "saved")}).processor == policy.processor
+    other = Processor(action=Scale("quantile", (0.0,) * 7, (1.0,) * 7, (True,) * 6 + (False,)))
+    with pytest.raises(
+        ValueError, match=r"statistics of its own, .*\n.*action\.offset.*\n.*action\.width.*\nleave these"
+    ):
+        openvla_policy(**arguments, processor=other)
+    with pytest.raises(ValueError, match=r"several datasets; set policy\.unnorm_key"):  # normalised actions otherwise
+        openvla_policy(path=folder, action_dims=7, processor=Processor(gripper=Gripper(**given)))
+    with pytest.raises(ValueError, match=r"gripper\.dim=5 is scaled as well"):
+        openvla_policy(**arguments, processor=Processor(gripper=Gripper(dim=5)))
 
 
 def test_a_robot_of_its_own_gets_statistics_of_its_own(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 GO, DIE, HANG, RAISE, LEAVE = range(5)
+IMPOSSIBLE = 77  # a seed
 
 
 class Fragile(gymnasium.Env):
@@ -21,8 +22,13 @@ class Fragile(gymnasium.Env):
     action_space = spaces.Discrete(5)
     render_mode = "rgb_array"
 
+    def __init__(self):
+        self.failed = False  # a step raised
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        if self.failed or seed == IMPOSSIBLE:
+            raise ValueError("no joint to begin with")
         self.state = np.array([self.np_random.integers(10), 0.0])
         return self._observe(), {"task": "count"}
 
@@ -34,6 +40,7 @@ class Fragile(gymnasium.Env):
         if action == LEAVE:
             os._exit(3)
         if action == RAISE:
+            self.failed = True
             raise ValueError("a broken joint")
         self.state[1] += 1
         over = self.state[1] >= 6

@@ -14,7 +14,9 @@ from tests.sims.workers import fragile
 from tests.sims.workers.equality import assert_equal, play
 
 pytest.importorskip("msgpack")
+from sims.host.vector import GuestVectorEnv
 from sims.workers import process
+from sims.workers.demonstrations import demonstrate
 from sims.workers.guest import GuestSim, NamedGuest
 from sims.workers.process import SimulatorError
 
@@ -104,3 +106,59 @@ def test_the_environment_is_found_beside_the_run(guest, bare_python, tmp_path):
         Walk()
     (tmp_path / ".venv-walk").symlink_to(Path(bare_python).parents[1])
     assert json.dumps(Walk().contract()) == '{"sim": "fragile", "size": 1}'
+
+
+def test_a_reset_that_fails_is_tried_once_more_on_a_new_simulator(bare_python):
+    env = GuestVectorEnv(fragile.Fragile, 2)
+    begun, _ = env.reset(seed=[0, 1])
+    env.step([fragile.GO, fragile.GO])
+    env.envs[0].failed = True  # what no step has shown
+    again, infos = env.reset(seed=[0, 1])
+    assert (again["state"] == begun["state"]).all() and "error" not in infos
+    with pytest.raises(ValueError, match="no joint to begin with"):
+        env.reset(seed=[0, fragile.IMPOSSIBLE])
+
+
+def test_a_first_observation_that_is_not_finite_is_a_failure():
+    class Infinite(fragile.Fragile):
+        def _observe(self):
+            return {**super()._observe(), "state": np.array([np.nan, 0])}
+
+    with pytest.raises(FloatingPointError, match="first observation"):
+        GuestVectorEnv(Infinite, 1).reset(seed=[0])
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_an_expert_whose_simulator_fails_has_another_try(failing):
+    """Where one simulator or all of them fail there may be no scores at all."""
+
+    class Failing:
+        name, tries = "failing", 0
+
+        def make(self, num_envs):
+            self.tries += 1
+            return Ends(num_envs, broken=failing if self.tries == 1 else 0)
+
+        def expert(self, env):
+            return np.zeros((env.num_envs, 1, 2), np.float32)
+
+    class Ends:
+        def __init__(self, num_envs, broken):
+            self.num_envs, self.broken = num_envs, broken
+
+        def reset(self, seed):
+            return {"state": np.asarray(seed)}, {}
+
+        def step(self, actions):
+            over = np.ones(self.num_envs, bool)
+            errors = np.array(["a broken joint"] * self.broken + [None] * (self.num_envs - self.broken), object)
+            scores = {"success": (errors == None).astype(float)}  # noqa: E711  # element by element
+            infos = {"error": errors} if self.broken == self.num_envs else {"error": errors, "scores": scores}
+            return {"state": np.zeros(self.num_envs)}, np.zeros(self.num_envs), ~over, over, infos
+
+        def close(self):
+            pass
+
+    sim = Failing()
+    found = demonstrate(sim, [5, 6], 1, 0.0)
+    assert sim.tries == 2 and [demo[0][0]["state"] for demo in found] == [5, 6]

@@ -58,10 +58,10 @@ class LeRobotPolicy(Policy):
         """Set settings, units and sizes: those of the checkpoint, or without `path` those that are given."""
         self.path, self.cameras, self.chunk = path, tuple(cameras), chunk
         self.proprio_dims, self.action_dims = features.state_dims, features.action_dims
-        saved = None
         if path is None:
             self.settings = self.settings_class.of(features, settings)
             images = [IMAGENET] * len(self.cameras)
+            self.processor = processor or Processor()
         else:
             with checkpoint_error(path):
                 self.settings = self.settings_class.read(path)
@@ -69,8 +69,7 @@ class LeRobotPolicy(Policy):
                 scales = read_scales(path, self.settings.raw, find_file(path, WEIGHTS), "MEAN_STD", names)
             self.settings.features.check(cameras, self.proprio_dims, self.action_dims, f"policy.path={path}")
             images = [scales[name] for name in names]
-            saved = _read_processor(path, scales)
-        self.processor = Processor.resolve(processor, saved, f"policy.path={path}")
+            self.processor = _resolve_processor(path, scales, processor)
         self.image_scales = images
         for name, empty in (("offset", 0.0), ("width", 1.0)):
             rows = [getattr(scale, name) or (empty,) * 3 for scale in images]
@@ -181,11 +180,12 @@ class LeRobotPolicy(Policy):
         (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
 
 
-def _read_processor(path: str, scales: Mapping[str, Scale]) -> Any:
-    """Return mmrl's processor of a folder that mmrl saved; else that of the checkpoint's statistics."""
-    file = find_file(path, OWN)
+def _resolve_processor(path: str, scales: Mapping[str, Scale], given: Processor | None) -> Processor:
+    """Return mmrl's processor of a folder that mmrl saved; else the given one with the scales of the statistics."""
+    file, where = find_file(path, OWN), f"policy.path={path}"
     if file is not None:
-        return read_json_object(file, "save the policy there again").get("processor")
+        saved = read_json_object(file, "save the policy there again").get("processor")
+        return Processor.resolve(given, saved, where)
     state = scales["STATE"]
     vectors = {} if state.kind == "identity" else {"proprio": state}
-    return Processor(vectors=vectors, action=scales["ACTION"]).to_dict()
+    return Processor.with_statistics(given, Processor(vectors=vectors, action=scales["ACTION"]), where)

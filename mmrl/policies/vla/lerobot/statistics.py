@@ -142,17 +142,25 @@ def _scale(mode: str, statistics: Mapping[str, np.ndarray], name: str) -> Scale:
     if mode not in MODES:
         raise ValueError(f"{name} is normalised by {mode}, which mmrl does not compute; it has {sorted(MODES)}")
     needed = STATISTICS.get(MODES[mode], ())
-    if not needed or not all(part in statistics and np.isfinite(statistics[part]).all() for part in needed):
+    missing = [part for part in needed if part not in statistics]
+    if statistics and missing:
+        raise ValueError(f"{name} is normalised by {mode}, but its statistics {sorted(statistics)} lack {missing}")
+    if not needed or missing or not all(np.isfinite(statistics[part]).all() for part in needed):
         return Scale()
     return Scale.of(MODES[mode], _open_ranges(MODES[mode], statistics), name=name)
 
 
 def _open_ranges(kind: Kind, statistics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Give constant dimensions the range that lerobot divides by; the standard deviation needs none."""
+    """Give constant dimensions the range or standard deviation that lerobot divides by.
+
+    A constant action is thereby its mean whatever the network says, to 1e-8, as lerobot's inverse x std + mean has it.
+    """
     found = {name: value.astype(np.float64) for name, value in statistics.items()}
     if kind in ("quantile", "min_max"):
         low, high = (found[name] for name in STATISTICS[kind])
         found[STATISTICS[kind][1]] = np.where(high == low, low + EPSILON, high)
+    elif kind == "mean_std":
+        found["std"] = np.where(found["std"] == 0, EPSILON, found["std"])
     return found
 
 

@@ -124,10 +124,10 @@ class OpenVLAReading(PretrainedReading):
 
 
 def resolve_units(reading: OpenVLAReading, given: Processor | None, file: Path) -> Processor:
-    """Return the given processor, or the one saved in `file`, or that of the statistics in use.
+    """Return the processor saved in `file`, or the given one with the scales of the statistics in use.
 
-    A given one is taken where the checkpoint's statistics are those of several other robots.
+    Where the checkpoint has statistics of several robots and none is named, a given one that scales actions is taken.
     """
-    if given is not None and reading.several and not file.is_file():
+    if given is not None and given.action.kind != "identity" and reading.several and not file.is_file():
         return given
     return resolve_processor(file, reading, given)

@@ -18,13 +18,12 @@ OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
 
 
 def resolve_processor(file: Path, reading: PretrainedReading, given: Processor | None) -> Processor:
-    """Return the given processor, or the one saved in `file`, or that of the checkpoint's statistics."""
+    """Return the processor saved in `file`; without the file the given one with the scales of the statistics."""
+    where = f"policy.path={file.parent}"
     if file.is_file():
         saved = read_json_object(file, "save the policy there again").get("processor")
-    else:
-        units = reading.units()
-        saved = None if units is None else units.to_dict()
-    return Processor.resolve(given, saved, f"policy.path={file.parent}")
+        return Processor.resolve(given, saved, where)
+    return Processor.with_statistics(given, reading.units(), where)
 
 
 def freeze(model: nn.Module, parts: Iterable[nn.Module]) -> nn.Module:
