@@ -1,6 +1,8 @@
 """LIBERO under a Python of its own: stored states, the split, actions, perturbations, the expert, recordings."""
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -9,10 +11,12 @@ import pytest
 
 import sims
 from mmrl.commands.data_record import record
+from mmrl.commands.evaluate import evaluate
 from mmrl.config.compose import compose, to_lightning
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.types import Sim
 from sims.states import StoredStateTask
+from tests.openvla_checkpoint import openvla
 from tests.sims.workers.equality import assert_equal, play
 from tests.sims.workers.solving import solve
 
@@ -236,3 +240,16 @@ def test_recorded_episodes_are_read_back(tmp_path):
     assert episode.actions.shape == (dataset.lengths()[0], 7) and set(episode.actions[:, 6]) == {-1.0, 1.0}
     assert episode.observations["proprio"].shape == (dataset.lengths()[0], 8) and "image" in episode.observations
     assert dataset.contract == LiberoSim("object", tasks=MILK, image_size=32).contract()
+
+
+def test_the_readmes_command_for_a_published_checkpoint_runs(tmp_path, monkeypatch):
+    """With a tiny checkpoint of the same layout, by ray casting, for a few control steps."""
+    text = (Path(sims.__path__[0]) / "libero" / "README.md").read_text()
+    command = re.search(r"mmrl evaluate (sim=libero sim\.image_size=224 .*?)```", text, re.S)[1]
+    words = shlex.split(command.replace("\\\n", " "))
+    scaled = {"q01": [-1.0] * 7, "q99": [3.0] * 6 + [1.0], "mask": [True] * 6 + [False]}
+    folder = openvla(tmp_path / "made", norm_stats={"libero_object": {"action": scaled}})
+    here = {"sim.renderer": "ray", "policy.path": f"'{folder}'", "sim.image_size": "16"}
+    words = [f"{name}={here.get(name, value)}" for name, value in (word.split("=", 1) for word in words)]
+    found = evaluate([*words, "sim.tasks=[milk]", "sim.max_steps=2", "count=1", f"run_dir={tmp_path / 'run'}"])
+    assert found["count"] == 1 and "policy" in found["metrics"]
