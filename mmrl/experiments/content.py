@@ -31,6 +31,8 @@ MACHINERY = tuple(
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
 HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.replay_buffer")
 """Parts of these folders that a recipe chooses."""
+FUNCTION = re.compile(rf"(?:{'|'.join(OWN)})(?:\.\w+)+:\w+")
+"""A function that a configuration names by its module, as in "mmrl.rewards.shaping:exact_within_limit"."""
 CAPTURED = re.compile(r"\$\{captured:[^,{}]*,([^,{}]*)\}")
 
 
@@ -93,8 +95,11 @@ def _default_callbacks() -> frozenset[str]:
 
 
 def find_targets(node: Any) -> Iterator[str]:
-    """Find every import path that a configuration names."""
-    if isinstance(node, dict):
+    """Find every import path that a configuration names: classes by `_target_`, functions by "module:name"."""
+    if isinstance(node, str):
+        if FUNCTION.fullmatch(node):
+            yield node.replace(":", ".")
+    elif isinstance(node, dict):
         if isinstance(node.get("_target_"), str):
             yield node["_target_"]
         for value in node.values():
@@ -158,11 +163,16 @@ def _module(name: str) -> _Module:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 definitions |= {inner.id: node for inner in ast.walk(target) if isinstance(inner, ast.Name)}
-        elif isinstance(node, ast.ImportFrom):
-            imports |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            imports |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            imports |= _list_imports(node)
     return _Module(name, definitions, imports)
+
+
+def _list_imports(node: ast.ImportFrom | ast.Import) -> dict[str, str]:
+    """Return the full path of each name that an import binds, where the name stands for one module or definition."""
+    if isinstance(node, ast.ImportFrom):
+        return {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return {alias.asname: alias.name for alias in node.names if alias.asname}
 
 
 def _resolve(path: str) -> list[tuple[str, str]]:
@@ -188,15 +198,19 @@ def _within(path: str, packages: Sequence[str]) -> bool:
 
 
 def _references(node: ast.AST, module: _Module) -> Iterator[tuple[str, str]]:
+    imports = dict(module.imports)
+    for inner in ast.walk(node):  # inside a function, where a package is only needed by some
+        if isinstance(inner, ast.ImportFrom | ast.Import):
+            imports |= _list_imports(inner)
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
-            if inner.value.id in module.imports:  # a name in an imported module, or an attribute of an imported class
-                yield from _resolve(f"{module.imports[inner.value.id]}.{inner.attr}")
+            if inner.value.id in imports:  # a name in an imported module, or an attribute of an imported class
+                yield from _resolve(f"{imports[inner.value.id]}.{inner.attr}")
         elif isinstance(inner, ast.Name):
             if inner.id in module.definitions:
                 yield module.name, inner.id
-            elif inner.id in module.imports:
-                yield from _resolve(module.imports[inner.id])
+            elif inner.id in imports:
+                yield from _resolve(imports[inner.id])
 
 
 class _RemoveProse(ast.NodeTransformer):

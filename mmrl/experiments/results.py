@@ -40,12 +40,13 @@ def with_hashes(result: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[st
 
 
 def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
-    """Return "missing", "stale" or "current": whether the stored result has the recipe's content hash and seeds."""
+    """Return "missing", "stale" or "current": whether the stored result has the content hash, comparison and seeds."""
     result = read_result(experiment.recipe, folder)
     if result is None:
         return "missing"
-    enough = len(result["seeds"]) >= len(experiment.seed_list)
-    return "current" if enough and result.get("content") == experiment.hash_sides() else "stale"
+    enough = {row["seed"] for row in result["seeds"]} >= set(experiment.seed_list)
+    compared = result["comparison"] == experiment.comparison
+    return "current" if enough and compared and result.get("content") == experiment.hash_sides() else "stale"
 
 
 def format_result(result: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mmrl.rewards.base import Reward
 from mmrl.rng import derive_rng
@@ -48,6 +48,9 @@ class Corruption(Reward):
 
     def check_task(self, task: Task) -> None:
         self.inner.check_task(task)
+
+    def at(self, iteration: int) -> Reward:
+        return replace(self, inner=self.inner.at(iteration))
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return [self._corrupt(episode, reward) for episode, reward in zip(group, self.inner(group))]

@@ -39,10 +39,10 @@ class BestWorst(EpisodeTransform):
             best, worst = earned.index(max(earned)), earned.index(min(earned))
             if best != worst:
                 out += [label_preference(group[best], 1), label_preference(group[worst], -1)]
-        spare = next((episode for episode in episodes if episode.turns), None)
-        if spare is not None and not out:
+        if not out and len(episodes) == 1:  # of a process without rows, whose one row is masked and needs the column
+            return [label_preference(episode, 0) for episode in episodes]
+        if not out and episodes:
             log.warning("best_worst: in all %d groups every episode earned the same", len(groups))
-            return [label_preference(spare, 0)]  # which is not trained on
         return out
 
 

@@ -43,7 +43,7 @@ class StepRewards(EpisodeTransform):
         steps = [split_steps(_answer(episode).output, self.separator) for episode in episodes]
         for episode, texts, scores in zip(episodes, steps, self.scorer.score_steps(episodes, steps)):
             done = _answer(episode)
-            segment = locate_steps([ctx.policy.decode([token]) for token in done.action.tolist()], texts)
+            segment = locate_steps(fit_texts(ctx.policy.token_texts(done.action.tolist()), episode.output), texts)
             rewards = torch.zeros(len(segment))
             for k, reward in enumerate(self.transform(scores)):
                 inside = (segment == k).nonzero()
@@ -51,6 +51,23 @@ class StepRewards(EpisodeTransform):
                     rewards[int(inside[-1])] = self.scale * reward
             episode.turns = [Turn(replace(done, extra={**done.extra, "segment": segment, "token_rewards": rewards}))]
         return episodes
+
+
+def fit_texts(tokens: Sequence[str], output: str) -> list[str]:
+    """Return the part of each token in a completion's text, which special tokens are not in.
+
+    A tokenizer may also leave out a blank before the first token.
+
+    Args:
+        tokens: text of each token behind another one, as `Policy.token_texts` gives it.
+        output: text of the completion.
+    """
+    parts, place = [], 0
+    for token in tokens:
+        token = token if place or output.startswith(token) else token.lstrip()
+        parts.append(token if output.startswith(token, place) else "")
+        place += len(parts[-1])
+    return parts
 
 
 def locate_steps(tokens: Sequence[str], steps: Sequence[str]) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmrl.rewards.extract import build_extractor
+from mmrl.rewards.extract import build_extractor, remove_thoughts
 from mmrl.rewards.math_equality import compare_answers
 from mmrl.types import Episode, Prompt
 from tasks.answers import AnswerTask
@@ -213,7 +213,7 @@ class DatasetTask(AnswerTask):
         if self.equality == "text":
             return found
         other = [index for index, scores in enumerate(found) if scores.get("exact") == 0]
-        said = [episodes[i].info.get("extracted", final_line(reply_text(episodes[i]))) or "" for i in other]
+        said = [self._read_reply(episodes[i]) for i in other]
         pairs = [(episodes[i].prompt.answer, text) for i, text in zip(other, said)]
         outcomes = dict(zip(other, compare_answers(pairs, self.equality_timeout_s)))
         for index, scores in enumerate(found):
@@ -221,6 +221,12 @@ class DatasetTask(AnswerTask):
                 scores["exact"] = 1.0
             scores["timeout"] = float(outcomes.get(index) == "timeout")
         return found
+
+    def _read_reply(self, episode: Episode) -> str:
+        """The extracted answer, or the last line after the thoughts; empty if there is none."""
+        if "extracted" in episode.info:
+            return episode.info["extracted"] or ""
+        return final_line(remove_thoughts(reply_text(episode)) or "")
 
     def demonstrate(self, index: int) -> str:
         check_index(self, index)

@@ -63,7 +63,9 @@ class SQL(GeneratedTask):
         return super().split_of(problem.schema if isinstance(problem, Problem) else problem)
 
     def split_key(self, problem: Schema) -> str:
-        return ";".join(problem.statements())
+        """The tables and their columns in any order: a schema with its columns in another order is the same one."""
+        columns = (sorted(each) for each in (problem.numbers, problem.texts, problem.amounts))
+        return repr((problem.entity, problem.item, *columns))
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         text = "\n".join([*(f"{one};" for one in problem.schema.statements()), f"-- {problem.question}"])

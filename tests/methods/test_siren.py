@@ -4,15 +4,13 @@ import math
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from torch.distributions import Categorical
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.config.compose import compose
 from mmrl.methods.siren import LinearizedPenalty, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.objectives.objective import Objective
-from mmrl.objectives.weighting import TokenMean
+from mmrl.objectives.weighting import ConstantLength, TokenMean
 from mmrl.ops import logprob
 from mmrl.types import Collector, Context, PolicyOutput, Sampling
 
@@ -88,14 +86,9 @@ def test_the_slopes_by_hand():
     assert (annotator.metrics(batch, CTX)["mean"] - 1.5) ** 2 * 0.005 == pytest.approx(0.00125)
 
 
-@pytest.mark.parametrize("recipe", ["token mean", "siren"])
-def test_the_gradient_is_that_of_the_squared_distance(recipe):
-    """With the weights that a recipe has: those of the recipe of the paper are of a constant length."""
+@pytest.mark.parametrize("weighting, length", [(TokenMean(), None), (ConstantLength(8), 8)])
+def test_the_gradient_is_that_of_the_squared_distance(weighting, length):
     entropy = ENTROPY.clone().requires_grad_()
-    weighting, length = TokenMean(), None
-    if recipe == "siren":
-        data = compose(["recipe=siren"]).data
-        weighting, length = instantiate(data.weighting), data.annotators.entropy_penalty.length
     _, batch = penalised(0.3, ENTROPY, length)
     batch = batch.with_columns(loss_weights=weighting(batch, lambda value: value))
     out = PolicyOutput(entropy, entropy, None, {"nucleus_entropy": entropy})

@@ -7,7 +7,8 @@ from torch.testing import assert_close
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.batch import Batch
 from mmrl.ops.advantage import step_advantage
-from mmrl.transforms.steps import locate_steps
+from mmrl.policies.text.generation import ServedPolicy
+from mmrl.transforms.steps import fit_texts, locate_steps
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,42 @@ from mmrl.transforms.steps import locate_steps
 )
 def test_a_token_belongs_to_the_step_of_its_last_character(tokens, steps, segment):
     assert locate_steps(tokens, steps).tolist() == segment
+
+
+TEXT = "Let a ≤ b²\nSo a → c\ndone"
+
+
+@pytest.mark.parametrize("kind", ["blank before words", "bytes"])
+def test_rewards_stand_at_the_ends_of_steps_whatever_the_tokenizer(kind):
+    """A token alone has no blank before it, or only a part of a character: its text is that behind another token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    trainer = {"special_tokens": ["<unk>", "<eos>"], "show_progress": False}
+    if kind == "bytes":
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+        trainer["initial_alphabet"] = pre_tokenizers.ByteLevel.alphabet()
+        corpus = ["Let a So a done"]
+    else:
+        made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        corpus = [TEXT]
+    made.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=300, **trainer))
+
+    class Policy:
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", eos_token="<eos>")
+        decode, token_texts = ServedPolicy.decode, ServedPolicy.token_texts
+        _token_text = ServedPolicy._token_text
+
+    policy = Policy()
+    ids = [*policy.tokenizer.encode(TEXT, add_special_tokens=False), policy.tokenizer.eos_token_id]
+    assert policy.decode(ids) == TEXT
+    parts = fit_texts(policy.token_texts(ids), TEXT)
+    assert "".join(parts) == TEXT and parts[-1] == ""
+    for count in range(1, len(ids) + 1):
+        if "\ufffd" not in (text := policy.decode(ids[:count])):
+            assert "".join(parts[:count]) == text
+    assert sum(policy.decode([token]) == part for token, part in zip(ids, parts)) < len(ids) - 2  # tokens alone differ
 
 
 def columns():

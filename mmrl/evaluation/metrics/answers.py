@@ -57,16 +57,16 @@ class SolveRates(Evaluator):
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         rates = list(self.rates(episodes).values())
-        never, always = (sum(rate == end for rate in rates) / len(rates) for end in (0, 1))
-        out = {"never": never, "sometimes": 1 - never - always, "always": always, "mean": sum(rates) / len(rates)}
+        never, always = (_mean([rate == end for rate in rates]) for end in (0, 1))
+        out = {"never": never, "sometimes": 1 - never - always, "always": always, "mean": _mean(rates)}
         return {**out, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
         before, after = self.rates(start), self.rates(episodes)
         both = sorted(before.keys() & after.keys())
         return {
-            "risen": sum(after[key] > before[key] for key in both) / len(both),
-            "fallen": sum(after[key] < before[key] for key in both) / len(both),
+            "risen": _mean([after[key] > before[key] for key in both]),
+            "fallen": _mean([after[key] < before[key] for key in both]),
         }
 
     def rates(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -84,3 +84,8 @@ class SolveRates(Evaluator):
         axes.set_ylabel("problems")
         axes.legend(frameon=False)
         return True
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Mean; not a number where every episode was an error."""
+    return sum(values) / len(values) if values else nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
@@ -95,10 +96,6 @@ def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float
     """Compute problem -> right answer -> its fraction of the problem's finished samples."""
     out: dict[str, dict[str, float]] = {}
     for group in group_episodes(drop_errors(episodes)).values():
-        shares: dict[str, float] = {}
-        for episode in group:
-            if get_binary_score(episode, score):
-                answer = get_answer(episode) or ""
-                shares[answer] = shares.get(answer, 0.0) + 1 / len(group)
-        out[group[0].prompt.key] = shares
+        counts = Counter(get_answer(episode) or "" for episode in group if get_binary_score(episode, score))
+        out[group[0].prompt.key] = {answer: count / len(group) for answer, count in counts.items()}
     return out

@@ -46,10 +46,7 @@ class ToolDemonstrations(ToolUse):
             known[episode.prompt.key] = replace(episode, source="demo")
         if self.cache_episodes:
             self._cache = known
-        return [
-            replace(known[prompt.key], group=slot, turns=add_row_seeds(known[prompt.key].turns, slot, ctx))
-            for slot, prompt in prompts
-        ]
+        return [_place(known[prompt.key], slot, ctx) for slot, prompt in prompts]
 
     def sample(self, ready: Sequence[ActiveEpisode], ctx: Context, sampling: Sampling) -> list[Completion]:
         return [self._scripted_turn(play, ctx) for play in ready]
@@ -63,3 +60,14 @@ class ToolDemonstrations(ToolUse):
         last = turn >= len(turns) - 1 or self.chat
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
         return demonstrated_choices(ids, seen, text)
+
+
+def _place(episode: Episode, slot: int, ctx: Context) -> Episode:
+    """Return a kept episode for a slot of this iteration: rows of one `prompt_id` are read as one prompt's."""
+    turns = [
+        turn
+        if turn.completion.prompt_id is None
+        else replace(turn, completion=replace(turn.completion, prompt_id=slot))
+        for turn in episode.turns
+    ]
+    return replace(episode, group=slot, turns=add_row_seeds(turns, slot, ctx))

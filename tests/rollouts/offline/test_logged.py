@@ -87,3 +87,6 @@ def test_best_and_worst_of_a_group(ctx, tmp_path):
     assert [(e.group, e.sample_index) for e in kept] == [(0, 1), (0, 2)]
     assert collate(kept, ctx.policy)["preference"].tolist() == [1, -1]
     assert [e.reward for e in KeepSuccesses()(result, ctx)] == [1.0]
+    assert BestWorst()(result[3:], ctx) == []  # an iteration without a difference has no row
+    (spare,) = BestWorst()(result[:1], ctx)  # that of a process without rows
+    assert collate([spare], ctx.policy)["preference"].tolist() == [0]

@@ -225,6 +225,22 @@ def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learned():
             assert episode.turns[0].completion.action[-1] == POLICY.tokenizer.eos_token_id
 
 
+def test_kept_demonstrations_are_read_with_their_own_prompts():
+    """Problems that had one slot in different iterations meet in a third one."""
+    task = Wiki(people=30)
+    tools = {"?": Search(task)}, replace(PARSER, open_tag="{name}", close_tag=";")
+    kept, fresh = (ToolDemonstrations(*tools, max_turns=2, cache_episodes=each) for each in (True, False))
+    ctx = Context(task, None, POLICY, Sampling(), seed=0, iteration=0)
+    for iteration, indices in enumerate([(0, 1), (2, 3), (0, 2)]):
+        asked = [(slot, task[index]) for slot, index in enumerate(indices)]
+        found, expected = (
+            collate(part.collect(asked, replace(ctx, iteration=iteration)), POLICY) for part in (kept, fresh)
+        )
+        assert found.keys() == expected.keys()
+        for name, column in expected.items():
+            assert torch.equal(found[name], column), (iteration, name)
+
+
 def test_no_tools_are_refused():
     with pytest.raises(ValueError, match=r"rollout\.tools is empty"):
         ToolUse({})
