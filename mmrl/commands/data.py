@@ -35,10 +35,12 @@ def data(arguments: Sequence[str]) -> None:
 
 
 def split_options(arguments: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Options by name, and the arguments that are no option."""
+    """Options by name, and the arguments that are no option; an option that is given twice is refused."""
     given, more = {}, []
     for argument in arguments:
         key, equals, value = argument.partition("=")
+        if equals and key in given:
+            raise ConfigError(f"{key}={given[key]} and {argument}: {key} is given twice; keep one of them")
         if equals and key in known:
             given[key] = value
         else:

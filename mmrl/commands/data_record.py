@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -28,6 +28,8 @@ from mmrl.errors import ConfigError
 from mmrl.runs.writable import writable
 from mmrl.types import Sampling
 
+_READ = ("folder", "checkpoint", "trust", "arguments")
+"""What is read of the request for an evaluation."""
 DECODES = get_args(get_type_hints(Sampling)["decode"])
 
 
@@ -89,6 +91,9 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
             raise ConfigError(f"{name}={given[name]} belongs to a policy: give run=RUN_FOLDER too")
     if not any(argument.startswith("sim=") for argument in more):
         raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
+    for argument in more:
+        if argument.lstrip("+~").partition("=")[0].split(".")[0] not in ("sim", "task"):
+            raise ConfigError(f"{argument}: an expert is recorded with its sim, sim.* and task.* alone; leave it out")
     node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
     data: Any = {"task": OmegaConf.to_container(node, resolve=True, throw_on_missing=True)}
     choose_state_task(data)
@@ -108,13 +113,16 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
         raise ConfigError(f"decode={given['decode']}: must be one of {', '.join(DECODES)}")
     named = [f"checkpoint={given['checkpoint']}"] if "checkpoint" in given else []
     request = parse([given["run"], *named, *more])
+    for each in fields(request):
+        if each.name not in _READ and each.default is not MISSING and getattr(request, each.name) != each.default:
+            raise ConfigError(f"{each.name}=... is an option of `mmrl evaluate`; leave it out")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     cli: CLI = load_run(request.folder / "config.yaml", request.arguments)
     data: Any = cli.datamodule
     if getattr(data.task, "sim", None) is None:
         raise ConfigError(f"{request.folder}: task {data.task.name!r} has no simulator to record in")
     try:
-        load_policy(cli.model.policy, str(request.checkpoint))  # type: ignore[arg-type]
+        load_policy(cli.model.policy, str(request.checkpoint), trust=request.trust)  # type: ignore[arg-type]
     except (ValueError, RuntimeError) as error:
         raise ConfigError(f"{request.checkpoint}: {error}") from error
     data.engine.sync(cli.model.policy, 0)

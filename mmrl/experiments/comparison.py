@@ -84,8 +84,8 @@ def read_comparison(name: str) -> Comparison:
 
 
 Cells = dict[str, dict[str, dict[str, Any]]]
-"""By task and method: `content`, the hash of its runs; `seeds`, a row of numbers for each; and, where there are any,
-`failed`, seeds and errors of the runs that `mmrl fit` ended with an error."""
+"""By task and method: `content`, the hash of its runs; `metric`; `seeds`, a row of numbers for each; and, where there
+are any, `failed`, seeds and errors of the runs that `mmrl fit` ended with an error."""
 
 
 def result_path(name: str, folder: Path = RESULTS) -> Path:
@@ -103,8 +103,9 @@ def read_cells(comparison: Comparison, folder: Path = RESULTS) -> Cells:
             for method in comparison.methods
             if method in stored.get(task, {})
             and stored[task][method]["content"] == hash_content(comparison.words(task, method))
+            and stored[task][method]["metric"] == about.metric
         }
-        for task in comparison.tasks
+        for task, about in comparison.tasks.items()
     }
 
 
@@ -152,7 +153,8 @@ def run_comparison(
         for future in as_completed(futures):
             run = futures[future]
             task, method = run.recipe.split("/", 1)
-            cell = cells[task].get(method, {"content": run.content, "seeds": []})
+            new = {"content": run.content, "metric": comparison.tasks[task].metric, "seeds": []}
+            cell = cells[task].get(method, new)
             try:
                 _store(cell, "seeds", measure_run(future.result(), comparison.tasks[task].metric))
             except (RunFailed, ConfigError) as error:

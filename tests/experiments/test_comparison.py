@@ -61,11 +61,18 @@ def test_a_reference_that_is_no_method_and_an_unknown_name_are_refused():
 def test_stored_runs_are_missing_when_the_code_has_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(comparisons, "hash_content", " ".join)
     cells = {name: {} for name in SMALL.tasks}
-    cells["digits"]["PPO"] = {"content": " ".join(SMALL.words("digits", "PPO")), "seeds": [row(0, 0.5)]}
-    cells["digits"]["GRPO"] = {"content": "older", "seeds": [row(0, 0.5), row(1, 0.5)]}
+    metric = SMALL.tasks["digits"].metric
+    cells["digits"]["PPO"] = {
+        "content": " ".join(SMALL.words("digits", "PPO")),
+        "metric": metric,
+        "seeds": [row(0, 0.5)],
+    }
+    cells["digits"]["GRPO"] = {"content": "older", "metric": metric, "seeds": [row(0, 0.5), row(1, 0.5)]}
     write_cells(SMALL, cells, "2 cores", tmp_path)
     current = read_cells(SMALL, tmp_path)
     assert current == {"arithmetic": {}, "digits": {"PPO": cells["digits"]["PPO"]}}
+    other = replace(SMALL, tasks={**SMALL.tasks, "digits": replace(SMALL.tasks["digits"], metric="val/other/mean")})
+    assert read_cells(other, tmp_path)["digits"] == {}
     missing = [(run.recipe, run.seed) for run in list_missing(SMALL, current, range(2), tmp_path)]
     every = [(f"{task}/{method}", seed) for seed in range(2) for task in SMALL.tasks for method in SMALL.methods]
     assert missing == [each for each in every if each != ("digits/PPO", 0)]

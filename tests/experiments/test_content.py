@@ -1,7 +1,15 @@
 import ast
 import importlib.util
 
-from mmrl.experiments.content import HASHED, MACHINERY, _RemoveProse, collect_sources, hash_content
+from mmrl.experiments.content import (
+    HASHED,
+    MACHINERY,
+    _RemoveProse,
+    collect_sources,
+    find_targets,
+    hash_content,
+    training_config,
+)
 
 
 def test_words_that_learn_something_else_have_another_hash():
@@ -35,6 +43,16 @@ def test_a_part_is_followed_to_its_arithmetic():
     assert not any(name.startswith(("mmrl.types", "mmrl.learners")) for name in result)
     # what the package only re-exports is found where it is defined
     assert "tasks.arithmetic.task.Arithmetic" in collect_sources(["tasks.arithmetic.Arithmetic"])
+
+
+def test_functions_that_a_configuration_names_are_followed():
+    named = set(find_targets({"reward": {"functions": ["mmrl.rewards.shaping:exact_within_limit"], "text": "a: b"}}))
+    assert named == {"mmrl.rewards.shaping.exact_within_limit"} == set(collect_sources(sorted(named)))
+    assert "mmrl.rewards.shaping.exact_within_limit" in set(find_targets(training_config(["recipe=siri"])))
+
+
+def test_imports_inside_functions_are_followed():
+    assert "sims.render.ray.RayRenderer" in collect_sources(["sims.render.base.make_renderer"])
 
 
 def test_prose_does_not_count():

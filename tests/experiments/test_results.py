@@ -1,7 +1,17 @@
 """The stored results can be formatted, and belong to experiments with the same metric."""
 
-from mmrl.experiments.experiment import read_experiment
-from mmrl.experiments.results import FOLDER, format_result, format_table, read_result, with_hashes, write_json
+from dataclasses import replace
+
+from mmrl.experiments.experiment import Experiment, read_experiment
+from mmrl.experiments.results import (
+    FOLDER,
+    format_result,
+    format_table,
+    read_result,
+    result_state,
+    with_hashes,
+    write_json,
+)
 
 RECIPES = sorted(file.stem for file in FOLDER.glob("*.json"))
 
@@ -15,6 +25,15 @@ def test_every_stored_result_has_a_row_and_belongs_to_its_experiment():
         assert result["target"] == experiment.target and result["budget"] == experiment.budget
         name = experiment.baseline.name if experiment.baseline else "the start"
         assert (result["baseline"] if isinstance(result["baseline"], str) else result["baseline"]["name"]) == name
+
+
+def test_a_result_of_another_comparison_or_of_other_seeds_is_stale(tmp_path, monkeypatch):
+    monkeypatch.setattr(Experiment, "hash_sides", lambda self: read_result("grpo")["content"])
+    experiment = read_experiment("grpo")
+    write_json(read_result("grpo"), tmp_path)
+    assert result_state(experiment, tmp_path) == "current"
+    assert result_state(replace(experiment, metric="val/other/mean"), tmp_path) == "stale"
+    assert result_state(replace(experiment, seeds=[97, 98, 99]), tmp_path) == "stale"
 
 
 def test_new_hashes_leave_a_stored_result_as_it_is(tmp_path):

@@ -169,6 +169,21 @@ def test_data_record_refuses_a_place_that_cannot_be_written(place, expected, tmp
     commanded(["data", "record", *words, f"out={place}"], case, capsys)
 
 
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["sim=reach", "num_episodes=1", "num_episodes=2"], "num_episodes is given twice"),
+        (["sim=reach", "sampling.temperature=3"], "an expert is recorded with its sim, sim.* and task.* alone"),
+        (["run=run", "send=true"], "send=... is an option of `mmrl evaluate`"),
+    ],
+)
+def test_data_record_refuses_words_that_change_nothing(words, expected, run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(run.parent)
+    words = [word.replace("run=run", f"run={run}") for word in words]
+    assert main(["data", "record", *words, f"out={tmp_path / 'data'}"]) == 2
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("place", ["/proc/mmrl", "/etc/passwd/sheet"])
 def test_data_inspect_refuses_a_place_that_cannot_be_written(place, tmp_path, capsys):
     case = Case(place, lambda folder: folder, f"out: {place}", "cannot be written .*give a folder")

@@ -4,6 +4,7 @@ import pytest
 
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.corruption import Corruption
+from mmrl.rewards.schedule import ScheduledReward, WeightSchedule
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.types import Prompt
 
@@ -15,6 +16,12 @@ def answers(count, exact):
     for episode in episodes:
         episode.scores = {"exact": exact}
     return episodes
+
+
+def test_weights_of_the_reward_inside_follow_their_schedule():
+    inner = ScheduledReward(WeightedSum({"exact": 1.0}), {"exact": WeightSchedule(1.0, 0.0, 100)})
+    for iteration in (0, 50, 100):
+        assert Corruption(inner).at(iteration)(answers(5, 1.0)) == pytest.approx([1 - iteration / 100] * 5)
 
 
 def test_without_probabilities_the_reward_stays():

@@ -35,6 +35,20 @@ def questions(task):
     return [task[i].messages[0]["content"] for i in range(len(task))]
 
 
+@pytest.mark.parametrize("equality", ["text", "math"])
+def test_an_answer_inside_thoughts_is_none(tmp_path, equality):
+    task = DatasetTask(write(tmp_path / "a.jsonl", *sums(4)), equality=equality)
+    answer = task[0].answer
+    for said, right in (("{}", 1), ("<think>x</think>\n{}", 1), ("<think>maybe\n{}", 0), ("<think>x\n{}</think>", 0)):
+        assert task.score(reply(task[0], said.format(answer)))["exact"] == right, said
+
+
+def test_superscripts_are_powers():
+    for said, answer in (("10²", "102"), ("102", "10²"), ("x2", "x²"), ("2³", "23")):
+        assert verify(said, answer)["exact"] == 0
+    assert verify("x²", "x^2")["exact"] == verify("４２", "42")["exact"] == 1
+
+
 def test_splits_of_one_file_are_disjoint_and_cover_it(tmp_path):
     task = DatasetTask(write(tmp_path / "a.jsonl", *sums(40)), held_out_fraction=0.25)
     seen, unseen = questions(task), questions(task.on("held_out"))

@@ -3,11 +3,14 @@
 import json
 import sqlite3
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tasks.sql import SQL, SQLRows
 from tasks.sql.database import is_ordered, match_rows, run_query
+from tasks.sql.generator import draw_schema
 from tasks.sql.verify import match_bigrams, verify
 from tests.tasks.replies import reply
 
@@ -192,3 +195,13 @@ def test_rows_without_a_database_or_a_query_are_refused(folder):
         first({"db_id": "../db/shop/../../x", "question": "?", "query": "SELECT 1"})
     with pytest.raises(ValueError, match="no column 'SQL' or 'query'"):
         first({"db_id": "shop", "question": "All?"})
+
+
+def test_a_schema_with_its_columns_in_another_order_is_of_the_same_split():
+    task = SQL()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        schema = draw_schema(rng)
+        other = replace(schema, numbers=schema.numbers[::-1], texts=schema.texts[::-1], amounts=schema.amounts[::-1])
+        assert task.split_of(other) == task.split_of(schema)
+    assert {task.split_of(draw_schema(rng)) for _ in range(50)} == {"train", "held_out"}

@@ -46,6 +46,8 @@ def test_support_counts_distinct_right_answers():
     assert EmpiricalSupport()(start) == {"found": 2.0, "problems": 3.0}
     # found in one of two samples is less than all of them
     assert EmpiricalSupport(min_fraction=1.0).counts(start, now)["preserved"] == 0
+    always = episodes([[("4", 1)] * 10])
+    assert EmpiricalSupport(min_fraction=1.0).counts(always, always)["preserved"] == 1
 
 
 def test_entropy_of_answers_by_hand():
@@ -73,6 +75,15 @@ def test_where_the_curves_meet():
     now = episodes([[("4", 1)] * 4, [("x", 0)] * 4])
     assert PassAtK(ks=(1, 2, 4)).against(start, now) == {"crossing": 2.0}
     assert math.isnan(PassAtK(ks=(1,)).against(start, now)["crossing"])
+
+
+def test_rates_are_no_numbers_where_every_episode_was_an_error():
+    start = episodes([[("4", 1)]])
+    for episode in start:
+        episode.ended = "error"
+    found = SolveRates()(start)
+    assert found.pop("errors") == 1 and all(math.isnan(value) for value in found.values())
+    assert all(math.isnan(value) for value in SolveRates().against(start, start).values())
 
 
 @pytest.mark.parametrize("evaluator", [EmpiricalSupport(), SolveRates(), PassAtK(ks=(1, 2))])
