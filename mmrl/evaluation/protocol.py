@@ -79,9 +79,9 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
         held_out: which problems, decodes and draws.
     """
     problems = held_out.select_problems(task)
-    indices = held_out.indices(problems)
+    indices, settings = held_out.indices(problems), _describe_task(task)
     return {
-        "suite": {"task": task.name, **task.contract()},
+        "suite": {"task": task.name, **task.contract(), **({"settings": settings} if settings else {})},
         "problems": {
             "split": held_out.split,
             "offset": held_out.offset,
@@ -94,6 +94,37 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
         "decodes": {name: _settings(sampling) for name, sampling in held_out.sampling.items()},
         "evaluators": {name: _describe(evaluator) for name, evaluator in held_out.evaluators.items()},
     }
+
+
+_PROBLEMS = ("split", "count", "seed")
+"""Settings of a task that say which problems there are; the digest of the problems has them."""
+
+
+def _describe_task(task: Any) -> dict[str, Any]:
+    """Describe the settings of a task that are not those of its class, such as those of its verifier.
+
+    Places of files are left out, and so are simulators, whose contract is beside this.
+    """
+    if not is_dataclass(task):
+        return {}
+    given = {each.name: (getattr(task, each.name), each.default) for each in fields(task) if each.init}
+    return {
+        name: plain
+        for name, (value, default) in given.items()
+        if name not in _PROBLEMS and not name.endswith(("path", "folder")) and value != default
+        if (plain := _describe_value(value)) is not None
+    }
+
+
+def _describe_value(value: Any) -> Any:
+    """Return a setting as plain values; None for what has none, such as a simulator."""
+    if isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _describe_value(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_describe_value(each) for each in value]
+    return {"task": value.name, **_describe_task(value)} if isinstance(value, Task) else None
 
 
 def _settings(sampling: Sampling) -> dict[str, Any]:

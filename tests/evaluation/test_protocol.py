@@ -21,6 +21,8 @@ from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
+from tasks.arithmetic import Arithmetic
+from tasks.mixture.task import Mixture
 from tests.rollouts.env.test_episodic import Guess, play
 from tests.tiny_recipes import Counting
 
@@ -51,6 +53,16 @@ def test_the_hash_is_short_and_a_function_of_the_contest_alone():
     more_threads = replace(SIM, threads=2)  # results do not depend on it
     assert protocol(replace(TASK, sim=more_threads)).hash == first.hash
     assert protocol(TASK.on("held_out")).hash == first.hash  # the evaluation chooses the split
+
+
+def test_settings_of_a_verifier_belong_to_the_contest_and_those_of_the_class_do_not():
+    plain, other = Arithmetic(), Arithmetic(extract={"tags": {"tag": "final"}})
+    assert "settings" not in protocol(plain).entries["suite"]
+    assert protocol(other).entries["suite"]["settings"] == {"extract": {"tags": {"tag": "final"}}}
+    assert protocol(plain).hash != protocol(other).hash
+    mixture = Mixture({"sums": other})
+    assert protocol(mixture).entries["suite"]["settings"]["parts"]["sums"]["extract"] == {"tags": {"tag": "final"}}
+    assert "settings" not in protocol().entries["suite"]  # a simulator has a contract
 
 
 @pytest.mark.parametrize(
