@@ -28,7 +28,8 @@ def tabulate_tasks(rows: Sequence[tuple[str, str]]) -> Table:
 
 CAPTION = (
     "floor and ceiling: % of held-out problems that a random or the commonest answer, and the task's expert, solve; "
-    "an expert may know what a policy is not shown. -: not measured. mmrl evaluate task=NAME policy=random|oracle measures them"
+    "an expert may know what a policy is not shown. -: not measured. "
+    "mmrl evaluate task=NAME policy=random|oracle measures them"
 )
 
 
