@@ -8,8 +8,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from sims.divergence import refuse_divergence
 from sims.host.chunk_env import ChunkEnv
-from sims.host.divergence import refuse_divergence
 from sims.raycast import RayCamera
 
 

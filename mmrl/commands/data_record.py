@@ -92,7 +92,8 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
     if not any(argument.startswith("sim=") for argument in more):
         raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
     for argument in more:
-        if argument.lstrip("+~").partition("=")[0].split(".")[0] not in ("sim", "task"):
+        key, equals, _ = argument.lstrip("+~").partition("=")
+        if equals and key.split(".")[0] not in ("sim", "task"):
             raise ConfigError(f"{argument}: an expert is recorded with its sim, sim.* and task.* alone; leave it out")
     node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
     data: Any = {"task": OmegaConf.to_container(node, resolve=True, throw_on_missing=True)}

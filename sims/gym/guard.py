@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from mmrl.rng import derive_seed
-from sims.host.divergence import refuse_divergence
+from sims.divergence import refuse_divergence
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sims.host.divergence import refuse_divergence
+from sims.divergence import refuse_divergence
 from sims.libero.domain import build_env
 from sims.libero.suites import TaskFiles
 

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from sims.host.divergence import refuse_divergence
+from sims.divergence import refuse_divergence
 from sims.host.tasks import task_of
 from sims.metaworld.images import UprightCamera
 from sims.metaworld.sizes import LONGEST, STATE, sizes

@@ -6,7 +6,7 @@ import sys
 import mujoco
 import pytest
 
-from sims.host.divergence import count_divergences, refuse_divergence
+from sims.divergence import count_divergences, refuse_divergence
 
 BALL = "<mujoco><worldbody><body><freejoint/><geom size='.1' mass='1'/></body></worldbody></mujoco>"
 
