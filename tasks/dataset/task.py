@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmrl.rewards.extract import build_extractor, remove_thoughts
+from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.math_equality import compare_answers
 from mmrl.types import Episode, Prompt
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split, final_line, reply_text
+from tasks.checks import check_fraction, check_index, check_split, final_line
 from tasks.dataset.problems import FORMATS, Layout, Problem, with_columns
 from tasks.dataset.source import Source, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
@@ -226,7 +226,7 @@ class DatasetTask(AnswerTask):
         """The extracted answer, or the last line after the thoughts; empty if there is none."""
         if "extracted" in episode.info:
             return episode.info["extracted"] or ""
-        return final_line(remove_thoughts(reply_text(episode)) or "")
+        return final_line(self.read_answer(episode) or "")
 
     def demonstrate(self, index: int) -> str:
         check_index(self, index)
