@@ -17,6 +17,7 @@ from mmrl.groups import group_episodes
 from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.transforms.base import EpisodeTransform
+from mmrl.transforms.steps import fit_texts
 from mmrl.types import Context, Episode, Request, Turn
 from mmrl.whole_weights import refuse_sharded
 
@@ -71,7 +72,7 @@ class BranchAtEntropy(EpisodeTransform):
         for episode, row in zip(episodes, entropy.tolist()):
             ids = episode.turns[0].completion.action
             key = (ctx.seed, ctx.purpose, "branch", ctx.iteration, episode.group, episode.sample_index)
-            prefix = ids[: self._draw_place(ids.tolist(), row, ctx, key)]
+            prefix = ids[: self._draw_place(ids.tolist(), str(episode.output), row, ctx, key)]
             for number in range(self.branches):
                 prefixes.append((episode, prefix))
                 kept = prefix if len(prefix) else None
@@ -93,8 +94,8 @@ class BranchAtEntropy(EpisodeTransform):
         ctx.collector.score(new)
         return [episode for group in groups.values() for episode in group if episode.ended != "error"]
 
-    def _draw_place(self, ids: list[int], entropy: Sequence[float], ctx: Context, key: tuple) -> int:
+    def _draw_place(self, ids: list[int], output: str, entropy: Sequence[float], ctx: Context, key: tuple) -> int:
         """Draw a candidate; 0 where there is none."""
-        texts = [ctx.policy.decode([token]) for token in ids]  # special tokens have no text
+        texts = fit_texts(ctx.policy.token_texts(ids), output)
         places = rank_candidates(entropy[: len(ids)], texts, self.candidates, max(self.min_characters, 1))
         return places[int(derive_rng(*key).integers(len(places)))] if places else 0

@@ -18,7 +18,7 @@ from mmrl.rewards.steps import split_steps
 from mmrl.rng import derive_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.transforms.steps import locate_steps
+from mmrl.transforms.steps import fit_texts, locate_steps
 from mmrl.types import Context, Episode, Request, Turn
 
 
@@ -87,7 +87,7 @@ class LineLabels(EpisodeTransform):
             )
         lines = [split_steps(str(episode.output)) for episode in episodes]
         rows = [
-            locate_steps([ctx.policy.decode([i]) for i in e.turns[0].completion.action.tolist()], own)
+            locate_steps(fit_texts(ctx.policy.token_texts(e.turns[0].completion.action.tolist()), str(e.output)), own)
             for e, own in zip(episodes, lines)
         ]
         searches = [PrefixSearch(0 if e.scores[self.score_name] >= 1 else len(own)) for e, own in zip(episodes, lines)]

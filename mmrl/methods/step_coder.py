@@ -22,7 +22,7 @@ from mmrl.rewards.steps import split_steps
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.forced import surround
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.transforms.steps import locate_steps
+from mmrl.transforms.steps import fit_texts, locate_steps
 from mmrl.types import Context, Episode, Prompt, Request, Turn
 
 
@@ -76,7 +76,7 @@ class CompletionCurriculum(Rollout):
         """Return the ids [P] of the solution's lines before those that are left to write."""
         ids = ctx.policy.encode_demonstration(prompt.observation, solution := ctx.task.demonstrate(prompt.index))
         texts = split_steps(solution)
-        line = locate_steps([ctx.policy.decode([token]) for token in ids.tolist()], texts)
+        line = locate_steps(fit_texts(ctx.policy.token_texts(ids.tolist()), solution), texts)
         return ids[line < len(texts) - self.lines]
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
@@ -126,7 +126,7 @@ class MaskUnexecuted(EpisodeTransform):
             return episode
         done, program = episode.turns[0].completion, str(episode.output)
         lines = find_executed(program, episode.info["executed_lines"])
-        texts = [ctx.policy.decode([token]) for token in done.action.tolist()]
+        texts = fit_texts(ctx.policy.token_texts(done.action.tolist()), program)
         line = locate_steps(texts, program.splitlines(keepends=True)) + 1
         kept = done.action_mask & torch.isin(line, torch.tensor(sorted(lines), dtype=line.dtype))
         return replace(episode, turns=[replace(episode.turns[0], completion=replace(done, action_mask=kept))])

@@ -19,6 +19,7 @@ from mmrl.batch import Batch
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.transforms.steps import fit_texts
 from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
 
 
@@ -64,9 +65,9 @@ class StepValues(Rollout):
     def _segments(self, done: Completion, ctx: Context) -> Tensor:
         """[T] the step of each token, from 0."""
         steps, out, text = 0, [], ""
-        for token in done.action.tolist():
+        for token in fit_texts(ctx.policy.token_texts(done.action.tolist()), str(done.output)):
             out.append(steps)
-            text += ctx.policy.decode([token])
+            text += token
             if self.split in text and steps + 1 < self.max_steps:
                 steps, text = steps + 1, ""
         return torch.tensor(out)

@@ -13,11 +13,12 @@ from typing import Any
 _OPEN = re.compile(r"<(?:think|thinking|reasoning)>")
 _CLOSE = re.compile(r"</(?:think|thinking|reasoning)>")
 _MINUS = str.maketrans(dict.fromkeys("−–﹣－", "-"))
-# 12, -0.5, .5, 1,250.75, 3e-7, 1/2; not the end of a word, and no part of 1.2.3, of 1,2,3 or of 3/4/2024. The minus of
-# 3-5 and of (a)-5 is no sign
+_SUPERSCRIPTS = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+# 12, -0.5, .5, 1,250.75, 3e-7, 1/2; not the end of a word, and no part of 1.2.3, of 1,2,3, of 3/4/2024 or of a power
+# such as 10^-2. The minus of 3-5 and of (a)-5 is no sign
 NUMBER = re.compile(
-    r"(?:(?<![\w.,/)\]])-|(?<![\w.,/]))(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?(?<=[0-9])"
-    r"(?:e[+-]?[0-9]{1,3}|/[0-9]+)?(?![0-9]|[.,/][0-9])",
+    r"(?<!\^)(?<!\^[-{])(?<!\^\{-)(?:(?<![\w.,/)\]])-|(?<![\w.,/]))(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?"
+    r"(?:\.[0-9]+)?(?<=[0-9])(?:e[+-]?[0-9]{1,3}|/[0-9]+)?(?![0-9^]|[.,/][0-9])",
     re.IGNORECASE,
 )
 _LONGEST = 100_000  # characters from the end that are read; answers stand at the end
@@ -29,8 +30,8 @@ class Extractor(ABC):
 
     def __call__(self, completion: str) -> str | None:
         """Return the answer in a completion; None if there is none."""
-        said = remove_thoughts(completion[-_LONGEST:])
-        found = None if said is None else self.find(said)
+        said = remove_thoughts(completion)
+        found = None if said is None else self.find(said[-_LONGEST:])
         return found.strip() or None if found is not None else None
 
     @abstractmethod
@@ -52,10 +53,13 @@ class Text(Extractor):
 
 @dataclass(frozen=True)
 class LastNumber(Extractor):
-    """The last number: 1,250 is 1250, 35.0 is 35, 1/2 stays a fraction. Digits of full width count, words do not."""
+    """The last number: 1,250 is 1250, 35.0 is 35, 1/2 stays a fraction. Digits of full width count.
+
+    Words do not count, and neither do powers: 10^2 and m² have no number.
+    """
 
     def find(self, text: str) -> str | None:
-        found = NUMBER.findall(unicodedata.normalize("NFKC", text.translate(_MINUS)).translate(_MINUS))
+        found = NUMBER.findall(unify_width(text.translate(_MINUS)).translate(_MINUS))
         return _plain(found[-1]) if found else None
 
 
@@ -113,7 +117,10 @@ class Marker(Extractor):
 
 @dataclass(frozen=True)
 class Choice(Extractor):
-    r"""The letter of a multiple choice: "answer is (B)", \boxed{B}, the last "(B)", or a last line such as "B." alone.
+    r"""The letter of a multiple choice.
+
+    It is read from the first of these that the text has: \boxed{B}; "answer is (B)" or "Answer: B"; a last line such as
+    "B." alone; "(B)" or "option B". Of several of one kind the last one counts.
 
     Args:
         letters: of the choices, in upper case.
@@ -122,17 +129,16 @@ class Choice(Extractor):
     letters: str = "ABCDE"
 
     def find(self, text: str) -> str | None:
-        letter = f"([{re.escape(self.letters)}])"
+        letter, named = f"([{re.escape(self.letters)}])", r"(?i:\s+is)?\s*:?\s*(?:\*\*|\()*"
         for pattern in (
-            rf"(?i:answer|choice|option)(?i:\s+is)?\s*:?\s*(?:\*\*|\()*{letter}(?![\w'])",
             rf"\\boxed\{{\(?(?:\\text\{{)?\(?{letter}\)?\}}",
-            rf"(?<!\w)\({letter}\)",
+            rf"(?i:answer){named}{letter}(?![\w'])",
+            rf"(?:^|\n)[ \t*(]*{letter}[\s*).:]*\Z",
+            rf"(?:(?<!\w)\((?=.\))|(?i:choice|option){named}){letter}(?![\w'])",
         ):
             if found := re.findall(pattern, text):
                 return found[-1]
-        lines = text.strip().splitlines()
-        alone = re.fullmatch(rf"[\s*(]*{letter}[\s*).:]*", lines[-1]) if lines else None
-        return alone.group(1) if alone else None
+        return None
 
 
 @dataclass(frozen=True)
@@ -219,6 +225,11 @@ def remove_thoughts(text: str) -> str | None:
     """Return the text after the thoughts; None if a thought is not closed, so that nothing follows it."""
     rest = _CLOSE.split(text)[-1]  # a template may have opened the thought in the prompt
     return None if _OPEN.search(rest) else rest
+
+
+def unify_width(text: str) -> str:
+    """Return the text in Unicode's compatible form (NFKC), digits of full width as plain ones; 10² becomes 10^2."""
+    return unicodedata.normalize("NFKC", _SUPERSCRIPTS.sub(lambda found: f"^{found.group()}", text))
 
 
 def _plain(number: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from fractions import Fraction
 
+from mmrl.rewards.extract import unify_width
 from tasks.checks import final_line
 
 # 12, -0.5, .5, 1,250.75, 3e-7, 1/2; bounded, so that a rambling policy cannot make the arithmetic slow
 _DECIMAL = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3}){1,10}|[0-9]{1,40})?(?:\.[0-9]{1,40})?(?:e[+-]?[0-9]{1,2})?"
-_SUPERSCRIPTS = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 NUMBER = re.compile(rf"(?=[+-]?\.?[0-9]){_DECIMAL}|[+-]?[0-9]{{1,40}}/[0-9]{{1,40}}")
 
 
@@ -22,11 +21,6 @@ def verify(text: str, answer: str) -> dict[str, float]:
     if not right and (value := number(wanted)) is not None:
         right = value in {number(reply) for reply in replies}
     return {"exact": float(right)}
-
-
-def unify_width(text: str) -> str:
-    """Return the text in Unicode's compatible form (NFKC), digits of full width as plain ones; 10² becomes 10^2."""
-    return unicodedata.normalize("NFKC", _SUPERSCRIPTS.sub(lambda found: f"^{found.group()}", text))
 
 
 def normalise(text: str) -> str:

@@ -91,8 +91,8 @@ def test_the_columns_of_a_turn():
     )
     assert segments == [[0, 0, 0, 0, 1], [0, 1], [1, 1]]
     assert rewards == [[0, 0, 0, 0, 0.25], [0, 0], [0, 0]]
-    assert thought_length([1, 2, 3], ":", lambda ids: {1: "a", 2: "b:c", 3: "d"}[ids[0]]) == 2
-    assert thought_length([], ":", POLICY.decode) == 0
+    assert thought_length(["a", "b:c", "d"], ":") == 2
+    assert thought_length([], ":") == 0
 
 
 def test_corrections_are_aggregated_and_imitated():

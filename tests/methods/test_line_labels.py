@@ -53,7 +53,7 @@ def context():
         for episode in episodes:
             episode.scores = {"exact": float(episode.output == RIGHT)}
 
-    policy = SimpleNamespace(decode=lambda ids: "".join(map(chr, ids)))
+    policy = SimpleNamespace(decode=lambda ids: "".join(map(chr, ids)), token_texts=lambda ids: [*map(chr, ids)])
     collector = SimpleNamespace(score=score)
     return Context(None, Engine(), policy, Sampling(max_tokens=20), seed=0, iteration=0, collector=collector)
 

@@ -22,6 +22,9 @@ class Characters:
     def decode(self, ids):
         return "".join(chr(i) for i in ids if i)
 
+    def token_texts(self, ids):
+        return [chr(i) if i else "<end>" for i in ids]
+
     def encode(self, raw):
         return {}
 

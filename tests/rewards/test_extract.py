@@ -34,6 +34,12 @@ CASES = {
         ("<think>12</think>It is 35", "35"),
         ("12</think>It is 35", "35"),  # the template opened the thought
         ("It is 35 <think>or 12", None),  # a thought without end
+        ("10\u00b2", None),  # 100, not 102
+        ("2^10", None),
+        ("10^-2 or 10^{-2} or 10^{2}", None),
+        ("an area of 12 m\u00b2", "12"),
+        ("2^10 = 1024", "1024"),
+        ("<think>" + "7 " * 100_000, None),  # the thought began before the part that is read
         ("no idea", None),
         ("", None),
         ("-", None),
@@ -89,6 +95,13 @@ CASES = {
         ("Between (A) and (C) I take (C)", "C"),
         ("Hmm.\nB.", "B"),
         ("(B) it is, the answer is A", "A"),
+        (r"Option A is wrong, so \boxed{C}", "C"),
+        (r"The answer is not A. \boxed{B}", "B"),
+        ("Option A is wrong, (C) is right", "C"),
+        ("(A) is wrong, I take option C", "C"),
+        ("(A) is wrong.\nC.", "C"),
+        ("I choose choice D", "D"),
+        ("(AB)", None),
         ("A dog is an animal", None),
         ("answer Because", None),
         ("Answer: F", None),

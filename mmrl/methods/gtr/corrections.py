@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,14 +16,15 @@ from torch import Tensor
 from mmrl.rng import derive_rng
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
+from mmrl.transforms.steps import fit_texts
 from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
-def thought_length(ids: Sequence[int], marker: str, decode: Callable[[list[int]], str]) -> int:
+def thought_length(tokens: Sequence[str], marker: str) -> int:
     """Number of tokens up to the one that completes the last marker; 0 without a marker."""
     text, seen, length = "", 0, 0
-    for position, token in enumerate(ids, start=1):
-        text += decode([token])
+    for position, token in enumerate(tokens, start=1):
+        text += token
         if text.count(marker) > seen:
             seen, length = text.count(marker), position
     return length
@@ -52,8 +53,9 @@ class ThoughtColumns(EpisodeTransform):
 
     def _add(self, turn: Turn, ctx: Context) -> Turn:
         ids = turn.completion.action.tolist()
-        length = thought_length(ids, self.marker, ctx.policy.decode)
-        thought, marker, action = ctx.policy.decode(ids).rpartition(self.marker)
+        text = ctx.policy.decode(ids)
+        length = thought_length(fit_texts(ctx.policy.token_texts(ids), text), self.marker)
+        thought, marker, action = text.rpartition(self.marker)
         rewards = torch.zeros(len(ids))
         rewards[-1:] = self.format_bonus * bool(thought.strip() and marker and action.strip())
         return turn.with_columns(segment=(torch.arange(len(ids)) >= length).long(), token_rewards=rewards)

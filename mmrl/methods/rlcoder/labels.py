@@ -18,6 +18,7 @@ from mmrl.evaluation_mode import evaluation_mode
 from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, reference_answer
+from mmrl.transforms.steps import fit_texts
 from mmrl.transforms.text_embedding import prompt_text
 from mmrl.types import Context, Episode, Prompt, Request, Turn
 from mmrl.whole_weights import refuse_sharded
@@ -131,6 +132,6 @@ class LabelledRetrieval(Retrieval):
         texts = [self._text(raw, place) for place in range(len(raw["candidates"]))]
         before = [f"{text}\n{prompt_text(prompt)}" if text else prompt_text(prompt) for text in texts]
         asked = [Splice(replace(prompt, messages=({"role": "user", "content": b},)), "", target) for b in before]
-        weights = token_weights([generator.decode([token]) for token in generator.tokenize(target).tolist()])
+        weights = token_weights(fit_texts(generator.token_texts(generator.tokenize(target).tolist()), target))
         found = answer_probabilities(asked, replace(ctx, policy=generator), model=self.generator)
         return [weighted_loss((-one.clamp(min=1e-30).log()).tolist(), weights) for one in found]

@@ -155,12 +155,13 @@ class EnvironmentRollout(Rollout):
     def _act(self, ready: Sequence[RunningEpisode], task: EnvironmentTask, ctx: Context) -> None:
         """Sample one turn of each in one batch, and start the steps of their environments."""
         for play, done in zip(ready, self.sample(ready, ctx) if ready else []):
+            assert play.environment is not None
             action = None if done.ended == "error" else self.extractor(str(done.output))
             play.write(done, str(done.output) if action is None else self.extractor.write(action))
             if done.ended == "error":
                 play.end("error", "the engine gave no completion for a turn")
+                self._idle.append(play.environment)
             elif action is not None:
-                assert play.environment is not None
                 play.pending = self._threads.start(task.name, partial(play.environment.step, action), self.timeout_s)
             else:
                 play.counts[UNPARSABLE] += 1

@@ -157,6 +157,25 @@ def test_environments_run_at_the_same_time_and_are_used_again():
     assert task.log == ["made"] * 4 + ["closed"] * 4
 
 
+@dataclass
+class Refusing(Actions):
+    """An engine that gives no completion for the request of target 3."""
+
+    def _one(self, request):
+        done = super()._one(request)
+        return replace(done, ended="error") if "to 3" in request.observation["messages"][0]["content"] else done
+
+
+def test_the_environment_of_a_turn_that_the_engine_failed_is_used_again():
+    task = Count()
+    rollout = EnvironmentRollout(max_concurrent=1)
+    ctx = Context(task, Refusing({3: ["+"], 1: ["+"]}), POLICY, Sampling(), seed=0, iteration=0)
+    failed, fine = rollout.collect([(2, task[2]), (0, task[0])], ctx)
+    assert (failed.ended, fine.ended) == ("error", "done") and fine.info["scores"]["exact"] == 1
+    rollout.close()
+    assert task.log == ["made", "closed"]
+
+
 def test_a_batch_does_not_wait_for_slow_environments_past_its_timeout():
     task = Count()
     engine, episodes = play({3: ["+", "hang!"], 2: ["-", "+", "+", "+"]}, task, timeout_s=1.5, batch_timeout_s=0.05)
