@@ -1,4 +1,6 @@
-"""Keep stored results valid after a change of names: scripts/restamp.py COMMIT [RECIPE ...].
+"""Keep stored results valid after a change of names: scripts/restamp.py COMMIT [NAME ...].
+
+A name is that of a recipe, or of a cell of a comparison, as in credit/sums/GRPO.
 
 A stored result is stale when the configuration or the code of a part that it names has changed. This script takes every
 stale result, or those named, and compares this checkout with COMMIT, at which the result was current. For every side
@@ -12,7 +14,7 @@ stale result, or those named, and compares this checkout with COMMIT, at which t
 Then today's hash is stored, and the hash of the measured runs is kept as `measured_content`. Otherwise the result is
 left as it is, and the first difference is printed.
 
-Each commit is recorded by its own script: `scripts/restamp.py --record FILE RECIPE ...` writes, by recipe and side, the
+Each commit is recorded by its own script: `scripts/restamp.py --record FILE NAME ...` writes, by name and side, the
 `content` hash, the `config` and the `runs`, each with `weights` and `metrics`. Records of COMMIT are kept in
 ~/.cache/mmrl and hold for one machine and one version of torch.
 """
@@ -44,7 +46,6 @@ def record(recipes: Sequence[str], file: Path) -> None:
 
     from mmrl.config.compose import compose
     from mmrl.experiments.content import hash_content, stage_overrides, training_config
-    from mmrl.experiments.experiment import read_experiment
 
     trained: dict[tuple[str, ...], dict[str, Any]] = {}
 
@@ -58,10 +59,9 @@ def record(recipes: Sequence[str], file: Path) -> None:
     result: Record = {}
     with tempfile.TemporaryDirectory() as folder:
         for recipe in recipes:
-            experiment = read_experiment(recipe)
             sides = {}
             try:
-                for side, words in (experiment.sides() if experiment else {}).items():
+                for side, words in list_sides(recipe).items():
                     runs = train_with_stages(words, folder)
                     sides[side] = {"content": hash_content(words), "config": training_config(words), "runs": runs}
             except Exception:  # one recipe must not cost the record of the others
@@ -70,6 +70,18 @@ def record(recipes: Sequence[str], file: Path) -> None:
             result[recipe] = sides
             file.write_text(json.dumps(result))  # what has been recorded survives an interruption
             print(f"{ROOT.name}: {recipe}", file=sys.stderr, flush=True)
+
+
+def list_sides(name: str) -> Mapping[str, Sequence[str]]:
+    """Return the overrides by side of a recipe's experiment, or of a cell "comparison/task/method"."""
+    from mmrl.experiments.comparison import read_comparison
+    from mmrl.experiments.experiment import read_experiment
+
+    if "/" in name:
+        comparison, task, method = name.split("/")
+        return {"method": read_comparison(comparison).words(task, method)}
+    experiment = read_experiment(name)
+    return experiment.sides() if experiment else {}
 
 
 def record_checkout(tree: Path, script: Path, recipes: Sequence[str], jobs: int) -> Record:
@@ -136,12 +148,9 @@ def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | N
     """Store today's hashes where only names changed; the reason for each other recipe."""
     import yaml
 
-    from mmrl.experiments.experiment import read_experiment
     from mmrl.experiments.renames import Comparison, Form
-    from mmrl.experiments.results import FOLDER, read_result, result_state, with_hashes, write_json
 
-    names = recipes or sorted(path.stem for path in FOLDER.glob("*.json"))
-    stale = [name for name in names if (one := read_experiment(name)) and result_state(one) == "stale"]
+    stale = [name for name in recipes or list_stored() if is_stale(name)]
     if not stale:
         return {}
     before = record_commit(commit, stale, jobs)
@@ -150,22 +159,75 @@ def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | N
     comparison = Comparison([Form(**form) for form in table["forms"]], table["words"])
     reasons: dict[str, str | None] = {}
     for name in stale:
-        result: Any = read_result(name)
         missing = [where for where, known in ((commit, before), ("this checkout", now)) if name not in known]
         if missing:
             reasons[name] = f"the record of {missing[0]} has failed, see above"
             continue
-        reasons[name] = find_reason(result, before[name], now[name], comparison)
+        reasons[name] = find_reason(read_hashes(name), before[name], now[name], comparison)
         if reasons[name] is None:
-            write_json(with_hashes(result, {side: one["content"] for side, one in now[name].items()}), FOLDER)
+            write_hashes(name, {side: one["content"] for side, one in now[name].items()})
     return reasons
+
+
+def list_stored() -> list[str]:
+    """Return the names of all stored results and cells of comparisons."""
+    from mmrl.experiments.results import FOLDER
+
+    cells = [
+        f"{path.stem}/{task}/{method}"
+        for path in sorted((FOLDER / "comparisons").glob("*.json"))
+        for task, row in json.loads(path.read_text())["cells"].items()
+        for method in row
+    ]
+    return sorted(path.stem for path in FOLDER.glob("*.json")) + cells
+
+
+def is_stale(name: str) -> bool:
+    """Return whether a stored result or cell has another hash than today's."""
+    from mmrl.experiments.content import hash_content
+    from mmrl.experiments.experiment import read_experiment
+    from mmrl.experiments.results import result_state
+
+    if "/" in name:
+        return read_hashes(name)["content"] != {side: hash_content(words) for side, words in list_sides(name).items()}
+    experiment = read_experiment(name)
+    return experiment is not None and result_state(experiment) == "stale"
+
+
+def read_hashes(name: str) -> Mapping[str, Any]:
+    """Return what is stored: `content`, and `measured_content` where it differs, each by side."""
+    from mmrl.experiments.comparison import result_path
+    from mmrl.experiments.results import FOLDER, read_result
+
+    if "/" not in name:
+        return read_result(name, FOLDER) or {}
+    comparison, task, method = name.split("/")
+    cell = json.loads(result_path(comparison, FOLDER).read_text())["cells"][task][method]
+    return {key: {"method": cell[key]} for key in ("content", "measured_content") if key in cell}
+
+
+def write_hashes(name: str, hashes: Mapping[str, str]) -> None:
+    """Store today's hashes, and keep those with which the runs were measured."""
+    from mmrl.experiments.comparison import read_comparison, result_path, write_cells
+    from mmrl.experiments.results import FOLDER, read_result, with_hashes, write_json
+
+    if "/" not in name:
+        write_json(with_hashes(read_result(name, FOLDER) or {}, hashes), FOLDER)
+        return
+    comparison, task, method = name.split("/")
+    stored = json.loads(result_path(comparison, FOLDER).read_text())
+    cell = stored["cells"][task][method]
+    measured = cell.pop("measured_content", cell["content"])
+    rest = {key: value for key, value in cell.items() if key != "content"}
+    stored["cells"][task][method] = {"content": hashes["method"], "measured_content": measured, **rest}
+    write_cells(read_comparison(comparison), stored["cells"], stored["machine"], FOLDER)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", metavar="FILE", help="write the record of this checkout")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
-    parser.add_argument("words", nargs="*", metavar="COMMIT [RECIPE ...]")
+    parser.add_argument("words", nargs="*", metavar="COMMIT [NAME ...]")
     options = parser.parse_args()
     if options.record:
         record(options.words, Path(options.record))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mmrl.experiments import results
 from mmrl.experiments.renames import Comparison
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,22 @@ def test_only_what_was_current_and_computes_the_same_is_kept(before, now, reason
     for result in (STORED, {"content": {"method": "restamped"}, "measured_content": {"method": "old"}}):
         message = restamp.find_reason(result, before, now, Comparison())
         assert (message is None) == (reason is None) and (reason or "") in (message or "")
+
+
+def test_a_cell_of_a_comparison_keeps_the_hash_of_its_runs(tmp_path, monkeypatch):
+    cells = results.FOLDER / "comparisons" / "credit.json"
+    (tmp_path / "comparisons").mkdir()
+    copy = tmp_path / "comparisons" / "credit.json"
+    copy.write_text(cells.read_text())
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    assert restamp.list_sides("credit/sums/GRPO")["method"][0] == "recipe=grpo"
+    before = restamp.read_hashes("credit/sums/GRPO")
+    measured = before.get("measured_content", before["content"])
+    for new in ("first", "second"):
+        restamp.write_hashes("credit/sums/GRPO", {"method": new})
+        assert restamp.read_hashes("credit/sums/GRPO") == {"content": {"method": new}, "measured_content": measured}
+    old, stored = (json.loads(file.read_text())["cells"]["sums"] for file in (cells, copy))
+    assert stored["RLOO"] == old["RLOO"] and stored["GRPO"]["seeds"] == old["GRPO"]["seeds"]
 
 
 def test_a_recipe_that_gives_other_numbers_is_named():
