@@ -11,7 +11,7 @@ class NamedCheckpoint(ModelCheckpoint):
 
     Lightning identifies callbacks by interval and metric alone, and refuses two that are equal in both. A callback that
     keeps the newest state alone (save_top_k=1 without a metric) also saves in the last epoch, so that a run that is
-    shorter than its interval ends with a checkpoint.
+    shorter than its interval, or that is stopped, ends with a checkpoint.
     """
 
     @property
@@ -21,6 +21,6 @@ class NamedCheckpoint(ModelCheckpoint):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_epoch_end(trainer, pl_module)
         keeps_newest = self.monitor is None and self.save_top_k == 1
-        ends = trainer.current_epoch + 1 == trainer.max_epochs
+        ends = trainer.should_stop or trainer.current_epoch + 1 == trainer.max_epochs
         if keeps_newest and ends and self._last_global_step_saved != trainer.global_step:
             self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))

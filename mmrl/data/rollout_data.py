@@ -113,6 +113,7 @@ class RolloutData(L.LightningDataModule):
         self.evaluation, self.parity = evaluation, parity
         self.iteration = 0
         self.empty = EmptyIterations(max_empty_iterations)
+        self.finished = False  # every problem is solved, so that the run ends with this iteration
         self.metrics: dict[str, float] = {}
         self.last_episodes: list[Episode] = []  # this rank's episodes, for callbacks
 
@@ -213,7 +214,7 @@ class RolloutData(L.LightningDataModule):
         learner.report(self.metrics)
         trained = int(metrics.get("rows/trained", self.metrics["rollout/rows"]))
         if self.empty.observe(collected.sampled_everywhere, trained, ctx.iteration):
-            self.trainer.should_stop = True
+            self.finished = self.trainer.should_stop = True
         self.iteration += 1
         yield from split_update_epochs(
             batch,
@@ -291,7 +292,7 @@ class RolloutData(L.LightningDataModule):
         self.scheduled.restore()
         models = sync_engine(self, learner.policy, self.iteration)
         with parallel.precision(self.trainer), gather_weights(*models), no_learning(learner.policy):
-            interim = 0 < self.iteration < self.trainer.max_epochs
+            interim = 0 < self.iteration < self.trainer.max_epochs and not self.finished
             return self.evaluation.measure(self.task, self.reward, build_context(self, learner), interim)
 
     def _measure(self) -> Iterator[dict[str, float]]:

@@ -16,8 +16,8 @@ from mmrl.experiments.effect import student_interval
 
 HEAD = """# {title}
 
-{methods} methods on {tasks} tasks with the same start, problems, completions, iterations and learning rate, seed by
-seed. `python scripts/reproduce.py --table {name}` makes the runs that are missing and writes this page from
+{methods} methods on {tasks} tasks with the same start, problems, completions, optimiser steps and learning rate, seed
+by seed. `python scripts/reproduce.py --table {name}` makes the runs that are missing and writes this page from
 `docs/results/comparisons`; a test checks that it is current. The settings stand in
 `conf/comparison/{name}.yaml`. They are not tuned for any method: a rank here is one at these settings, on tiny
 policies, and no judgement of a paper.

@@ -109,9 +109,16 @@ class BaseLearner(L.LightningModule):
         data = getattr(self.trainer, "datamodule", None)
         if isinstance(data, RolloutData):
             data.scheduled.observe(self.iteration_metrics)
+            if data.finished and not self._was_evaluated():
+                self.report({f"val/{name}": value for name, value in data.measure().items()})
         row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self.iteration_metrics}
         self._log_row(row, step=self.trainer.global_step)
         self.iteration_metrics = {}
+
+    def _was_evaluated(self) -> bool:
+        """Return whether this iteration is one of those that the trainer evaluates."""
+        interval = self.trainer.check_val_every_n_epoch
+        return interval is not None and (self.trainer.current_epoch + 1) % interval == 0
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Report the highest learning rate at the end of an iteration; warn if it is 0."""

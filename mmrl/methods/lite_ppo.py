@@ -13,6 +13,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
+from mmrl.data.collate import NO_GROUP
 from mmrl.ops.advantage import group_advantage
 from mmrl.types import Context
 
@@ -49,7 +50,8 @@ class BatchScaledAdvantage(Annotator):
         reward = batch["episode_reward"][first].double()
         if not reward.isfinite().all():
             raise ValueError("episode_reward is not finite in some rows; check data.reward")
-        everyone = torch.tensor(sorted(ctx.collector.gather(reward.tolist())), dtype=torch.float64)
+        learned = batch["group"][first] != NO_GROUP  # not the row of a process without episodes
+        everyone = torch.tensor(sorted(ctx.collector.gather(reward[learned].tolist())), dtype=torch.float64)
         std = everyone.std(correction=0) if len(everyone) else everyone.new_zeros(())
         centred = group_advantage(reward, batch["group"][first], "mean", None)
         advantage = torch.where(centred != 0, centred / (std + self.epsilon), 0).float()

@@ -19,6 +19,7 @@ import torch
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.curricula.balanced import find_task
+from mmrl.data.collate import NO_GROUP
 from mmrl.ops.advantage import group_advantage
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
@@ -77,11 +78,13 @@ class TaskScaledAdvantage(Annotator):
         reward, task = batch["episode_reward"][first].double(), batch["baseline_group"][first].tolist()
         if not reward.isfinite().all():
             raise ValueError("episode_reward is not finite in some rows; check data.reward")
+        learned = (batch["group"][first] != NO_GROUP).tolist()  # not the row of a process without episodes
+        own = [(name, each) for name, each, one in zip(task, reward.tolist(), learned) if one]
         everyone: dict[int, list[float]] = {}
-        for name, each in sorted(ctx.collector.gather(list(zip(task, reward.tolist())))):
+        for name, each in sorted(ctx.collector.gather(own)):
             everyone.setdefault(name, []).append(each)
         stds = {name: torch.tensor(each, dtype=torch.float64).std(correction=0) for name, each in everyone.items()}
-        std = torch.tensor([stds[name] for name in task], dtype=torch.float64)
+        std = torch.tensor([float(stds.get(name, 0.0)) for name in task], dtype=torch.float64)
         centred = group_advantage(reward, batch["group"][first], "mean", None)
         advantage = torch.where(centred != 0, centred / (std + self.epsilon), 0).float()
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[entry][:, None], 0.0))

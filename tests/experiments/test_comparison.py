@@ -143,13 +143,21 @@ def test_the_page_has_paired_intervals_and_says_what_was_not_run(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in comparisons.FOLDER.glob("*.yaml")))
-def test_a_comparison_gives_every_method_as_many_completions_and_its_page_is_current(name):
+def test_a_comparison_gives_every_method_one_budget_and_its_page_is_current(name):
     """Where the page is not: python scripts/reproduce.py --table NAME --only none."""
     comparison = comparisons.read_comparison(name)
     task = next(iter(comparison.tasks))
     configs = [compose(comparison.words(task, method)) for method in comparison.methods]
-    completions = {config.data.num_prompts * config.data.group_size * config.trainer.max_epochs for config in configs}
-    assert len(completions) == 1 and len({config.model.optimizer.lr for config in configs}) == 1
+    sizes = ("num_prompts", "group_size", "update_epochs", "num_minibatches", "max_empty_iterations")
+    budgets = {
+        (*(config.data[name] for name in sizes), config.trainer.max_epochs, config.model.optimizer.lr)
+        for config in configs
+    }
+    assert len(budgets) == 1, budgets
+    assert not any(
+        "DynamicSampling" in str(config.data.transforms) for config in configs
+    )  # samples further completions
     assert all(config.trainer.max_epochs % config.trainer.check_val_every_n_epoch == 0 for config in configs)
+    assert all(config.data.max_empty_iterations > config.trainer.max_epochs for config in configs)
     page = Path(comparisons.RESULTS.parent / "comparisons" / f"{name}.md")
     assert page.read_text() == format_page(comparison, read_cells(comparison))

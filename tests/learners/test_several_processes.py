@@ -115,10 +115,9 @@ RUNS = {
     "packed_prompts": ("policy.pack_prompts=true", "trainer.accumulate_grad_batches=2"),
     # one prompt: the other processes have nothing to sample, to score or to learn from
     "one_prompt": (
-        "data.num_prompts=1",
-        "data.group_size=8",
+        *("recipe=lite_ppo", "data.num_prompts=1", "data.group_size=8"),  # a statistic of the rows of all processes
         "data.annotators.old={_target_: mmrl.annotators.logprobs.OldLogprobs}",
-        "data.pipeline=[old, group_advantage]",
+        "data.pipeline=[old, batch_scaled]",
         "policy.gradient_checkpointing=true",
     ),
     # a value head, and advantages that are whitened over the rows of all processes

@@ -5,6 +5,7 @@ from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
+from mmrl.data.collate import NO_GROUP
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
 from mmrl.objectives.weighting import SequenceMean, TokenMean
 from mmrl.types import Collector, Context, Sampling
@@ -57,6 +58,11 @@ def test_the_batch_is_that_of_all_processes():
 
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4, world_size=2, collector=Two())
     assert_close(annotate([1.0, 0, 0, 0], ctx), annotate([1.0, 0, 0, 0, 1, 1, 1, 1])[:4])
+
+
+def test_the_row_of_a_process_without_episodes_does_not_count():
+    out = annotate([1.0, 0, 0, 0, 1.0], group=[0, 0, 0, 0, NO_GROUP])
+    assert_close(out[:4], annotate([1.0, 0, 0, 0]))
 
 
 def test_tokens_count_alike():

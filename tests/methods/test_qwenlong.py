@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
+from mmrl.data.collate import NO_GROUP
 from mmrl.methods.qwenlong import NegativeMask, TaskColumn, TaskScaledAdvantage
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.schedules import EntropyBand
@@ -47,6 +48,12 @@ def test_the_rewards_are_those_of_all_processes():
 
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4, world_size=2, collector=Two())
     assert_close(annotate(SPARSE[:4], [7] * 4, ctx), annotate(SPARSE, [7] * 8)[:4])
+
+
+def test_the_row_of_a_process_without_episodes_does_not_count():
+    out = annotate([1.0, 0, 0, 1, 5, 5], [7] * 5 + [3], group=[0] * 4 + [NO_GROUP] * 2)
+    assert_close(out[:4], annotate([1.0, 0, 0, 1], [7] * 4))
+    assert out.isfinite().all()
 
 
 def test_negatives_are_masked_above_the_band_and_restored_below_it():

@@ -1,14 +1,17 @@
 """Iterations that leave nothing to learn from: what stops, what is said, and what does not move."""
 
+import csv
+
 import pytest
 import torch
 
 from mmrl.__main__ import main
 from mmrl.data.checks.empty_iterations import EmptyIterations, NothingToLearn
+from mmrl.runs.checkpoint_file import read_checkpoint
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance
 from mmrl.types import Episode, Prompt
-from tests.tiny_recipes import words
+from tests.tiny_recipes import Alternating, words
 
 
 def groups(*rewards: list[float]) -> list[Episode]:
@@ -125,3 +128,33 @@ def test_transforms_that_compare_episodes_need_two_of_them(transform, tmp_path, 
     assert main(run_words(tmp_path, *more)) in (1, 2)
     reported = capfd.readouterr().err
     assert "data.transforms.drop_zero_variance" in reported and "data.group_size=1" in reported
+
+
+class SolvedAfter(Alternating):
+    """Pays the first groups of training 0 and 1 in turn, and all later ones 1."""
+
+    def __init__(self, groups: int, weights: dict):
+        self.groups = groups
+
+    def __call__(self, group):
+        self.groups -= "/train/" in group[0].prompt.key  # problems of an evaluation do not count
+        return super().__call__(group) if self.groups >= 0 else [1.0] * len(group)
+
+
+def test_a_run_that_has_solved_every_problem_is_measured_and_saved_as_after_its_last_iteration(tmp_path):
+    words_of_it = (
+        "data.num_prompts=2",
+        "data.reward={_target_: tests.data.checks.test_empty_iterations.SolvedAfter, groups: 2}",
+        "data.transforms.drop={_target_: tests.tiny_recipes.DropFrom, iteration: 1}",
+        "data.max_empty_iterations=2",
+        "trainer.max_epochs=9",
+        "trainer.check_val_every_n_epoch=9",
+        "trainer.callbacks.last.every_n_epochs=9",
+    )
+    assert main(["fit", *(word for word in words(tmp_path, *words_of_it) if word != "trainer.logger=false")]) == 0
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    measured = [float(row["iterations"]) for row in rows if row["val/greedy/exact/mean"]]
+    assert measured == [0, 3] and float(rows[-1]["rollout/reward"]) == 1
+    last = read_checkpoint(str(tmp_path / "checkpoints" / "last.ckpt"), False)
+    assert last["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"] == 3
