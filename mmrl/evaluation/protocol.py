@@ -13,6 +13,9 @@ import numpy as np
 
 from mmrl.compatibility import differences
 from mmrl.evaluation.held_out import HeldOut
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.strict_json import need_object, quote, read_json_object
 from mmrl.types import Episode, Prompt, Sampling, Task
 
@@ -80,6 +83,7 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
     """
     problems = held_out.select_problems(task)
     indices, settings = held_out.indices(problems), _describe_task(task)
+    rollout = _describe_rollout(held_out.rollout)
     return {
         "suite": {"task": task.name, **task.contract(), **({"settings": settings} if settings else {})},
         "problems": {
@@ -91,6 +95,7 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
         },
         "num_samples": held_out.num_samples,
         "draws": held_out.seed,
+        **({"rollout": rollout} if rollout else {}),
         "decodes": {name: _settings(sampling) for name, sampling in held_out.sampling.items()},
         "evaluators": {name: _describe(evaluator) for name, evaluator in held_out.evaluators.items()},
     }
@@ -125,6 +130,22 @@ def _describe_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_describe_value(each) for each in value]
     return {"task": value.name, **_describe_task(value)} if isinstance(value, Task) else None
+
+
+_THROUGHPUT = ("bootstrap", "max_concurrent", "max_envs", "max_failures", "max_timeouts", "threads")
+"""Settings of a rollout that change no evaluation, beside time limits."""
+
+
+def _describe_rollout(rollout: Rollout) -> dict[str, Any]:
+    """Describe how problems become episodes: turns, history and tools; empty for one completion or one simulation."""
+    settings = {
+        name: _describe(value) if is_dataclass(value) else _describe_value(value)
+        for name, value in vars(rollout).items()
+        if not name.startswith("_") and name not in _THROUGHPUT and not name.endswith("timeout_s")
+    }
+    plain = {name: value for name, value in settings.items() if value is not None}
+    usual = not plain and isinstance(rollout, SingleTurn | EpisodicRollout)
+    return {} if usual else {"part": type(rollout).__name__, **plain}
 
 
 def _settings(sampling: Sampling) -> dict[str, Any]:

@@ -18,6 +18,9 @@ from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.statistics.paired import compare_checkpoints
 from mmrl.rewards.base import Reward
 from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.text.environment import EnvironmentRollout
+from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.rollouts.text.tools import ToolUse
 from mmrl.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
@@ -25,6 +28,7 @@ from tasks.arithmetic import Arithmetic
 from tasks.mixture.task import Mixture
 from tests.rollouts.env.test_episodic import Guess, play
 from tests.tiny_recipes import Counting
+from tests.tools.examples import Always, Echo
 
 SIM = Reach(image_size=16, threads=1)
 TASK = SimTask(SIM, count=64)
@@ -85,6 +89,21 @@ def test_every_part_of_the_contest_changes_the_hash_and_is_named(other, entry):
     first = protocol()
     assert other.hash != first.hash
     assert entry in [line.split(":")[0] for line in first.incompatible_entries(other)]
+
+
+def test_how_problems_become_episodes_belongs_to_the_contest_and_throughput_does_not():
+    def rollout(made):
+        measured = held_out()
+        measured.rollout = made
+        return json.loads(json.dumps(describe_evaluation(TASK, measured)))
+
+    assert "rollout" not in rollout(EpisodicRollout(max_envs=3)) and "rollout" not in rollout(SingleTurn())
+    two = rollout(ToolUse({"echo": Echo()}, Always(), max_turns=2))
+    assert two["rollout"]["max_turns"] == 2 and list(two["rollout"]["tools"]) == ["echo"]
+    assert two != rollout(ToolUse({"echo": Echo()}, Always(), max_turns=8))
+    assert two == rollout(ToolUse({"echo": Echo()}, Always(), max_turns=2, max_concurrent=1))
+    plain = rollout(EnvironmentRollout())
+    assert plain != rollout(EnvironmentRollout(extract="boxed")) and plain == rollout(EnvironmentRollout(threads=1))
 
 
 def test_the_problems_are_those_that_are_played_not_only_their_number():
