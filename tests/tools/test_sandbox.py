@@ -291,6 +291,7 @@ def test_programs_are_a_tool():
     for source, outcome, text in (
         ("print(6 * 7)", "ok", "42\n"),
         ("1 / 0", "ProgramFailed", "raised ZeroDivisionError"),
+        ("print('\\x07')", "ok", "\ufffd\n"),  # no fault of the tool
     ):
         pending = executor.submit(ToolCall("python", source), {"python": tool})
         executor.wait([pending])
