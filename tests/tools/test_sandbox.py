@@ -301,6 +301,32 @@ def test_programs_are_a_tool():
     assert threading.active_count() - num_threads < 50
 
 
+def test_sets_of_strings_have_the_same_order_in_every_worker():
+    program = "print(''.join(set('abcdefghijklmnop')), hash('a'), {frozenset('xyz'), 'b', 1.5})"
+    shown = set()
+    for _ in range(3):
+        one = Sandbox()
+        shown.add(one.run(program).output)
+        one.close()
+    assert len(shown) == 1
+
+
+def test_a_worker_finds_no_module_of_the_working_directory_or_the_environment(tmp_path, monkeypatch):
+    for name in ("json", "re", "planted", "sitecustomize", "usercustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "planted.py"))
+    one = Sandbox(Limits(output=5000))
+    ran = one.run("import os, sys; print(sorted(os.environ), sys.path, sys.flags.no_user_site, sys.flags.safe_path)")
+    assert ran.outcome == "ok" and ran.output.startswith("['HOME', 'PATH', 'TMPDIR']")
+    assert ran.output.endswith(" 1 True\n") and str(tmp_path) not in ran.output and "-packages" not in ran.output
+    assert one.run("import planted").reason.startswith("ModuleNotFoundError")
+    one.close()
+    assert not (tmp_path / "ran").exists()
+
+
 def pid_of_worker(limits):
     """The worker that the next program with these limits runs in."""
     (idle,) = _idle[limits, False]
