@@ -28,10 +28,16 @@ class Row:
 
     def join(self, answer: str) -> str:
         """The program of an answer: the prompt and its continuation, or the function written anew below what stands
-        before it in the prompt."""
+        before it in the prompt.
+
+        An extractor removes the white space at both ends of an answer. A continuation without any at its start gets
+        that of the canonical solution, which continues the same prompt.
+        """
         start = f"def {self.entry_point}("
         if start in answer:
             return self.prompt[: self.prompt.rfind(start)] + "\n" + answer
+        if answer == answer.lstrip():
+            answer = self.solution[: len(self.solution) - len(self.solution.lstrip())] + answer
         return self.prompt + answer
 
 

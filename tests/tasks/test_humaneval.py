@@ -1,10 +1,12 @@
 """Rows of HumanEval: tests and candidates in separate processes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tasks.code import HumanEval
+from tasks.code.humaneval import Row
 from tests.tasks.replies import reply
 
 ROWS = [
@@ -62,6 +64,32 @@ def test_canonical_solutions_pass_as_continuations_and_as_whole_programs(task, p
             assert one.score(reply(one[index], one.demonstrate(index)))["exact"] == 1
     episodes = [reply(prompt, text) for prompt, text in zip(prompts, whole)]
     assert task[0].scores(episodes) == [{"exact": 1, "tests": 1, "parses": 1, "runs": 1}] * 3
+
+
+@pytest.mark.parametrize("extract", [{"code": {"language": "python"}}, {"tags": {"tag": "answer"}}])
+def test_an_extracted_continuation_passes_like_a_whole_function(task, prompts, extract):
+    extracting = replace(task[0], extract=extract)
+    rows = [prompt.info["row"] for prompt in prompts]
+    texts = [extracting.write_answer(answer) for row in rows for answer in (row.solution, row.prompt + row.solution)]
+    doubled = [prompt for prompt in prompts for _ in range(2)]
+    scores = extracting.scores([reply(prompt, text) for prompt, text in zip(doubled, texts)])
+    assert scores == [{"format": 1, "exact": 1, "tests": 1, "parses": 1, "runs": 1}] * 6
+
+
+@pytest.mark.parametrize(
+    ("prompt", "solution"),
+    [
+        ("def f(x):\n    '''Return x.'''\n", "    if x:\n        return x\n    return x\n"),
+        ("def f(x):\n\t'''Return x.'''\n", "\treturn x\n"),
+        ("def f(x):\n    '''Return x.'''", "\n\n    return x"),
+        ("def f(x):\n    ", "return x"),
+    ],
+)
+def test_a_continuation_gets_back_the_indentation_of_its_first_line(prompt, solution):
+    row = Row(prompt, "", "f", solution, "")
+    assert row.join(solution) == prompt + solution
+    assert row.join(solution.strip()) == prompt + solution.rstrip()
+    assert row.join("def f(x):\n    return 1") == "\ndef f(x):\n    return 1"
 
 
 def test_partial_passes_and_errors(task, prompts):
