@@ -127,6 +127,29 @@ def test_hostile_programs_pass_no_test(task, prompts, text, word):
     assert (scores["exact"], outcome) == (0, word)
 
 
+@pytest.mark.parametrize(
+    ("solution", "test"),
+    [
+        ("    x.sort()\n", "    x = [3, 1, 2]\n    candidate(x)\n    assert x == [1, 2, 3]\n"),
+        ("    x.sort()\n    return x\n", "    x = [3, 1, 2]\n    assert candidate(x) is x\n"),
+        ("    return (v for v in x)\n", "    assert list(candidate([1])) == [1]\n"),
+        ("    x.pop()\n    return x\n", "    x = [1, 2]\n    candidate(x)\n    assert candidate(x) == []\n"),
+    ],
+)
+def test_rows_whose_solution_would_score_0_are_refused_with_their_line(tmp_path, solution, test):
+    path = tmp_path / "changes.jsonl"
+    row = {
+        "prompt": "def f(x):\n    '''Do something with x.'''\n",
+        "canonical_solution": solution,
+        "test": f"def check(candidate):\n{test}",
+        "entry_point": "f",
+    }
+    path.write_text(json.dumps(row) + "\n")
+    task = HumanEval(path=str(path), split=HumanEval(path=str(path)).split_of(row))
+    with pytest.raises(ValueError, match=r"changes\.jsonl:1.*'f' does not pass its own test on what it returned"):
+        task.score(reply(task[0], solution))
+
+
 def test_rows_are_refused_with_their_line(task, tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_text(json.dumps({**ROWS[0], "canonical_solution": "    return 0\n"}) + "\n")
