@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,8 +27,8 @@ class ToolResult:
     """Outcome of a tool call, its text and its images.
 
     `outcome` is "ok", "truncated" (longer than the tool's `max_chars`), the name of a ToolError (error of the caller),
-    or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no printable text), "not_image" (an image
-    that is not uint8 [H, W, 3]).
+    or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no str), "not_image" (an image that is
+    not uint8 [H, W, 3]). The text of a result holds printable characters, newlines and tabs alone.
     """
 
     outcome: str
@@ -109,7 +110,19 @@ def _check_output(value: Any, max_chars: int) -> ToolResult:
 def _check_text(value: Any, max_chars: int) -> ToolResult:
     if not isinstance(value, str):
         return ToolResult("not_text", f"it gave {type(value).__name__}, not text")
-    cut = value[:max_chars]
-    if not all(c.isprintable() or c in "\n\t" for c in cut):
-        return ToolResult("not_text", "it gave characters that are no text")
-    return ToolResult("ok", value) if len(value) <= max_chars else ToolResult("truncated", cut + TRUNCATED)
+    # at most two characters become one, so the first 2 * max_chars + 2 tell whether the whole text is too long
+    text = _clean(value[: 2 * max_chars + 2])
+    return ToolResult("ok", text) if len(text) <= max_chars else ToolResult("truncated", text[:max_chars] + TRUNCATED)
+
+
+def _clean(text: str) -> str:
+    """Replace CR LF and CR by a newline, other space separators by a space, other unprintable characters by U+FFFD.
+
+    Pages that a tool reads and programs that it runs for a policy hold such characters: they are no fault of the tool.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(c if c.isprintable() or c in "\n\t" else _replace(c) for c in lines)
+
+
+def _replace(character: str) -> str:
+    return " " if unicodedata.category(character) == "Zs" else "\ufffd"

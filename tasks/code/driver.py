@@ -1,7 +1,7 @@
 """What the sandbox executes: call a candidate on inputs, record a test's calls, and replay a candidate's results.
 
-The file is run as text inside of the sandbox, so it needs the standard library alone. No expected result is ever in
-the process of a candidate: it is called on inputs, and what it returns is compared outside of it.
+The file is run as text inside of the sandbox, so it needs the standard library and rules.py alone. No expected result
+is ever in the process of a candidate: it is called on inputs, and what it returns is compared outside of it.
 """
 
 import ast
@@ -11,18 +11,9 @@ import json
 import random
 import sys
 
+from tasks.code.rules import find_banned, fix_modules
+
 PROGRAM = "<program>"
-BANNED = {
-    *("__import__", "breakpoint", "builtins", "compile", "ctypes", "delattr", "eval", "exec", "gc", "getattr"),
-    *("get_type_hints", "globals", "importlib", "input", "inspect", "locals", "modules", "open", "os", "setattr"),
-    *("settrace", "signal", "subprocess", "sys", "threading", "vars", "attrgetter"),
-}
-"""Names that a program of a task without files and processes does not need."""
-IMPORTS = {
-    *("bisect", "collections", "copy", "dataclasses", "fractions", "functools", "heapq", "itertools", "math"),
-    *("operator", "re", "string", "typing"),
-}
-"""Modules that such a program may import."""
 
 
 class Unwritable(Exception):
@@ -68,26 +59,6 @@ def decode(coded):
     raise ValueError("not an encoded value")
 
 
-def find_banned(tree):
-    """Return the first name in a program that is banned, or the module; None if there is none."""
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Name):
-            names = [node.id]
-        elif isinstance(node, ast.Attribute):
-            names = [node.attr, "_private" if node.attr.startswith("_") else ""]
-        elif isinstance(node, ast.Import):
-            names = ["" if alias.name in IMPORTS else alias.name for alias in node.names]
-            names = ["_module" if name else "" for name in names]
-        elif isinstance(node, ast.ImportFrom):
-            outside = node.module not in IMPORTS or any(alias.name.startswith(("_", "*")) for alias in node.names)
-            names = [*(alias.name for alias in node.names), "_module" if outside else ""]
-        for name in names:
-            if name in BANNED or name in ("_private", "_module") or (name.startswith("__") and name != "__name__"):
-                return name
-    return None
-
-
 class OverBudget(BaseException):
     """The program executed more operations than it may."""
 
@@ -97,6 +68,19 @@ class Counter:
 
     def __init__(self, budget):
         self.budget, self.operations, self.lines = budget, 0, set()
+
+    def run(self, function, *arguments, **named):
+        """Call a function and count. Raises OverBudget also if the count ended before the call did: an exception of
+        the tracing (OverBudget, a RecursionError) ends it, and a program may catch that exception."""
+        try:
+            sys.settrace(self.trace)
+            result = function(*arguments, **named)
+            counted = sys.gettrace() is not None
+        finally:
+            sys.settrace(None)
+        if not counted:
+            raise OverBudget
+        return result
 
     def trace(self, frame, event, argument):
         if frame.f_code.co_filename != PROGRAM:
@@ -147,6 +131,7 @@ def run_candidate(job):
         out.flush()
 
     counter = Counter(job["budget"])
+    run = counter.run if job["trace"] else lambda function, *arguments, **named: function(*arguments, **named)
     sys.stdout = sys.stderr = Sink()
     names = {"__name__": "program", "__builtins__": builtins}
     try:
@@ -155,21 +140,19 @@ def run_candidate(job):
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
         say("syntax_error", type(error).__name__, getattr(error, "lineno", 0) or 0)
         return
-    if job["strict"] and (name := find_banned(tree)):
-        say("forbidden", name, 0)
-        return
+    if job["strict"]:
+        if name := find_banned(tree):
+            say("forbidden", name, 0)
+            return
+        fix_modules()
     try:
-        sys.settrace(counter.trace if job["trace"] else None)
-        exec(code, names)
+        run(exec, code, names)
     except OverBudget:
         say("timed_out", "", 0)
         return
     except BaseException as error:
-        sys.settrace(None)
         say("exited" if isinstance(error, SystemExit) else "raised", type(error).__name__, find_line(error))
         return
-    finally:
-        sys.settrace(None)
     function = names.get(job["name"])
     if not callable(function):
         say("no_function", "", 0)
@@ -179,21 +162,14 @@ def run_candidate(job):
     for arguments, named in job["calls"]:
         arguments, named = [decode(one) for one in arguments], {key: decode(one) for key, one in named.items()}
         try:
-            sys.settrace(counter.trace if job["trace"] else None)
-            result = function(*arguments, **named)
-            sys.settrace(None)
-            say("returned", encode(result), 0)
+            say("returned", encode(run(function, *arguments, **named)), 0)
         except OverBudget:
             say("timed_out", "", 0)
             break
         except SystemExit as error:
-            sys.settrace(None)
             say("exited", "SystemExit", find_line(error))
         except BaseException as error:
-            sys.settrace(None)
             say("raised", type(error).__name__, find_line(error))
-        finally:
-            sys.settrace(None)
     say("counted", sorted(counter.lines), counter.operations)
 
 

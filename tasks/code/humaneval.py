@@ -28,10 +28,16 @@ class Row:
 
     def join(self, answer: str) -> str:
         """The program of an answer: the prompt and its continuation, or the function written anew below what stands
-        before it in the prompt."""
+        before it in the prompt.
+
+        An extractor removes the white space at both ends of an answer. A continuation without any at its start gets
+        that of the canonical solution, which continues the same prompt.
+        """
         start = f"def {self.entry_point}("
         if start in answer:
             return self.prompt[: self.prompt.rfind(start)] + "\n" + answer
+        if answer == answer.lstrip():
+            answer = self.solution[: len(self.solution) - len(self.solution.lstrip())] + answer
         return self.prompt + answer
 
 
@@ -115,7 +121,8 @@ def record_calls(row: Row, unsafe: bool) -> tuple[list[Any], int]:
     """Record the calls of a row's test with its own solution, and count its assertions.
 
     Raises:
-        ValueError: the solution does not pass the test, or the test calls it with values that are no plain data.
+        ValueError: the solution does not pass the test, or the test calls it with values that are no plain data, or the
+            solution does not pass when it is scored like a candidate, by what it returned alone.
     """
     job = {
         "program": row.prompt + row.solution,
@@ -134,7 +141,24 @@ def record_calls(row: Row, unsafe: bool) -> tuple[list[Any], int]:
             f"{row.place}: the canonical solution of {row.entry_point!r} does not pass its own test "
             f"({held} of {reached} assertions {error}); correct the row or leave it out"
         )
+    check_replay(row, calls, reached, unsafe)
     return calls, reached
+
+
+def check_replay(row: Row, calls: list[Any], wanted: int, unsafe: bool) -> None:
+    """Refuse with a ValueError a row whose solution does not pass its own test when it is scored like a candidate: the
+    test looks at more than what the calls return, such as an argument that they change."""
+    program = row.prompt + row.solution
+    outcomes = run_candidates([(program, row.entry_point, calls)], strict=False, trace=False, unsafe=unsafe)
+    (test,) = replay_tests([row], [calls], outcomes, unsafe)
+    scores, info = judge(len(calls), wanted, outcomes[0], test)
+    if not scores["exact"]:
+        held, reached, error = test
+        raise ValueError(
+            f"{row.place}: the canonical solution of {row.entry_point!r} does not pass its own test on what it returned"
+            f" ({info['outcome']} {info['reason']}, {held} of {reached} assertions {error}); the test may look at an "
+            "argument that the function changes, which is not replayed; correct the row or leave it out"
+        )
 
 
 def replay_tests(

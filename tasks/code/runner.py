@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mmrl.tools.sandbox import Limits, Ran, Sandbox
-from tasks.code import driver
+from tasks.code import driver, rules
 
 LIMITS = Limits(seconds=4.0, cpu_seconds=1, output=1 << 18)
 BUDGET = 100_000  # operations of a program over all its calls
@@ -140,9 +141,18 @@ _outcomes: dict[bytes, Outcome] = {}
 @cache
 def _load_driver() -> str:
     """A program that defines the driver's functions; its code is compiled once, since each run executes it."""
-    path = Path(driver.__file__)
-    code = base64.b64encode(marshal.dumps(compile(path.read_text(), "driver", "exec"))).decode()
-    return f"import base64, json, marshal\nexec(marshal.loads(base64.b64decode({code!r})))\n"
+    return (
+        "import base64, json, marshal, sys, types\n"
+        f"module = sys.modules[{rules.__name__!r}] = types.ModuleType({rules.__name__!r})\n"
+        f"exec({_load_code(rules)}, module.__dict__)\nexec({_load_code(driver)})\n"
+    )
+
+
+def _load_code(module: ModuleType) -> str:
+    """An expression that loads the code of a module's file."""
+    assert module.__file__ is not None
+    code = compile(Path(module.__file__).read_text(), "driver", "exec")
+    return f"marshal.loads(base64.b64decode({base64.b64encode(marshal.dumps(code)).decode()!r}))"
 
 
 @cache

@@ -1,5 +1,9 @@
 """Small functions judged by hidden tests: right programs, broken ones, and programs that attack the verifier."""
 
+import ast
+import importlib
+from types import ModuleType
+
 import pytest
 
 from mmrl.types import Prompt
@@ -7,12 +11,15 @@ from tasks.code import Code
 from tasks.code.driver import encode
 from tasks.code.generator import STEPS, Chosen, Function, count_operations, run_trusted
 from tasks.code.rewards import unit_test_feedback
+from tasks.code.rules import IMPORTS, find_banned
 from tasks.code.runner import run_candidates
+from tests.tasks import code_counts
 from tests.tasks.code_answers import HOSTILE
 from tests.tasks.replies import reply
 
 TASK = Code()
 GIVEN = ([4, 5], [], [-3, 1, 1], [10])
+REACHED = {*IMPORTS, "collections.abc", "numbers"}
 SUM = "def solve(x):\n    return sum(x)"
 
 
@@ -59,9 +66,44 @@ def test_no_hostile_program_passes_a_test_and_each_has_a_name(prompt):
     assert [kind for kind, score in zip(HOSTILE, scores) if score["tests"]] == []
 
 
+def test_no_program_changes_the_count_of_its_operations(prompt):
+    programs = code_counts.HOSTILE
+    episodes = [reply(prompt, program) for program, _ in programs.values()]
+    scores = TASK.scores(episodes)
+    assert {k: e.info["outcome"] for k, e in zip(programs, episodes)} == {k: word for k, (_, word) in programs.items()}
+    assert [k for k, score in zip(programs, scores) if score["exact"] or score["tests"] or score["speed"]] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gi_frame", "gi_code", "gi_yieldfrom", "cr_frame", "cr_code", "cr_await", "ag_frame", "ag_code", "f_back"),
+        *("f_locals", "f_globals", "f_builtins", "tb_frame", "tb_next", "__traceback__", "__globals__"),
+    ],
+)
+def test_attributes_that_lead_to_frames_are_refused(name):
+    for program in (f"x.{name}", f"x.{name} = 1", f"match x:\n    case object({name}=y):\n        pass"):
+        assert find_banned(ast.parse(program))
+
+
+def test_ordinary_programs_are_not_refused(prompt):
+    programs = code_counts.ORDINARY
+    episodes = [reply(prompt, program) for program in programs.values()]
+    scores = TASK.scores(episodes)
+    assert {kind: e.info for kind, e, score in zip(programs, episodes, scores) if not score["exact"]} == {}
+
+
+@pytest.mark.parametrize("name", sorted(REACHED))
+def test_modules_that_a_program_may_import_lead_to_no_other_module(name):
+    for attribute, value in vars(importlib.import_module(name)).items():
+        if isinstance(value, ModuleType) and value.__name__ not in REACHED:
+            assert find_banned(ast.parse(f"import {name}\n{name}.{attribute}")), attribute
+            assert find_banned(ast.parse(f"from {name} import {attribute}")), attribute
+
+
 def test_a_program_leaves_nothing_for_the_next_one(prompt):
-    before = reply(prompt, "import math\nmath.pi = 3\nimport collections\ncollections.OrderedDict = None\n" + SUM)
-    after = reply(prompt, "import math, collections\ndef solve(x):\n    assert math.pi > 3\n    return sum(x)")
+    before = reply(prompt, "import collections\ncollections.Counter.most_common = None\n" + SUM)
+    after = reply(prompt, "import collections\nassert collections.Counter('a').most_common()\n" + SUM)
     assert [score["exact"] for score in TASK.scores([before, after])] == [1, 1]
 
 

@@ -1,10 +1,12 @@
 """Rows of HumanEval: tests and candidates in separate processes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tasks.code import HumanEval
+from tasks.code.humaneval import Row
 from tests.tasks.replies import reply
 
 ROWS = [
@@ -64,6 +66,32 @@ def test_canonical_solutions_pass_as_continuations_and_as_whole_programs(task, p
     assert task[0].scores(episodes) == [{"exact": 1, "tests": 1, "parses": 1, "runs": 1}] * 3
 
 
+@pytest.mark.parametrize("extract", [{"code": {"language": "python"}}, {"tags": {"tag": "answer"}}])
+def test_an_extracted_continuation_passes_like_a_whole_function(task, prompts, extract):
+    extracting = replace(task[0], extract=extract)
+    rows = [prompt.info["row"] for prompt in prompts]
+    texts = [extracting.write_answer(answer) for row in rows for answer in (row.solution, row.prompt + row.solution)]
+    doubled = [prompt for prompt in prompts for _ in range(2)]
+    scores = extracting.scores([reply(prompt, text) for prompt, text in zip(doubled, texts)])
+    assert scores == [{"format": 1, "exact": 1, "tests": 1, "parses": 1, "runs": 1}] * 6
+
+
+@pytest.mark.parametrize(
+    ("prompt", "solution"),
+    [
+        ("def f(x):\n    '''Return x.'''\n", "    if x:\n        return x\n    return x\n"),
+        ("def f(x):\n\t'''Return x.'''\n", "\treturn x\n"),
+        ("def f(x):\n    '''Return x.'''", "\n\n    return x"),
+        ("def f(x):\n    ", "return x"),
+    ],
+)
+def test_a_continuation_gets_back_the_indentation_of_its_first_line(prompt, solution):
+    row = Row(prompt, "", "f", solution, "")
+    assert row.join(solution) == prompt + solution
+    assert row.join(solution.strip()) == prompt + solution.rstrip()
+    assert row.join("def f(x):\n    return 1") == "\ndef f(x):\n    return 1"
+
+
 def test_partial_passes_and_errors(task, prompts):
     assert score(task, prompts[0], "    return 3.14159 * r\n") == (
         {"exact": 0, "tests": pytest.approx(2 / 3), "parses": 1, "runs": 1},
@@ -97,6 +125,29 @@ def test_partial_passes_and_errors(task, prompts):
 def test_hostile_programs_pass_no_test(task, prompts, text, word):
     scores, outcome = score(task, prompts[0], text)
     assert (scores["exact"], outcome) == (0, word)
+
+
+@pytest.mark.parametrize(
+    ("solution", "test"),
+    [
+        ("    x.sort()\n", "    x = [3, 1, 2]\n    candidate(x)\n    assert x == [1, 2, 3]\n"),
+        ("    x.sort()\n    return x\n", "    x = [3, 1, 2]\n    assert candidate(x) is x\n"),
+        ("    return (v for v in x)\n", "    assert list(candidate([1])) == [1]\n"),
+        ("    x.pop()\n    return x\n", "    x = [1, 2]\n    candidate(x)\n    assert candidate(x) == []\n"),
+    ],
+)
+def test_rows_whose_solution_would_score_0_are_refused_with_their_line(tmp_path, solution, test):
+    path = tmp_path / "changes.jsonl"
+    row = {
+        "prompt": "def f(x):\n    '''Do something with x.'''\n",
+        "canonical_solution": solution,
+        "test": f"def check(candidate):\n{test}",
+        "entry_point": "f",
+    }
+    path.write_text(json.dumps(row) + "\n")
+    task = HumanEval(path=str(path), split=HumanEval(path=str(path)).split_of(row))
+    with pytest.raises(ValueError, match=r"changes\.jsonl:1.*'f' does not pass its own test on what it returned"):
+        task.score(reply(task[0], solution))
 
 
 def test_rows_are_refused_with_their_line(task, tmp_path):

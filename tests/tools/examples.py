@@ -81,8 +81,6 @@ def said(way: str, text: str) -> Any:
             return "x" * 10_000_000
         case "bytes":
             return b"\x00\x01"
-        case "binary":
-            return "\x00\x01\udcff"
     return text
 
 

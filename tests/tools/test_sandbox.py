@@ -14,6 +14,7 @@ import pytest
 from mmrl.tools.call_parser import ToolCall
 from mmrl.tools.executor import ToolExecutor
 from mmrl.tools.sandbox import ExecutorDown, Limits, Python, Sandbox
+from mmrl.tools.sandbox.tool import _idle
 from tests.tools.confined import in_process
 
 
@@ -291,19 +292,78 @@ def test_programs_are_a_tool():
     for source, outcome, text in (
         ("print(6 * 7)", "ok", "42\n"),
         ("1 / 0", "ProgramFailed", "raised ZeroDivisionError"),
+        ("print('\\x07')", "ok", "\ufffd\n"),  # no fault of the tool
     ):
         pending = executor.submit(ToolCall("python", source), {"python": tool})
         executor.wait([pending])
         answer = executor.result(pending)
         assert answer.outcome == outcome and answer.text.startswith(text)
-    worker = tool._sandbox._worker.pid
-    tool.finish()
-    following = Python().start(None)
-    assert following.run("print(1)") == "1\n" and following._sandbox._worker.pid == worker
-    other = Python().start(None)  # of an episode at the same time
-    assert other.run("print(2)") == "2\n" and other._sandbox._worker.pid != worker
-    following.finish(), other.finish()
     assert threading.active_count() - num_threads < 50
+
+
+def test_sets_of_strings_have_the_same_order_in_every_worker():
+    program = "print(''.join(set('abcdefghijklmnop')), hash('a'), {frozenset('xyz'), 'b', 1.5})"
+    shown = set()
+    for _ in range(3):
+        one = Sandbox()
+        shown.add(one.run(program).output)
+        one.close()
+    assert len(shown) == 1
+
+
+def test_a_worker_finds_no_module_of_the_working_directory_or_the_environment(tmp_path, monkeypatch):
+    for name in ("json", "re", "planted", "sitecustomize", "usercustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "planted.py"))
+    one = Sandbox(Limits(output=5000))
+    ran = one.run("import os, sys; print(sorted(os.environ), sys.path, sys.flags.no_user_site, sys.flags.safe_path)")
+    assert ran.outcome == "ok" and ran.output.startswith("['HOME', 'PATH', 'TMPDIR']")
+    assert ran.output.endswith(" 1 True\n") and str(tmp_path) not in ran.output and "-packages" not in ran.output
+    assert one.run("import planted").reason.startswith("ModuleNotFoundError")
+    one.close()
+    assert not (tmp_path / "ran").exists()
+
+
+def pid_of_worker(limits):
+    """The worker that the next program with these limits runs in."""
+    (idle,) = _idle[limits, False]
+    return idle._worker.pid
+
+
+def test_programs_of_episodes_that_follow_each_other_share_a_worker():
+    limits, workers = Limits(output=4_321), []
+    for number in range(3):
+        tool = Python(limits).start(None)
+        assert tool.run(f"print({number})") == f"{number}\n"
+        tool.finish()
+        workers.append(pid_of_worker(limits))
+    assert len(set(workers)) == 1
+
+
+def test_an_abandoned_program_prints_into_no_other_call():
+    tool, executor = Python(Limits(output=4_322)).start(None), ToolExecutor()
+    tool.run("")  # its worker has begun
+    tool.timeout_s = 0.2
+    pending = executor.submit(ToolCall("python", "import time; time.sleep(1); print('first')"), {"python": tool})
+    executor.wait([pending])
+    assert executor.result(pending).outcome == "timed_out"
+    tool.finish()
+    following = Python(Limits(output=4_322)).start(None)
+    assert [following.run(f"print({number})") for number in range(3)] == ["0\n", "1\n", "2\n"]
+    time.sleep(1)  # the abandoned program has ended, and its worker is used again
+    assert [following.run(f"print({number})") for number in range(3)] == ["0\n", "1\n", "2\n"]
+
+
+def test_calls_of_one_turn_run_at_the_same_time():
+    tool, executor = Python(Limits(output=4_323)).start(None), ToolExecutor()
+    tool.run("")
+    calls = [ToolCall("python", f"import time; time.sleep(0.2); print({number})") for number in range(4)]
+    pending = [executor.submit(call, {"python": tool}) for call in calls]
+    executor.wait(pending)
+    assert [executor.result(one).text for one in pending] == ["0\n", "1\n", "2\n", "3\n"]
 
 
 def test_a_fork_of_the_trainer_has_a_worker_of_its_own(sandbox):

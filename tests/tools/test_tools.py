@@ -89,12 +89,34 @@ def test_errors_have_the_names_that_the_tool_gives_them():
 
 @pytest.mark.parametrize(
     ("way", "outcome"),
-    [("raise", "raised"), ("exit", "raised"), ("bytes", "not_text"), ("binary", "not_text"), ("hang", "timed_out")],
+    [("raise", "raised"), ("exit", "raised"), ("bytes", "not_text"), ("hang", "timed_out")],
 )
 def test_faults_of_a_tool_have_names(way, outcome, caplog):
     answer = answered(Echo(way, timeout_s=0.05 if way == "hang" else 5.0), ToolCall("t", "a"))
     assert answer.outcome == outcome and answer.fault and outcome in FAULTS
     assert f"tools/t/{outcome}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("a\r\nb\rc\n\td", "a\nb\nc\n\td"),
+        ("1\u00a0000\u202fkm\u3000x", "1 000 km x"),
+        ("\u200ba\x07\x1b[2J\ufeff", "\ufffda\ufffd\ufffd[2J\ufffd"),
+        ("\x00\x01\udcff", "\ufffd" * 3),
+        ("ä 日本 🙂", "ä 日本 🙂"),
+    ],
+)
+def test_unprintable_characters_are_replaced(given, text):
+    answer = answered(Echo(), ToolCall("t", {"text": given}))
+    assert (answer.outcome, answer.text) == ("ok", text)
+
+
+def test_a_text_is_as_long_as_its_lines_say():
+    fits, longer = ("\r\n" * (Echo.max_chars + extra) for extra in (0, 1))
+    assert answered(Echo(), ToolCall("t", {"text": fits})).text == "\n" * Echo.max_chars
+    answer = answered(Echo(), ToolCall("t", {"text": longer}))
+    assert (answer.outcome, answer.text) == ("truncated", "\n" * Echo.max_chars + TRUNCATED)
 
 
 def test_ten_megabytes_are_cut_and_say_so():

@@ -21,6 +21,11 @@ log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
 _START = 60.0  # time limit of a worker's start, seconds
+# Hashes of strings, and so the order of sets, must not differ between workers, and the flag -I ignores PYTHONHASHSEED.
+# Its parts in its place: -P and -s keep the working directory and the user's packages out of sys.path, and the
+# environment has nothing else. -S keeps out all installed packages.
+_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 # The worker's files need the standard library alone: their packages are entered without what else those import, and
 # without a place in sys.path, so that no program finds the project.
 _COMMAND = """
@@ -120,20 +125,11 @@ class Sandbox:
         if not self.unsafe and not sys.platform.startswith("linux"):
             raise _refusal(f"it is {sys.platform}, and the sandbox is made of Landlock and seccomp, which Linux has")
         worker = self._worker = subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                "-B",
-                "-X",
-                "utf8",
-                "-c",
-                _COMMAND.format(folder=str(FOLDER), unsafe=self.unsafe),
-            ],
+            [sys.executable, *_FLAGS, "-c", _COMMAND.format(folder=str(FOLDER), unsafe=self.unsafe)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={},
+            env=_ENVIRONMENT,
             bufsize=0,
             start_new_session=True,  # without a terminal
         )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from functools import cached_property
+from collections import deque
 
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.sandbox.limits import Limits
 from mmrl.tools.sandbox.sandbox import Sandbox
-from mmrl.types import Prompt
 
 _MOST_IDLE = 16
-_idle: defaultdict[tuple[Limits, bool], deque[Sandbox]] = defaultdict(lambda: deque(maxlen=_MOST_IDLE))
-"""Sandboxes of episodes that are over, by their limits and whether they are unsafe."""
+_idle: dict[tuple[Limits, bool], deque[Sandbox]] = {}
+"""Sandboxes in which no program runs, by their limits and whether they are unsafe."""
 
 
 class ProgramFailed(ToolError):
@@ -20,8 +18,8 @@ class ProgramFailed(ToolError):
 
 
 class Python(Tool):
-    """Run a Python program in a sandbox and return what it printed. Episodes that follow each other share a worker,
-    in which no program leaves anything.
+    """Run a Python program in a sandbox and return what it printed. Calls that follow each other share a worker, in
+    which no program leaves anything.
 
     Args:
         limits: of each program.
@@ -33,20 +31,6 @@ class Python(Tool):
         self.limits, self.max_chars, self.unsafe = limits or Limits(), max_chars, unsafe
         self.timeout_s = self.limits.seconds + 5.0  # the sandbox ends a program before the tool's timeout
 
-    @cached_property
-    def _sandbox(self) -> Sandbox:
-        try:
-            return _idle[self.limits, self.unsafe].pop()
-        except IndexError:
-            return Sandbox(self.limits, self.unsafe)
-
-    def start(self, prompt: Prompt) -> Python:
-        return Python(self.limits, self.max_chars, self.unsafe)  # a worker serves one caller at a time
-
-    def finish(self) -> None:
-        if "_sandbox" in self.__dict__:
-            _idle[self.limits, self.unsafe].append(self.__dict__.pop("_sandbox"))
-
     def run(self, code: str) -> str:  # type: ignore[override]
         """
         Run a Python program.
@@ -54,7 +38,14 @@ class Python(Tool):
         Args:
             code: the program; what it prints is the answer.
         """
-        done = self._sandbox.run(code)
+        # a worker serves one call at a time: a call that was abandoned at its timeout keeps its sandbox until it ends
+        idle = _idle.setdefault((self.limits, self.unsafe), deque(maxlen=_MOST_IDLE))
+        try:
+            sandbox = idle.pop()
+        except IndexError:
+            sandbox = Sandbox(self.limits, self.unsafe)
+        done = sandbox.run(code)
+        idle.append(sandbox)
         if done.outcome not in ("ok", "too_long"):
             raise ProgramFailed(f"{done.outcome} {done.reason}".strip())
         return done.output
