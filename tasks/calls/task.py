@@ -86,6 +86,8 @@ class Calls(GeneratedTask):
         lines = [*show_tools(problem.tools, self.style), problem.request]
         parameters = {tool.name: [name for name, _ in tool.parameters] for tool in problem.tools}
         info = {"right": json.loads(problem.calls), "parameters": parameters}
+        if self.extract is not None:
+            info["extract"] = self.extract  # the functions of rewards.py read it
         return Prompt(key, ask_user("\n".join(lines)), answer=write_calls(info["right"]), info=info)
 
     def score(self, episode: Episode) -> dict[str, float]:

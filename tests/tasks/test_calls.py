@@ -5,6 +5,8 @@ import json
 import pytest
 
 from mmrl.config.compose import compose
+from mmrl.rewards.function import FunctionReward
+from mmrl.rewards.scoring import score
 from mmrl.types import Prompt
 from tasks.calls import Calls
 from tasks.calls.match import match_calls, match_multisets, measure_correctness, name_error, parse_calls
@@ -122,6 +124,26 @@ def test_reward_of_toolrl_adds_the_format():
     assert tool_rl(RIGHT, [GOLD], 1.0) == 4 and tool_rl("?", [GOLD], 0.0) == -3
     assert tool_rl("no call", [], 1.0) == 1 and error_penalty("no call", [], {}) == 1
     assert error_penalty(RIGHT, [], PARAMETERS) == -2
+
+
+@pytest.mark.parametrize(
+    ("extract", "text", "rewards"),
+    [
+        (None, "{right}", (4, 1)),
+        ("tags", "<answer>{right}</answer>", (4, 1)),
+        ("tags", "<think>no call</think>I call <answer>{right}</answer>", (4, 1)),
+        ("tags", "<answer>no call</answer>", (-2, -2)),
+        ("tags", "{right}", (-3, -2)),
+        ("code", "```json\n{right}\n```", (4, 1)),
+        ({"tags": {"tag": "call"}}, "<call>{right}</call>", (4, 1)),
+    ],
+)
+def test_rewards_judge_what_the_extractor_finds(extract, text, rewards):
+    task = Calls(extract=extract, irrelevant=0.0)
+    episode = reply(task[0], text.replace("{right}", task[0].answer))
+    functions = [f"tasks.calls.rewards:{name}" for name in ("tool_rl", "error_penalty")]
+    score([episode], task, FunctionReward(functions, in_process=True))
+    assert (episode.scores["tool_rl"], episode.scores["error_penalty"]) == rewards
 
 
 @pytest.mark.parametrize(
