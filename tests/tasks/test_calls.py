@@ -1,5 +1,6 @@
 """Tool calls: ToolRL's and TL-Training's golden numbers, and answers that stuff, repeat or disguise calls."""
 
+import hashlib
 import json
 
 import pytest
@@ -193,10 +194,31 @@ def test_schemas_name_their_required_parameters():
     assert weather.schema()["parameters"]["properties"]["unit"]["enum"] == ["celsius", "fahrenheit"]
 
 
-def test_calls_of_the_held_out_split_are_not_trained_on():
-    keys = [{Calls().split_key(Calls().on(s).problem(i)) for i in range(400)} for s in ("train", "held_out")]
-    assert not keys[0] & keys[1]
+@pytest.mark.parametrize("parallel", [0.0, 0.4])
+def test_no_call_of_the_held_out_split_is_trained_on(parallel):
+    task, calls, shares = Calls(parallel=parallel, irrelevant=0.0), [], []
+    for split in ("train", "held_out"):
+        right = [task.on(split)[index].info["right"] for index in range(400)]
+        calls.append({json.dumps(one, sort_keys=True) for each in right for one in each})
+        shares.append(sum(len(each) == 2 for each in right) / 400)
+    assert not calls[0] & calls[1]
+    assert shares == pytest.approx([parallel, parallel], abs=0.07)
     assert parse_calls("no call") is None and read_calls(" no call ") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "digest"),
+    [
+        ({}, "f65c8186954d397f"),
+        ({"style": "schemas", "offered": 5, "seed": 3}, "674bcce5d5c26abd"),
+        ({"tools": ["find_flight", "buy_ticket", "set_alarm"], "offered": 2, "irrelevant": 0.0}, "ebccda9c7009caca"),
+    ],
+)
+def test_problems_with_one_call_are_those_of_the_stored_results(options, digest):
+    task = Calls(**options)
+    prompts = [task.on(split)[index] for split in ("train", "held_out") for index in range(300)]
+    text = json.dumps([(prompt.key, prompt.messages, prompt.answer, prompt.info) for prompt in prompts])
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize("options", [{"offered": 1}, {"parallel": 0.9}, {"irrelevant": -0.1}, {"style": "xml"}])
