@@ -11,9 +11,10 @@ import numpy as np
 from mmrl.types import Episode, Prompt
 from tasks.calls.match import Call, equal_calls, match_calls, match_multisets, name_error, parse_calls
 from tasks.calls.tools import TOOLS, ToolSpec, draw_request, show_tools
-from tasks.generated import GeneratedTask, ask_user, to_tuples
+from tasks.generated import GeneratedTask, ask_user, choose_split, to_tuples
 
 NO_CALL = "no call"
+_DRAWS = 100  # of a further call until it is of the split of the first one
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Calls(GeneratedTask):
-    """Requests that are answered by tool calls; the calls of the held-out split are never trained on.
+    """Requests that are answered by tool calls; a call of the held-out split is never trained on, alone or in a list.
 
     Args:
         offered: tools in a prompt, from 2 to 11.
@@ -67,7 +68,7 @@ class Calls(GeneratedTask):
         """The tools that problems are made of."""
         return tuple(tool for tool in TOOLS if self.tools is None or tool.name in self.tools)
 
-    def draw(self, rng: np.random.Generator) -> Problem:
+    def draw(self, rng: np.random.Generator) -> Problem | None:
         order = [self.specs[i] for i in rng.permutation(len(self.specs))[: self.offered + 1]]
         offered, other = order[:-1], order[-1]
         kind = rng.random()
@@ -75,17 +76,37 @@ class Calls(GeneratedTask):
             request, _ = draw_request(rng, other)
             return Problem(tuple(offered), f"{request}.", "[]")
         needed = offered[: 2 if kind < self.irrelevant + self.parallel else 1]
-        drawn = [draw_request(rng, tool) for tool in needed]
+        drawn = self._draw_requests(rng, needed)
+        if drawn is None:
+            return None
         shown = tuple(offered[i] for i in rng.permutation(len(offered)))
         return Problem(shown, ". ".join(text for text, _ in drawn) + ".", json.dumps([call for _, call in drawn]))
 
+    def _draw_requests(self, rng: np.random.Generator, tools: Sequence[ToolSpec]) -> list[tuple[str, Call]] | None:
+        """Draw a request for each tool, all with calls of one split; None if the tools have too few calls for that."""
+        drawn = [draw_request(rng, tools[0])]
+        for tool in tools[1:]:
+            tries = (draw_request(rng, tool) for _ in range(_DRAWS))
+            same = (one for one in tries if self._split_of_call(one[1]) == self._split_of_call(drawn[0][1]))
+            if (found := next(same, None)) is None:
+                return None
+            drawn.append(found)
+        return drawn
+
+    def _split_of_call(self, call: Call) -> str:
+        return choose_split(self.name, self.seed, json.dumps([call]), self.held_out_fraction)
+
     def split_key(self, problem: Problem) -> str:
-        return problem.calls if problem.calls != "[]" else problem.request
+        """The first call, whose split is that of the others too; the request where no tool fits."""
+        calls = json.loads(problem.calls)
+        return json.dumps(calls[:1]) if calls else problem.request
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         lines = [*show_tools(problem.tools, self.style), problem.request]
         parameters = {tool.name: [name for name, _ in tool.parameters] for tool in problem.tools}
         info = {"right": json.loads(problem.calls), "parameters": parameters}
+        if self.extract is not None:
+            info["extract"] = self.extract  # the functions of rewards.py read it
         return Prompt(key, ask_user("\n".join(lines)), answer=write_calls(info["right"]), info=info)
 
     def score(self, episode: Episode) -> dict[str, float]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from mmrl.types import Prompt
+from mmrl.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
+from tasks.reasoning_gym.generator import build_generator
+from tasks.reasoning_gym.scorer import Graded, Source, grade
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class ReasoningGym(AnswerTask):
         held_out: number of held-out problems.
         split: "train" or "held_out".
         seed: of the generator; part of the task, not of the run.
+        timeout_s: limit of scoring an answer, in seconds; one that takes longer scores 0.
     """
 
     dataset: str
@@ -35,6 +37,7 @@ class ReasoningGym(AnswerTask):
     held_out: int = 1024
     split: str = "train"
     seed: int = 0
+    timeout_s: float = 10.0
 
     name = "reasoning_gym"
 
@@ -45,12 +48,18 @@ class ReasoningGym(AnswerTask):
             raise ValueError(
                 f"task {self.name!r}: size and held_out must be at least 1, got {self.size} and {self.held_out}"
             )
+        if not 0 < self.timeout_s < 1e4:
+            raise ValueError(f"task {self.name!r}: timeout_s must be in (0, 1e4) seconds, got {self.timeout_s}")
         if self.template.count("{question}") != 1:
             raise ValueError(f"task {self.name!r}: template must hold {{question}} once, got {self.template!r}")
 
     @property
+    def _source(self) -> Source:
+        return Source(self.dataset, json.dumps(dict(self.parameters)), self.held_out + self.size, self.seed)
+
+    @property
     def _generator(self) -> Any:
-        return _generator(self.dataset, json.dumps(dict(self.parameters)), self.held_out + self.size, self.seed)
+        return build_generator(*self._source)
 
     def __len__(self) -> int:
         return self.held_out if self.split == "held_out" else self.size
@@ -83,8 +92,27 @@ class ReasoningGym(AnswerTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """score: what the generator gives, from 0 to 1, with partial credit in some; exact: 1 if that is 1."""
-        score = float(self._generator.score_answer(answer or None, self._generator[prompt.info["number"]]))
-        return {"exact": float(score >= 1), "score": score}
+        return _name_scores(self._grade([(answer, prompt)])[0])
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return self.scores([episode])[0]
+
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        """The scores of each episode; `info["outcome"]` says how it was scored, and what is no score is counted."""
+        answers = [self.read_answer(episode) for episode in episodes]
+        graded = self._grade([(answer or "", episode.prompt) for answer, episode in zip(answers, episodes)])
+        for episode, one in zip(episodes, graded):
+            episode.info["outcome"] = one.outcome
+            if one.outcome not in ("right", "wrong"):
+                counts = episode.info.get("counts", {})
+                episode.info["counts"] = {**counts, f"{self.name}/{one.outcome}": 1}
+        return [{**self.score_format(answer), **_name_scores(one)} for answer, one in zip(answers, graded)]
+
+    def _grade(self, answers: Sequence[tuple[str, Prompt]]) -> list[Graded]:
+        numbers = [prompt.info["number"] for _, prompt in answers]
+        entries = {number: self._generator[number] for number in set(numbers)}
+        pairs = [(answer, entries[number]) for (answer, _), number in zip(answers, numbers)]
+        return grade(self._source, pairs, self.timeout_s)
 
     def demonstrate(self, index: int) -> str:
         answer = self[index].answer
@@ -96,25 +124,8 @@ class ReasoningGym(AnswerTask):
         return self.write_answer(answer)
 
 
-@lru_cache(maxsize=16)
-def _generator(dataset: str, parameters: str, size: int, seed: int) -> Any:
-    try:
-        import reasoning_gym
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"task 'reasoning_gym' needs the package {error.name}: pip install 'mmrl-lightning[reasoning]'"
-        ) from error
-    from reasoning_gym.factory import DATASETS
-
-    if dataset not in DATASETS:
-        near = difflib.get_close_matches(dataset, DATASETS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(DATASETS))}"
-        raise ValueError(f"task.dataset={dataset!r} is no generator of reasoning-gym; {hint}")
-    given = json.loads(parameters)
-    try:
-        return reasoning_gym.create_dataset(dataset, size=size, seed=seed, **given)
-    except (TypeError, AssertionError, ValueError) as error:
-        raise ValueError(f"task.parameters={given} are refused by the generator {dataset!r}: {error}") from error
+def _name_scores(graded: Graded) -> dict[str, float]:
+    return {"exact": float(graded.score >= 1), "score": graded.score}
 
 
 @lru_cache(maxsize=16)

@@ -4,45 +4,65 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-OPERATIONS = 200_000  # virtual-machine operations of SQLite per query
-ROWS = 1000
 _TICK = 1000  # operations between two checks
-_LENGTH = 100_000  # bytes of a query or a value
 FUNCTIONS = frozenset(
     (
-        *(
-            "abs",
-            "avg",
-            "coalesce",
-            "count",
-            "date",
-            "group_concat",
-            "ifnull",
-            "iif",
-            "instr",
-            "length",
-            "like",
-            "lower",
-        ),
-        *("ltrim", "max", "min", "nullif", "replace", "round", "rtrim", "strftime", "substr", "substring", "sum"),
-        *("total", "trim", "typeof", "upper", "row_number", "rank", "dense_rank", "julianday", "cast", "glob", "sign"),
+        *("abs", "avg", "cast", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "count", "exp", "floor", "glob"),
+        *("group_concat", "ifnull", "iif", "instr", "length", "like", "ln", "log", "log10", "log2", "lower", "ltrim"),
+        *("max", "min", "mod", "nullif", "pow", "power", "replace", "round", "rtrim", "sign", "sqrt", "string_agg"),
+        *("substr", "substring", "sum", "total", "trim", "trunc", "typeof", "unicode", "upper"),
+        *("current_date", "current_time", "current_timestamp", "date", "datetime", "julianday", "strftime", "time"),
+        *("timediff", "unixepoch"),
+        *("cume_dist", "dense_rank", "first_value", "lag", "last_value", "lead", "nth_value", "ntile", "percent_rank"),
+        *("rank", "row_number"),
     )
 )
 """SQL functions that a query may call; others, such as randomblob or load_extension, are refused."""
 
-_LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: _LENGTH,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
-    sqlite3.SQLITE_LIMIT_COLUMN: 100,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
-    sqlite3.SQLITE_LIMIT_VDBE_OP: 50_000,
-    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
-}
+
+@dataclass(frozen=True)
+class Limits:
+    """What a query may use. The numbers are those of the small databases of `task=sql`.
+
+    Args:
+        operations: of SQLite's virtual machine.
+        rows: of the result.
+        columns: of a table or of the result.
+        length: bytes of a value, of a row of a table, or of the query.
+        size: of the result: characters of texts, bytes, and 8 for each number.
+        seconds: of the query.
+        functions: that it may call; None for all of SQLite.
+    """
+
+    operations: int = 200_000
+    rows: int = 1000
+    columns: int = 100
+    length: int = 100_000
+    size: int = 100_000_000
+    seconds: float = float("inf")
+    functions: frozenset[str] | None = FUNCTIONS
+
+    def of_connection(self) -> dict[int, int]:
+        """The limits that SQLite checks itself, by its number of each; none where all functions are permitted."""
+        if self.functions is None:
+            return {}
+        return {
+            sqlite3.SQLITE_LIMIT_LENGTH: self.length,
+            sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
+            sqlite3.SQLITE_LIMIT_COLUMN: self.columns,
+            sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+            sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+            sqlite3.SQLITE_LIMIT_VDBE_OP: 50_000,
+            sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+            sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
+        }
+
+
+SMALL = Limits()
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE)
 
 
@@ -51,7 +71,8 @@ class Result:
     """Result of a query: its rows, and the columns that it reads, as (table, column).
 
     `word` is "ran", or the name of an error: "syntax_error" (SQLite refuses the query), "forbidden" (it does more than
-    read, or calls another function), "timed_out", "too_many_rows", "too_long" (a value or the query), or "not_text".
+    read, or calls another function), "timed_out" (operations or seconds), "too_many_rows", "too_long" (a value, the
+    query or the whole result), or "not_text".
     """
 
     word: str
@@ -63,7 +84,8 @@ class Result:
 class Guard:
     """Authorizer of a connection: permits reading, and notes which columns are read and what is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, functions: frozenset[str] | None) -> None:
+        self.functions = functions
         self.columns: set[tuple[str, str]] = set()
         self.refused = ""
 
@@ -74,45 +96,61 @@ class Guard:
             if first and second:
                 self.columns.add((first.lower(), second.lower()))
             return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FUNCTIONS:
+        if action == sqlite3.SQLITE_FUNCTION and (self.functions is None or (second or "").lower() in self.functions):
             return sqlite3.SQLITE_OK
         self.refused = second or first or str(action)
         return sqlite3.SQLITE_DENY
 
 
-def run_query(connection: sqlite3.Connection, query: str) -> Result:
-    """Run one query of a policy. The connection is used for nothing else meanwhile."""
-    guard, work = Guard(), 0
+def run_query(connection: sqlite3.Connection, query: str, limits: Limits = SMALL) -> Result:
+    """Run one query for reading within limits. The connection is used for nothing else meanwhile."""
+    guard, work, deadline = Guard(limits.functions), 0, time.monotonic() + limits.seconds
 
     def count() -> bool:
         nonlocal work
         work += _TICK
-        return work > OPERATIONS
+        return work > limits.operations or time.monotonic() > deadline
 
-    for limit, value in _LIMITS.items():
-        connection.setlimit(limit, value)
+    before = {limit: connection.setlimit(limit, value) for limit, value in limits.of_connection().items()}
     connection.set_authorizer(guard)
     connection.set_progress_handler(count, _TICK)
     try:
-        rows = connection.execute(query).fetchmany(ROWS + 1)
+        rows, word = _fetch(connection.execute(query), limits)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-        said = str(error)
-        word = "syntax_error"
-        if guard.refused:
-            word, said = "forbidden", guard.refused
-        elif said == "interrupted":
-            word = "timed_out"
-        elif "too big" in said or "too long" in said or "too large" in said:
-            word = "too_long"
-        elif "decode" in said.lower() or isinstance(error, UnicodeError):
-            word = "not_text"
-        return Result(word, columns=frozenset(guard.columns), reason=said[:200])
+        return Result(_name_error(error, guard), columns=frozenset(guard.columns), reason=_explain(error, guard))
     finally:
         connection.set_progress_handler(None, 0)
         connection.set_authorizer(None)
-    if len(rows) > ROWS:
-        return Result("too_many_rows", columns=frozenset(guard.columns))
-    return Result("ran", tuple(rows), frozenset(guard.columns))
+        for limit, value in before.items():
+            connection.setlimit(limit, value)
+    return Result(word, tuple(rows), frozenset(guard.columns))
+
+
+def _fetch(cursor: sqlite3.Cursor, limits: Limits) -> tuple[list[tuple[object, ...]], str]:
+    """Read the rows of a result, and whether it "ran" or is "too_many_rows" or "too_long", and then none."""
+    rows: list[tuple[object, ...]] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+        if len(rows) > limits.rows or size > limits.size:
+            return [], "too_many_rows" if len(rows) > limits.rows else "too_long"
+    return rows, "ran"
+
+
+def _name_error(error: Exception, guard: Guard) -> str:
+    said = str(error)
+    if guard.refused:
+        return "forbidden"
+    if said == "interrupted":
+        return "timed_out"
+    if "too big" in said or "too long" in said or "too large" in said:
+        return "too_long"
+    return "not_text" if "decode" in said.lower() or isinstance(error, UnicodeError) else "syntax_error"
+
+
+def _explain(error: Exception, guard: Guard) -> str:
+    return (guard.refused or str(error))[:200]
 
 
 def match_rows(rows: Sequence[tuple[object, ...]], right: Sequence[tuple[object, ...]], ordered: bool) -> bool:

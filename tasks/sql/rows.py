@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +13,12 @@ from mmrl.types import Episode, Prompt
 from tasks.dataset.source import Record
 from tasks.generated import ask_user
 from tasks.rows import RowsTask, need_text
+from tasks.sql.database import Limits
 from tasks.sql.verify import score_query, verify
+
+_SIZES: Mapping[str, int] = {"columns": 2000, "length": 1_000_000}  # tables of BIRD have up to 115 columns
+_RIGHT = Limits(operations=2_000_000_000, rows=1_000_000, size=1_000_000_000, functions=None)
+"""Limits of the queries of the data set, which are trusted: they tell a query without an end from a long one."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +32,29 @@ class SQLRows(RowsTask):
 
     Args:
         databases: folder of the databases.
+        max_operations: of SQLite's virtual machine in a query of the policy; a row that is read takes several.
+        max_rows: of the result of a query of the policy.
+        timeout_s: limit of a query of the policy, in seconds.
     """
 
     databases: str
+    max_operations: int = 50_000_000
+    max_rows: int = 100_000
+    timeout_s: float = 30.0
 
     name = "sql_rows"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("max_operations", "max_rows", "timeout_s"):
+            if not getattr(self, option) > 0:
+                raise ValueError(f"task {self.name!r}: {option} must be greater than 0, got {getattr(self, option)}")
+
+    @property
+    def _limits(self) -> tuple[Limits, Limits]:
+        """Limits of a query of the policy, and of the right query."""
+        limits = Limits(self.max_operations, self.max_rows, **_SIZES, seconds=self.timeout_s)
+        return limits, replace(_RIGHT, rows=max(_RIGHT.rows, self.max_rows))
 
     def split_key(self, record: Record) -> str:
         return str(record.get("db_id"))
@@ -50,10 +74,13 @@ class SQLRows(RowsTask):
         return Prompt(key, ask_user("\n".join(lines)), answer=query, info={"database": str(file)}, place=place)
 
     def score(self, episode: Episode) -> dict[str, float]:
-        return score_query(self, episode, [open_database(episode.prompt.info["database"], threading.get_ident())])
+        return score_query(self, episode, self._connect(episode.prompt), *self._limits)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        return verify(answer, prompt.answer, [open_database(prompt.info["database"], threading.get_ident())])[0]
+        return verify(answer, prompt.answer, self._connect(prompt), *self._limits)[0]
+
+    def _connect(self, prompt: Prompt) -> list[sqlite3.Connection]:
+        return [open_database(prompt.info["database"], threading.get_ident())]
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self[index].answer)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from mmrl.types import Episode
 from tasks.answers import AnswerTask
 from tasks.sets import jaccard
-from tasks.sql.database import Result, is_ordered, match_rows, run_query
+from tasks.sql.database import SMALL, Limits, Result, is_ordered, match_rows, run_query
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|<>|[<>!=]=|\S")
 _WRITTEN = 10_000  # characters of a query that are compared
@@ -29,7 +29,13 @@ def match_bigrams(query: str, right: str) -> float:
     return jaccard(*pairs)
 
 
-def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) -> tuple[dict[str, float], Result]:
+def verify(
+    query: str,
+    right: str,
+    connections: Sequence[sqlite3.Connection],
+    limits: Limits = SMALL,
+    right_limits: Limits = SMALL,
+) -> tuple[dict[str, float], Result]:
     """exact: the result is that of the right query on every database; syntax: the query runs; schema: Jaccard index of
     the columns that both read; ngram: that of their bigrams; format: 1 if the query begins with SELECT or WITH.
 
@@ -37,16 +43,26 @@ def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) ->
     Source: Pourreza et al., "Reasoning-SQL: Reinforcement Learning with SQL Tailored Partial Rewards for
     Reasoning-Enhanced Text-to-SQL", arXiv 2503.23157, section 3.
 
+    Args:
+        query: of the policy.
+        right: query.
+        connections: to the databases.
+        limits: of the policy's query.
+        right_limits: of the right query.
+
     Returns the scores, and the first result of the query that is no match.
+
+    Raises:
+        ValueError: the right query does not run within its limits.
     """
     ordered, first, exact = is_ordered(right), Result("syntax_error", reason="no query"), bool(query.strip())
     wanted = Result("ran")
     for connection in connections if query.strip() else connections[:1]:
-        wanted = run_right(connection, right)
+        wanted = run_right(connection, right, right_limits)
         if wanted.word != "ran":
             raise ValueError(f"the right query does not run ({wanted.word} {wanted.reason}): {right}")
         if query.strip():
-            first = run_query(connection, query)
+            first = run_query(connection, query, limits)
         exact = exact and first.word == "ran" and match_rows(first.rows, wanted.rows, ordered)
         if not exact:
             break
@@ -59,16 +75,22 @@ def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) ->
     }, first
 
 
-@lru_cache(maxsize=4096)
-def run_right(connection: sqlite3.Connection, query: str) -> Result:
+@lru_cache(maxsize=1024)
+def run_right(connection: sqlite3.Connection, query: str, limits: Limits) -> Result:
     """Run the right query on a database whose rows do not change; each connection keeps its result."""
-    return run_query(connection, query)
+    return run_query(connection, query, limits)
 
 
-def score_query(task: AnswerTask, episode: Episode, connections: Sequence[sqlite3.Connection]) -> dict[str, float]:
+def score_query(
+    task: AnswerTask,
+    episode: Episode,
+    connections: Sequence[sqlite3.Connection],
+    limits: Limits = SMALL,
+    right_limits: Limits = SMALL,
+) -> dict[str, float]:
     """Score the query of an episode; `info` gets the outcome (right, wrong or the name of an error) and the reason."""
     query = task.read_answer(episode) or ""
-    scores, result = verify(query, episode.prompt.answer, connections)
+    scores, result = verify(query, episode.prompt.answer, connections, limits, right_limits)
     word = result.word if result.word != "ran" else ("right" if scores["exact"] else "wrong")
     episode.info.update(outcome=word, reason=result.reason)
     return scores

@@ -1,10 +1,13 @@
 """Tool calls: ToolRL's and TL-Training's golden numbers, and answers that stuff, repeat or disguise calls."""
 
+import hashlib
 import json
 
 import pytest
 
 from mmrl.config.compose import compose
+from mmrl.rewards.function import FunctionReward
+from mmrl.rewards.scoring import score
 from mmrl.types import Prompt
 from tasks.calls import Calls
 from tasks.calls.match import match_calls, match_multisets, measure_correctness, name_error, parse_calls
@@ -125,6 +128,26 @@ def test_reward_of_toolrl_adds_the_format():
 
 
 @pytest.mark.parametrize(
+    ("extract", "text", "rewards"),
+    [
+        (None, "{right}", (4, 1)),
+        ("tags", "<answer>{right}</answer>", (4, 1)),
+        ("tags", "<think>no call</think>I call <answer>{right}</answer>", (4, 1)),
+        ("tags", "<answer>no call</answer>", (-2, -2)),
+        ("tags", "{right}", (-3, -2)),
+        ("code", "```json\n{right}\n```", (4, 1)),
+        ({"tags": {"tag": "call"}}, "<call>{right}</call>", (4, 1)),
+    ],
+)
+def test_rewards_judge_what_the_extractor_finds(extract, text, rewards):
+    task = Calls(extract=extract, irrelevant=0.0)
+    episode = reply(task[0], text.replace("{right}", task[0].answer))
+    functions = [f"tasks.calls.rewards:{name}" for name in ("tool_rl", "error_penalty")]
+    score([episode], task, FunctionReward(functions, in_process=True))
+    assert (episode.scores["tool_rl"], episode.scores["error_penalty"]) == rewards
+
+
+@pytest.mark.parametrize(
     "text", [RIGHT, f"[{RIGHT}, {RIGHT}]", '{"name": "w", "arguments": {"city": "Rome"}}', "no call", "?"]
 )
 def test_the_weights_of_the_recipe_give_the_reward_of_toolrl_plus_three(prompt, text):
@@ -171,10 +194,31 @@ def test_schemas_name_their_required_parameters():
     assert weather.schema()["parameters"]["properties"]["unit"]["enum"] == ["celsius", "fahrenheit"]
 
 
-def test_calls_of_the_held_out_split_are_not_trained_on():
-    keys = [{Calls().split_key(Calls().on(s).problem(i)) for i in range(400)} for s in ("train", "held_out")]
-    assert not keys[0] & keys[1]
+@pytest.mark.parametrize("parallel", [0.0, 0.4])
+def test_no_call_of_the_held_out_split_is_trained_on(parallel):
+    task, calls, shares = Calls(parallel=parallel, irrelevant=0.0), [], []
+    for split in ("train", "held_out"):
+        right = [task.on(split)[index].info["right"] for index in range(400)]
+        calls.append({json.dumps(one, sort_keys=True) for each in right for one in each})
+        shares.append(sum(len(each) == 2 for each in right) / 400)
+    assert not calls[0] & calls[1]
+    assert shares == pytest.approx([parallel, parallel], abs=0.07)
     assert parse_calls("no call") is None and read_calls(" no call ") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "digest"),
+    [
+        ({}, "f65c8186954d397f"),
+        ({"style": "schemas", "offered": 5, "seed": 3}, "674bcce5d5c26abd"),
+        ({"tools": ["find_flight", "buy_ticket", "set_alarm"], "offered": 2, "irrelevant": 0.0}, "ebccda9c7009caca"),
+    ],
+)
+def test_problems_with_one_call_are_those_of_the_stored_results(options, digest):
+    task = Calls(**options)
+    prompts = [task.on(split)[index] for split in ("train", "held_out") for index in range(300)]
+    text = json.dumps([(prompt.key, prompt.messages, prompt.answer, prompt.info) for prompt in prompts])
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize("options", [{"offered": 1}, {"parallel": 0.9}, {"irrelevant": -0.1}, {"style": "xml"}])

@@ -1,11 +1,13 @@
 """Problems of reasoning-gym: every generator, its own scorer, and splits that share no question."""
 
 import pickle
+import re
 
 import pytest
 
-from mmrl.types import Completion, Episode, Turn
+from tasks.reasoning_gym.strictness import limit_score
 from tasks.reasoning_gym.task import ReasoningGym
+from tests.tasks.replies import reply
 
 pytest.importorskip("reasoning_gym")
 from reasoning_gym.factory import DATASETS
@@ -15,20 +17,98 @@ WITHOUT_ANSWER = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube",
 SUMS = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
 
 
-def reply(task, index, text):
-    completion = Completion(None, None, None, None, text, "done", 0)
-    return task.score(Episode(task[index], 0, 0, [Turn(completion)]))
+NONSENSE = (" ", "?", "nonsense", "NaN", "nan", "[]", "{}", '{"a": 1}', "[[1]]", "null", "x", "6*4*1*1", "1e99999")
+NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+
+
+CODE = (
+    "__import__('os').system('touch {}')",
+    '[__import__("os").system("touch {}")]',
+    "open('{}', 'w')",
+    "sin.__class__.__base__.__subclasses__()[0] or open('{}', 'w')",
+    "sympify(\"open('{}', 'w')\")",
+    "[open('{}', 'w') for _ in '1']",
+    "{{'a': open('{}', 'w')}}",
+)
 
 
 @pytest.mark.parametrize("dataset", sorted(set(DATASETS) - SLOW - {"composite"}))
-def test_a_generator_accepts_its_own_answer_and_no_empty_one(dataset):
+def test_a_generator_accepts_its_own_answer_and_neither_nonsense_nor_code(dataset, tmp_path):
     task = ReasoningGym(dataset, size=4, held_out=2)
     for prompt in (task[0], task[3], task.on("held_out")[1]):
-        assert task.verify("", prompt)["exact"] == 0
+        right = prompt.answer or "0"
+        changed = [NUMBER.sub("NaN", right), NUMBER.sub("[]", right), re.sub(r"\S", "_", right)]
+        code = [text.format(tmp_path / "ran") for text in CODE]
+        answers = [answer for answer in ("", *NONSENSE, *changed, *code) if answer != right]
+        scores = task.scores([reply(prompt, answer) for answer in answers])
+        assert [answer for answer, found in zip(answers, scores) if found["exact"]] == []
+        assert all(0 <= found["score"] < 1 for found in scores)
+        assert not (tmp_path / "ran").exists()
         if dataset in WITHOUT_ANSWER:
             assert prompt.answer is None
         else:
             assert task.verify(prompt.answer, prompt) == {"exact": 1, "score": 1}
+
+
+def ask(dataset, answer, **arguments):
+    """Score and outcome of an answer to the first problem of a generator."""
+    task = ReasoningGym(dataset, size=1, held_out=1, **arguments)
+    episode = reply(task[0], answer.format(task[0].answer))
+    return task.score(episode)["score"], episode.info["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "answer", "outcome"),
+    [
+        *(("countdown", text, "refused") for text in ("abs(1)", "1.real", "[1]", "'1'", "x.y", "1" * 2001, "a_b")),
+        ("puzzle24", "().__class__", "refused"),
+        *(("simple_integration", text, "refused") for text in ("Integral(x, x)", "S('1')", "x.diff", "lambda")),
+        ("simple_integration", "  {} + sqrt(2)*0.5\n", "right"),
+        ("polynomial_multiplication", "0 + {}", "right"),
+        ("polynomial_multiplication", "sin(x)", "refused"),
+        ("n_queens", "oracle_answer", "wrong"),
+        ("game_of_life", '{{"a": 1}}', "raised"),
+        ("prime_factorization", "seven", "raised"),
+        ("coin_flip", "1e999999", "raised"),
+    ],
+)
+def test_outcomes_of_answers(dataset, answer, outcome):
+    score, found = ask(dataset, answer)
+    assert (score, found) == (float(outcome == "right"), outcome)
+
+
+def test_a_list_in_place_of_its_text_keeps_its_partial_credit():
+    task = ReasoningGym("spiral_matrix", size=1, held_out=1)
+    assert task.verify(f"[{', '.join(task[0].answer.split())}]", task[0]) == {"exact": 0, "score": 0.1}
+    assert task.verify("oracle_answer.split()", task[0])["score"] == 0
+
+
+@pytest.mark.parametrize(("dataset", "answer"), [("countdown", "9**9**9**9"), ("coin_flip", "1e999999999")])
+def test_an_answer_that_takes_too_long_scores_0_and_is_counted(dataset, answer):
+    task = ReasoningGym(dataset, size=1, held_out=1, timeout_s=1.5)
+    episodes = [reply(task[0], text) for text in (answer, task[0].answer)]
+    assert [scores["exact"] for scores in task.scores(episodes)] == [0, 1]
+    assert episodes[0].info["outcome"] in ("timed_out", "died")  # the limit of memory can be the first
+    assert episodes[0].info["counts"] == {f"reasoning_gym/{episodes[0].info['outcome']}": 1}
+    assert "counts" not in episodes[1].info
+
+
+@pytest.mark.parametrize(
+    ("dataset", "entry", "answer", "most"),
+    [
+        ("coin_flip", {"answer": "0.3125"}, "0.31", 4 / 6),
+        ("coin_flip", {"answer": "0.3125"}, "5/16", 1),
+        ("coin_flip", {"answer": "0.125"}, "0", 1 / 5),
+        ("puzzle24", {"answer": "3*8*1*1", "metadata": {"numbers": [8, 3, 1, 1]}}, "1*8*1*3", 1),
+        ("puzzle24", {"answer": "3*8*1*1", "metadata": {"numbers": [8, 3, 1, 1]}}, "6*4*1*1", 0.01),
+        ("game_of_life_halting", {"answer": "False"}, " False\n", 1),
+        ("game_of_life_halting", {"answer": "False"}, "True", 0),
+        ("number_sorting", {"answer": "['1.5']"}, "['NaN']", 0),
+        ("gcd", {"answer": "3"}, "3", 1),
+    ],
+)
+def test_full_scores_that_are_not_earned_are_limited(dataset, entry, answer, most):
+    assert limit_score(dataset, answer, entry) == pytest.approx(most)
 
 
 def test_no_question_is_in_both_splits():
@@ -56,8 +136,9 @@ def test_the_answer_is_extracted_and_scored():
     task = ReasoningGym("chain_sum", SUMS, template="{question}\nThink first.", extract="last_number")
     assert task[0].messages[0]["content"].endswith("=\nThink first.")
     assert task.demonstrate(0) == task[0].answer
-    assert reply(task, 0, f"12 and 7, so {task[0].answer}.") == {"format": 1, "exact": 1, "score": 1}
-    assert reply(task, 0, "no idea") == {"format": 0, "exact": 0, "score": 0}
+    said = (f"12 and 7, so {task[0].answer}.", "no idea")
+    right, wrong = (task.score(reply(task[0], text)) for text in said)
+    assert right == {"format": 1, "exact": 1, "score": 1} and wrong == {"format": 0, "exact": 0, "score": 0}
 
 
 @pytest.mark.parametrize(
@@ -68,6 +149,7 @@ def test_the_answer_is_extracted_and_scored():
         ({"dataset": "gcd", "parameters": {"min_numbers": 0}}, r"refused by the generator 'gcd': min_numbers"),
         ({"dataset": "composite"}, r"refused by the generator 'composite'"),
         ({"dataset": "gcd", "size": 0}, r"size and held_out must be at least 1, got 0"),
+        ({"dataset": "gcd", "timeout_s": 0}, r"timeout_s must be in \(0, 1e4\) seconds, got 0"),
         ({"dataset": "gcd", "split": "test"}, r"splits 'train' and 'held_out', not 'test'"),
         ({"dataset": "gcd", "template": "Why?"}, r"template must hold {question} once"),
         ({"dataset": "gcd", "extract": "boxes"}, r"task\.extract='boxes' is no extractor"),

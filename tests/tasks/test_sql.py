@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.sql import SQL, SQLRows
-from tasks.sql.database import is_ordered, match_rows, run_query
+from tasks.sql.database import SMALL, Limits, is_ordered, match_rows, run_query
 from tasks.sql.generator import draw_schema
 from tasks.sql.verify import match_bigrams, verify
 from tests.tasks.replies import reply
@@ -183,6 +183,67 @@ def test_rows_of_spider_and_bird(folder):
     assert train.score(reply(bank, "DELETE FROM t"))["exact"] == 0
     for part in parts:
         assert part.score(reply(part[0], part.demonstrate(0)))["exact"] == 1
+
+
+@pytest.fixture
+def large(tmp_path):
+    """Build the task of one row over a database with 70,000 rows and a table of 115 columns."""
+    (tmp_path / "db" / "x").mkdir(parents=True)
+    connection = sqlite3.connect(tmp_path / "db" / "x" / "x.sqlite")
+    connection.execute("CREATE TABLE t (a INTEGER, day TEXT)")
+    connection.executemany("INSERT INTO t VALUES (?, '2020-01-31')", ((number,) for number in range(70_000)))
+    connection.execute(f"CREATE TABLE wide ({', '.join(f'c{number}' for number in range(115))})")
+    connection.commit()
+    connection.close()
+
+    def build(query, **options):
+        row = {"db_id": "x", "question": "?", "query": query}
+        (tmp_path / "one.json").write_text(json.dumps([row]))
+        task = SQLRows(path=str(tmp_path / "one.json"), databases=str(tmp_path / "db"), **options)
+        return task.on(task.split_of(row))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) FROM t WHERE a % 2 = 0",
+        "SELECT a FROM t",
+        "SELECT datetime(day, '+1 day'), time(day), unixepoch(day) FROM t LIMIT 3",
+        "SELECT a, LAG(a) OVER (ORDER BY a), NTILE(4) OVER (ORDER BY a) FROM t ORDER BY a LIMIT 5",
+        "SELECT * FROM wide",
+    ],
+)
+def test_a_right_query_over_a_large_database_is_scored_and_earned(large, query):
+    task = large(query)
+    episode = reply(task[0], task.demonstrate(0))
+    assert task.score(episode)["exact"] == 1 and episode.info["outcome"] == "right"
+
+
+def test_the_right_query_has_wider_limits_than_that_of_the_policy(large):
+    task = large("SELECT printf('%d', a) FROM t", max_rows=1000)
+    for query, word in (
+        ("SELECT printf('%d', a) FROM t", "forbidden"),
+        ("SELECT CAST(a AS TEXT) FROM t", "too_many_rows"),
+        ("SELECT '0'", "wrong"),
+    ):
+        episode = reply(task[0], query)
+        assert task.score(episode)["exact"] == 0 and episode.info["outcome"] == word
+    for options in ({"max_operations": 100_000}, {"timeout_s": 0.05}):
+        episode = reply(task[0], ENDLESS.format("COUNT(*)"))
+        assert replace(task, **options).score(episode)["exact"] == 0 and episode.info["outcome"] == "timed_out"
+    for option in ("max_operations", "max_rows", "timeout_s"):
+        with pytest.raises(ValueError, match=f"{option} must be greater than 0, got 0"):
+            replace(task, **{option: 0})
+
+
+def test_limits_of_a_query_are_not_those_of_the_next_one(databases):
+    text = "SELECT '" + "x" * 20_000 + "'"
+    words = [run_query(databases[0], text, limits).word for limits in (SMALL, Limits(functions=None), SMALL)]
+    assert words == ["too_long", "ran", "too_long"]
+    assert run_query(databases[0], "SELECT name, id FROM emp", Limits(size=32)).word == "too_long"
+    assert run_query(databases[0], "SELECT name, id FROM emp", Limits(size=33)).word == "ran"
 
 
 def test_rows_without_a_database_or_a_query_are_refused(folder):

@@ -1,0 +1,35 @@
+"""Build a generator of the package reasoning-gym."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from functools import lru_cache
+from typing import Any
+
+
+@lru_cache(maxsize=16)
+def build_generator(dataset: str, parameters: str, size: int, seed: int) -> Any:
+    """Build the generator of this name; its configuration is given as JSON.
+
+    Raises:
+        ModuleNotFoundError: reasoning-gym is not installed.
+        ValueError: there is no such generator, or it refuses the configuration.
+    """
+    try:
+        import reasoning_gym
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"task 'reasoning_gym' needs the package {error.name}: pip install 'mmrl-lightning[reasoning]'"
+        ) from error
+    from reasoning_gym.factory import DATASETS
+
+    if dataset not in DATASETS:
+        near = difflib.get_close_matches(dataset, DATASETS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(DATASETS))}"
+        raise ValueError(f"task.dataset={dataset!r} is no generator of reasoning-gym; {hint}")
+    given = json.loads(parameters)
+    try:
+        return reasoning_gym.create_dataset(dataset, size=size, seed=seed, **given)
+    except (TypeError, AssertionError, ValueError) as error:
+        raise ValueError(f"task.parameters={given} are refused by the generator {dataset!r}: {error}") from error

@@ -1,0 +1,103 @@
+"""Answers that a generator of reasoning-gym must not evaluate, and full scores that it gives to wrong answers."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+Entry = Mapping[str, Any]
+"""A problem as a generator makes it: question, answer and metadata."""
+
+LONGEST_FORMULA, LONGEST_LIST = 2_000, 100_000
+"""Characters of an answer that is evaluated."""
+
+_MATHEMATICS = frozenset(
+    (
+        *("sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh"),
+        *("atanh", "exp", "log", "ln", "sqrt", "Abs", "E", "pi", "C"),
+    )
+)
+_FORMULAS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("countdown", "puzzle24", "polynomial_multiplication"), frozenset()),
+    **dict.fromkeys(("simple_integration", "intermediate_integration"), _MATHEMATICS),
+}
+"""By generator whose scorer gives the answer to sympy's parse_expr, which runs eval: names that the answer may hold
+beside those of the generator's own answer."""
+_LISTS = frozenset(("binary_matrix", "n_queens", "spiral_matrix", "string_insertion"))
+"""Generators whose scorer runs eval on an answer that is not right as it is, to find a Python list."""
+
+_CHARACTERS = re.compile(r"[0-9A-Za-z+\-*/^().,\s]*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z][0-9A-Za-z]*")
+_LONE_DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
+
+
+def is_refused(dataset: str, answer: str, entry: Entry) -> bool:
+    """Whether an answer is a formula to a generator, and holds more than mathematics: its evaluation could run code.
+
+    Mathematics is digits, known names, + - * / ^ ( ) commas and blanks, and a dot between digits.
+    """
+    text = answer.strip()
+    if dataset not in _FORMULAS or text == entry["answer"]:
+        return False
+    if len(text) > LONGEST_FORMULA or not _CHARACTERS.fullmatch(text) or _LONE_DOT.search(text):
+        return True
+    return not _FORMULAS[dataset].union(_NAME.findall(entry["answer"])).issuperset(_NAME.findall(text))
+
+
+def is_wrong_list(dataset: str, answer: str, entry: Entry) -> bool:
+    """Whether a generator would evaluate an answer that is neither right as it is nor a Python literal."""
+    if dataset not in _LISTS:
+        return False
+    text, right = answer.strip(), entry["metadata"].get("valid_answers", [entry["answer"]])
+    return text not in (one.strip() for one in right) and (len(text) > LONGEST_LIST or not _is_literal(text))
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def limit_score(dataset: str, answer: str, entry: Entry) -> float:
+    """The most that an answer with a full score earns: less than 1 where the generator's scorer accepts wrong ones."""
+    return _LIMITS[dataset](answer, entry) if dataset in _LIMITS else 1.0
+
+
+def _limit_same_text(answer: str, entry: Entry) -> float:
+    """The scorer of game_of_life_halting accepts every text that is not empty."""
+    return float(answer.strip() == entry["answer"])
+
+
+def _limit_nan(answer: str, entry: Entry) -> float:
+    """The scorers of complex_arithmetic and number_sorting compare with NaN, which is no difference to them."""
+    return float(re.search("nan", answer, re.IGNORECASE) is None)
+
+
+def _limit_prefix(answer: str, entry: Entry) -> float:
+    """The scorer of coin_flip accepts "0" for 0.3125, whose first digit it is: count the digits of the longer one."""
+    ours, right = (float(Fraction(text.replace(",", ""))) for text in (answer, entry["answer"]))
+    if math.isclose(ours, right, rel_tol=0, abs_tol=1e-4):
+        return 1.0
+    lengths = [len(f"{number:.10g}") for number in (ours, right)]
+    return min(lengths) / max(lengths)
+
+
+def _limit_given_numbers(answer: str, entry: Entry) -> float:
+    """The scorer of puzzle24 accepts any four numbers of the right size."""
+    used = sorted(map(int, re.findall(r"\b[0-9]+\b", answer)))
+    return 1.0 if used == sorted(entry["metadata"]["numbers"]) else 0.01  # what it gives to other wrong answers
+
+
+_LIMITS: Mapping[str, Callable[[str, Entry], float]] = {
+    "game_of_life_halting": _limit_same_text,
+    "complex_arithmetic": _limit_nan,
+    "number_sorting": _limit_nan,
+    "coin_flip": _limit_prefix,
+    "puzzle24": _limit_given_numbers,
+}
