@@ -52,7 +52,7 @@ class Videos(L.Callback):
         evaluated.measure()
         sim.close()
         videos = EpisodeVideos(sim.videos, evaluated.evaluation.latest[decode], sim.fps)
-        score = next((rate.score_name for rate in success_rates(evaluated.evaluation).values()), None)
+        score = next((rate.score_name for rate in success_rates(data.evaluation).values()), None)
         for number in range(len(videos.episodes)):
             frames = compose_clip({"policy": videos}, number, score)
             file = write_video(frames, self.folder / str(data.iteration) / f"{decode}-{number}.mp4", videos.fps)

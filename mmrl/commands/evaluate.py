@@ -67,13 +67,17 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         check_protocol(request.against, evaluation.protocol, other.protocol)  # type: ignore[arg-type]
         if lines := evaluation.protocol.other_differences(other.protocol):
             warn(f"The same protocol as {request.against}, but not the same policy or place:", lines)
-    videos_by_decode = _record_videos(cli, request, data, episodes) if request.video else {}
     result = _result(request, data, evaluation, compared, getattr(cli.model.policy, "path", None))
     if cli.trainer.is_global_zero:
         _print(request, result, compared)
         with writable(request.folder, "mmrl evaluate"):
-            _write(request, data, evaluation, result, compared, videos_by_decode)
-            send_evaluation(request.folder, loggers, result, evaluation, _score(data))
+            _write_numbers(request.folder, evaluation, result)
+    videos_by_decode = _record_videos(cli, request, data, episodes) if request.video else {}
+    if cli.trainer.is_global_zero:
+        report = HtmlReport(request.folder, evaluation, result, compared, _score(data), videos_by_decode)
+        with writable(request.folder, "mmrl evaluate"):
+            files = _write_report(request, report)
+            send_evaluation(loggers, result, evaluation, _score(data), files)
     return result
 
 
@@ -172,27 +176,27 @@ def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[st
     console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
 
 
-def _write(
-    request: EvaluationRequest,
-    data: Any,
-    evaluation: EvaluationResult,
-    result: dict[str, Any],
-    compared: dict[str, list[PairedComparison]],
-    videos_by_decode: dict[str, dict[str, EpisodeVideos]],
-) -> None:
-    console = Console(soft_wrap=True)
-    path, score = request.folder / "evaluation.json", _score(data)
+def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:
+    """Write metrics, protocol and episodes, before videos are recorded, which can fail."""
+    path = folder / "evaluation.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
-    page = HtmlReport(request.folder, evaluation, result, compared, score, videos_by_decode).write()
-    for file in (path, *evaluation.write(request.folder), page):
-        console.print(f"written: {file}", highlight=False)
-    for decode, videos in videos_by_decode.items():
+    for file in (path, *evaluation.write(folder)):
+        Console(soft_wrap=True).print(f"written: {file}", highlight=False)
+
+
+def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:
+    """Write the report, and a video of each decode that was recorded; returns the videos."""
+    console, files = Console(soft_wrap=True), []
+    console.print(f"written: {report.write()}", highlight=False)
+    for decode, videos in report.videos.items():
         first = {title: part.select(range(request.video_episodes)) for title, part in videos.items()}
         fps = next(iter(videos.values())).fps
-        video = write_video(compose_video(first, score), request.folder / "videos" / f"{decode}.mp4", fps / 2)
+        path = request.folder / "videos" / f"{decode}.mp4"
+        files.append(write_video(compose_video(first, report.score_name), path, fps / 2))
         states = len(next(iter(first.values())).videos)
         console.print(
-            f"written: {video} (the first {states} held-out initial states in order, none chosen by its outcome; "
+            f"written: {path} (the first {states} held-out initial states in order, none chosen by its outcome; "
             "half speed)",
             highlight=False,
         )
+    return files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from mmrl.commands.catalogue.recipes import cite
 from mmrl.commands.cli import enter_project_of
 from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
+from mmrl.evaluation.protocol import NAME as PROTOCOL
+from mmrl.runs.checkpoint_file import read_manifest
+from mmrl.runs.run_folder import last_checkpoint
 from mmrl.runs.writable import writable
 
 OPTIONS = ("repo", "private", "endpoint")
@@ -88,7 +91,7 @@ def format_card(folder: Path, repo: str) -> str:
         further = [f"{name.capitalize()}: {paper[name]}." for name in ("status", "differs") if paper.get(name)]
         parts.append(" ".join([f"Method: {'; '.join(filter(None, [cite(paper), paper.get('source')]))}.", *further]))
     use = _format_use(repo, config) if transformers else _format_commands("policy.path=FOLDER")
-    parts += ["## Evaluation", _format_evaluation(folder), "## Use", use]
+    parts += ["## Evaluation", format_evaluation(folder), "## Use", use]
     return "\n\n".join(parts) + "\n"
 
 
@@ -100,26 +103,63 @@ def _read_paper(recipe: str | None, project: str | None) -> Mapping[str, Any]:
     return (yaml.safe_load(file.read_text()).get("paper") or {}) if file.is_file() else {}
 
 
-def _format_evaluation(folder: Path) -> str:
-    """A table of rates with their intervals, and the protocol; a sentence where the run has not been measured."""
+def format_evaluation(folder: Path) -> str:
+    """The measures with their intervals, of which weights they are, and the protocol; or that there are none."""
     file = folder / "evaluation.json"
     if not file.is_file():
         return "Not measured. `mmrl evaluate` writes the numbers, and `mmrl push` this card again."
     result = json.loads(file.read_text())
-    lines = ["| checkpoint | decode | measure | value | 95 % interval | episodes |", "|---|---|---|---:|---:|---:|"]
+    protocol = folder / PROTOCOL
+    evaluators = json.loads(protocol.read_text())["entries"]["evaluators"] if protocol.is_file() else {}
+    lines = [
+        "| checkpoint | decode | measure | value | interval | level | episodes |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
     for title, decodes in result["metrics"].items():
-        for decode, evaluators in decodes.items():
-            for name, values in evaluators.items():
-                if {"mean", "lower", "upper", "n"} <= values.keys():
-                    interval = f"{100 * values['lower']:.1f} to {100 * values['upper']:.1f} %"
-                    rate = f"{100 * values['mean']:.1f} %"
-                    lines.append(f"| {title} | {decode} | {name} | {rate} | {interval} | {values['n']:g} |")
+        for decode, measured in decodes.items():
+            for name, values in measured.items():
+                level = evaluators.get(name, {}).get("level")
+                lines += [f"| {title} | {decode} | {row} |" for row in _format_measures(name, values, level)]
     place = f"{result['count']} problems of the split {result['split']} of task {result['task']}"
     lines += [
         "",
         f"Wilson intervals over {place}. Protocol `{result['protocol']}`: numbers under another hash differ in",
+        "problems, decodes or evaluators, and cannot be compared.",
     ]
-    return "\n".join([*lines, "problems, decodes or evaluators, and cannot be compared."])
+    return "\n".join([*_format_other_weights(folder, result), *lines])
+
+
+def _format_measures(name: str, values: Mapping[str, float], level: float | None) -> Iterator[str]:
+    """Cells of an evaluator's measures: name, value, interval if it has one, its level, and number of episodes."""
+    for key, value in values.items():
+        if key.endswith(("lower", "upper", "errors")) or key in ("n", "prompts") or key.endswith("/n"):
+            continue
+        prefix = key.removesuffix("mean")
+        mean = key == "mean" or key.endswith("/mean")
+        low, high = (f"{prefix}{end}" if mean else f"{key}_{end}" for end in ("lower", "upper"))
+        label = name if key == "mean" and "lower" in values else f"{name}/{key}"
+        count = values.get(f"{prefix}n" if mean else "n", values.get("prompts"))
+        shown, interval, stated = f"{value:.4g}", "", ""
+        if low in values:
+            shown, interval = f"{100 * value:.1f} %", f"{100 * values[low]:.1f} to {100 * values[high]:.1f} %"
+            stated = "" if level is None else f"{100 * level:g} %"
+        yield " | ".join([label, shown, interval, stated, "" if count is None else f"{count:g}"])
+
+
+def _format_other_weights(folder: Path, result: Mapping[str, Any]) -> list[str]:
+    """A paragraph if the last weights that were measured are not known to be the policy's, as in a resumed run."""
+    measured, last = list(result["checkpoints"].values())[-1], last_checkpoint(folder)
+    step, of_policy = measured["optimiser_steps"], read_manifest(last).get("global_step") if last.is_file() else None
+    if step is None:
+        found = f"This policy has not been measured: the numbers are of {measured['path']}, no checkpoint of this run."
+    elif of_policy is None:
+        found = f"Measured at optimiser step {step}; that of the policy is not known, {last.name} does not state it."
+    elif step != of_policy:
+        steps = f"measured at optimiser step {step}, the policy is of step {of_policy}"
+        found = f"This policy has not been measured: {steps}."
+    else:
+        return []
+    return [f"{found} `mmrl evaluate` measures it, and `mmrl push` writes this card again.", ""]
 
 
 def _format_use(repo: str, config: Mapping[str, Any]) -> str:

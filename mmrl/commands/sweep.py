@@ -10,15 +10,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from mmrl.commands.fit_arguments import split_switches
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups, search_path
+from mmrl.config.overrides import quote
 from mmrl.errors import ConfigError, is_user_error
 from mmrl.runs import child_process
 
@@ -29,18 +33,24 @@ MANY = ("--multirun", "-m")
 def run_sweep(arguments: Sequence[str]) -> None:
     """Run `mmrl fit` for every combination of the arguments' values, each in <run_dir>/<number>.
 
-    Hydra's launcher runs them, one after the other by default; a job that fails ends the sweep.
+    Hydra's launcher runs them, one after the other by default; a job that fails ends the sweep. trust=true and
+    overwrite=true are those of every run.
     """
+    arguments, switches = split_switches(arguments)
+
+    def run_job(cfg: DictConfig) -> None:
+        _run_job(cfg, switches)
+
     overrides = to_train_overrides(arguments)
     before = sys.argv
     sys.argv = [before[0], *overrides]
     try:
-        hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_run_job)()
+        hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(run_job)()
     finally:
         sys.argv = before
 
 
-def _run_job(cfg: DictConfig) -> None:
+def _run_job(cfg: DictConfig, switches: Mapping[str, bool]) -> None:
     from mmrl.commands.cli import CLI
     from mmrl.commands.fit import train
     from mmrl.runs.signals import stop_request
@@ -51,10 +61,11 @@ def _run_job(cfg: DictConfig) -> None:
     arguments = to_fit_arguments(about.overrides.task)
     print(f"run {about.job.num}: {' '.join(arguments)}", flush=True)
     if (cfg.trainer.devices, cfg.trainer.get("num_nodes", 1)) != (1, 1):
-        return _run_child([word for word in arguments if not word.startswith("run_dir=")], cfg.run_dir)
+        words = [word for word in arguments if not word.startswith("run_dir=")]
+        return _run_child([*words, *(f"{name}=true" for name, on in switches.items() if on)], cfg.run_dir)
     try:
         with stop_request() as request:
-            train(CLI(to_lightning(finish(cfg, choices, arguments)), build=False), request)
+            train(CLI(to_lightning(finish(cfg, choices, arguments)), build=False), request, **switches)
     except Exception as error:
         if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
             raise
@@ -82,6 +93,8 @@ def to_train_overrides(arguments: Sequence[str]) -> list[str]:
             to_hydra_overrides([f"{key}={choice}"])  # refuses an unknown option, each of a sweep
         out.append(_spell_out(argument))
     folder = next((argument.partition("=")[2] for argument in arguments if argument.startswith("run_dir=")), None)
+    if folder and "," in folder and folder[0] not in "'\"":
+        raise ConfigError(f"run_dir={folder}: name one folder; each run has its own in it")
     return _add_hydra_defaults(out, folder or f"runs/sweep/{time.strftime('%Y%m%d-%H%M%S')}", arguments)
 
 
@@ -90,6 +103,7 @@ def to_fit_arguments(overrides: Sequence[str]) -> list[str]:
     out = []
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
+        value = "null" if override.startswith("~") else value
         full = sorted(SHORT.items(), key=lambda pair: -len(pair[1]))
         short = next((s + key.removeprefix(f) for s, f in full if key.startswith(f"{f}.")), key)
         out.append(f"{short}={value}")
@@ -115,8 +129,26 @@ def _choices(key: str, value: str) -> list[str]:
 
 
 def _spell_out(argument: str) -> str:
-    key, _, _ = argument.partition("=")
-    return argument if key in groups() else to_hydra_overrides([argument])[0]
+    """An argument as Hydra takes it: the full key, and quotes around texts that it would not parse."""
+    key, _, value = argument.partition("=")
+    if key not in groups():
+        return _quote_each(to_hydra_overrides([argument])[0])
+    if "null" not in _choices(key, value):
+        return argument
+    if value != "null":
+        raise ConfigError(f"{argument}: null takes {key} out, and Hydra cannot sweep over it; start that run by itself")
+    return f"~{key}"
+
+
+def _quote_each(override: str) -> str:
+    """Quote the texts of an override that Hydra would not parse, such as runs/lr=1e-4, each value of a sweep alone."""
+    key, _, value = override.partition("=")
+    try:
+        OverridesParser.create().parse_override(override)
+    except HydraException:
+        parts = (quote(f"{key}={part.strip()}") for part in value.split(","))
+        return f"{key}=" + ",".join(part.partition("=")[2] for part in parts)
+    return override
 
 
 def _add_hydra_defaults(out: list[str], folder: str, arguments: Sequence[str]) -> list[str]:
@@ -128,6 +160,7 @@ def _add_hydra_defaults(out: list[str], folder: str, arguments: Sequence[str]) -
         "hydra/hydra_logging": "none",
     }
     if any(argument in MANY for argument in arguments):
+        folder = quote(f"run_dir={folder}").partition("=")[2]
         defaults |= {"hydra.sweep.dir": folder, "hydra.sweep.subdir": "'${hydra:job.num}'"}
     given = {argument.partition("=")[0].lstrip("+") for argument in arguments}
     out = sorted(out, key=lambda word: not word.startswith("-"))  # Hydra's parser reads no flag between overrides

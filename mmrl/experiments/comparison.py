@@ -151,20 +151,20 @@ def run_comparison(
     with ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(run): run for run in missing}
         for future in as_completed(futures):
-            run = futures[future]
+            run, failed = futures[future], None
             task, method = run.recipe.split("/", 1)
             new = {"content": run.content, "metric": comparison.tasks[task].metric, "seeds": []}
             cell = cells[task].get(method, new)
             try:
                 _store(cell, "seeds", measure_run(future.result(), comparison.tasks[task].metric))
             except (RunFailed, ConfigError) as error:
-                errors[run.recipe] = str(error)
+                errors[run.recipe] = failed = str(error)
                 if isinstance(error, RunFailed) and error.reason:
                     _store(cell, "failed", {"seed": run.seed, "error": error.reason})
             if cell["seeds"] or cell.get("failed"):
                 cells[task][method] = cell
                 write_cells(comparison, cells, describe_machine(workers), out)
-            report(run, errors.get(run.recipe))
+            report(run, failed)
     return errors
 
 

@@ -81,19 +81,26 @@ def measure(run: Mapping[str, Any], metric: str, per_task: str | None = None) ->
 
 
 def _before_and_after(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """Read a metric in the first row that has it and in the last."""
+    """Read a metric in the first row that has it and in the last, and the Wilson interval of each."""
     rows = [row for row in run["rows"] if row.get(metric)]
     if len(rows) < 2:
         raise ConfigError(
             f"metrics.csv has fewer than two rows with {metric}; set data.evaluation, trainer.check_val_every_n_epoch"
         )
-    count = metric.rsplit("/", 1)[0] + "/n"
-    before, after = ((float(row[metric]), int(float(row.get(count) or 0))) for row in (rows[0], rows[-1]))
+    ends, count = (rows[0], rows[-1]), metric.rsplit("/", 1)[0] + "/n"
+    before, after = ((float(row[metric]), int(float(row.get(count) or 0))) for row in ends)
     out: dict[str, Any] = {"before": before[0], "after": after[0], "episodes": after[1]}
     if before[1] and after[1] and all(0 <= share <= 1 for share, _ in (before, after)):
-        bounds = [wilson(share * n, n) for share, n in (before, after)]
+        bounds = [_read_interval(row, metric) or wilson(share * n, n) for row, (share, n) in zip(ends, (before, after))]
         out |= {"wilson_before": bounds[0], "wilson_after": bounds[1], "disjoint": disjoint(*bounds)}
     return out
+
+
+def _read_interval(row: Mapping[str, Any], metric: str) -> tuple[float, float] | None:
+    """Read the interval of a mean that the evaluator wrote; it counts problems, also where each has several samples."""
+    prefix, _, name = metric.rpartition("/")
+    low, high = (row.get(f"{prefix}/{end}") for end in ("lower", "upper")) if name == "mean" else (None, None)
+    return (float(low), float(high)) if low and high else None
 
 
 def cost_to_threshold(run: Mapping[str, Any], metric: str, threshold: float, cost: str) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def run_experiments(
         out: folder of the results.
         with_baseline: whether the baselines are run too.
         keep_stored: take seeds from the stored result where configuration and code are unchanged, and run the others.
-        report: called after each run with the error of its recipe, if there is one.
+        report: called after each run with its error, if there is one.
     """
     for experiment in experiments:
         experiment.check_evaluation_interval(with_baseline)
@@ -222,12 +222,12 @@ def run_experiments(
             futures |= {pool.submit(run): (experiment, run) for run in missing}
         for future in as_completed(futures):
             experiment, run = futures[future]
-            name = experiment.recipe
+            name, failed = experiment.recipe, None
             try:
                 finished[name][run.side, run.seed] = measure_seed(experiment, future.result())
                 if None not in finished[name].values():
                     write_result(build_result(experiment, contents[name], finished[name], machine), out)  # type: ignore[arg-type]
             except (RunFailed, ConfigError) as error:
-                errors[name] = str(error)
-            report(run, errors.get(name))
+                errors[name] = failed = str(error)
+            report(run, failed)
     return errors

@@ -4,7 +4,7 @@ from tests.tiny_recipes import fit
 
 
 def test_a_run_compares_itself_with_its_start_and_draws(tmp_path):
-    """Also when it is resumed: the start is in the checkpoint."""
+    """Also when it is resumed, where the start is in the checkpoint, and at its end, where nothing is measured."""
     words = (
         "evaluation=pass_at_k",
         "evaluation.count=3",
@@ -21,3 +21,5 @@ def test_a_run_compares_itself_with_its_start_and_draws(tmp_path):
     assert counted >= 3
     drawn = {path.name for path in (tmp_path / "plots").iterdir()}
     assert drawn == {"sampled-pass.png", "sampled-support.png", "sampled-solved.png"}
+    fit(tmp_path, *words, "trainer.max_epochs=1", f"ckpt_path={tmp_path}/checkpoints/last.ckpt")
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == drawn

@@ -3,11 +3,29 @@
 import json
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mmrl.__main__ import main
 from mmrl.commands.evaluate import evaluate
 from mmrl.commands.evaluation.folder import names_no_run
+from sims.tabletop import Reach
 from tests.test_recipes import words_of
+
+
+class Small(Reach):
+    """Reach, whose frames have at most 32 pixels a side."""
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        render = env.render
+
+        def render_small(i, size):
+            if size > 32:
+                raise RuntimeError(f"no display of {size} pixels")
+            return render(i, size)
+
+        env.render = render_small
+        return env
 
 
 def test_a_policy_folder_gives_the_numbers_of_its_run(tmp_path, monkeypatch):
@@ -49,3 +67,38 @@ def test_the_task_answers_in_place_of_a_policy(option, rate, tmp_path, monkeypat
     assert result["metrics"]["policy"]["greedy"]["exact"]["mean"] == rate  # 1 of 24 orders is right
     rows = [json.loads(line) for line in (tmp_path / "here" / "episodes.jsonl").read_text().splitlines()]
     assert len({row["sample"]["output"] for row in rows}) > 10
+
+
+def test_videos_of_several_samples_are_recorded_and_sent_once(tmp_path, monkeypatch):
+    """The recording plays one sample of each state, too few for pass@2; a later evaluation sends no earlier video."""
+    monkeypatch.chdir(tmp_path)
+    words = ["sim=reach", "policy=random", "num_samples=2", "run_dir=here", "logger=tensorboard", "send=true"]
+    result = evaluate([*words, "count=2", "video=true", "video_episodes=1"])
+    assert "pass@2" in result["metrics"]["policy"]["sampled"]["success_pass"]
+    assert (tmp_path / "here" / "videos" / "sampled.mp4").is_file() and (tmp_path / "here" / "report.html").is_file()
+    evaluate(["here", "count=2", "num_samples=1", "send=true"])
+    events = EventAccumulator(str(tmp_path / "here" / "tensorboard"))
+    events.Reload()
+    assert len(events.Images("sampled")) == 1
+
+
+def test_numbers_are_written_before_videos_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sim = ["sim=reach", f"sim._target_={__name__}.Small"]
+    with pytest.raises(RuntimeError, match="no display of 192 pixels"):
+        evaluate([*sim, "policy=random", "count=2", "run_dir=here", "video=true"])
+    assert json.loads((tmp_path / "here" / "evaluation.json").read_text())["count"] == 2
+
+
+def test_a_run_with_pass_at_32_is_measured_with_other_numbers_of_samples(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    own = ["task=jigsaw", "policy=random", "evaluation=pass_at_k", "run_dir=here"]
+    few = evaluate([*own, "count=2", "num_samples=3"])["metrics"]["policy"]["sampled"]
+    assert {name for name in few["pass"] if "_" not in name} == {"pass@1", "pass@2", "prompts", "errors"}
+    assert "pass@3" in few["exact_pass"]
+    one = evaluate(["here", "count=2", "num_samples=1"])["metrics"]["policy"]["sampled"]
+    assert "pass@1" in one["pass"] and "pass@2" not in one["pass"]
+    capsys.readouterr()
+    assert main(["evaluate", "here", "compare=here"]) == 2
+    assert "the run is evaluated with num_samples=32, so give num_samples=1" in capsys.readouterr().err
+    assert main(["evaluate", "here", "compare=here", "num_samples=1", "count=2"]) == 0

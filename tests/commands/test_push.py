@@ -10,8 +10,15 @@ import torch
 from safetensors.torch import load_file
 
 from mmrl.__main__ import main
-from mmrl.commands.push import push
+from mmrl.commands.push import format_evaluation, push
 from mmrl.errors import ConfigError
+from mmrl.evaluation.metrics.answers import SolveRates
+from mmrl.evaluation.metrics.by_task import SuccessRateByTask
+from mmrl.evaluation.metrics.pass_at_k import PassAtK
+from mmrl.evaluation.metrics.success_rate import SuccessRate
+from mmrl.evaluation.protocol import Protocol
+from mmrl.evaluation.statistics.intervals import wilson
+from mmrl.types import Episode, Prompt
 from tests.test_recipes import words_of
 
 
@@ -82,8 +89,62 @@ def test_the_card_states_paper_numbers_and_protocol(run):
     rate = result["metrics"]["last"]["greedy"]["exact"]
     assert f"| last | greedy | exact | {100 * rate['mean']:.1f} % |" in text and result["protocol"] in text
     assert f"{100 * rate['lower']:.1f} to {100 * rate['upper']:.1f} %" in text
+    assert "| 95 % | 6 |" in text and "has not been measured" not in text
     assert "2402.03300" in text and "library_name: transformers" in text
     assert "mmrl evaluate task=... policy=text policy.path=USER/mine" in text
+
+
+def test_the_card_says_when_the_numbers_are_of_other_weights(run):
+    stored = (run / "evaluation.json").read_text()
+    steps = json.loads(stored)["checkpoints"]["last"]["optimiser_steps"]
+    last = run / "checkpoints" / "last.ckpt"
+    try:
+        assert main(["evaluate", str(run), "checkpoint=start", "count=2"]) == 0
+        text = push([str(run), "--dry-run"]).read_text()
+        assert f"measured at optimiser step 0, the policy is of step {steps}." in text
+        last.rename(run / "last.ckpt")
+        text = push([str(run), "--dry-run"]).read_text()
+        assert "Measured at optimiser step 0; that of the policy is not known" in text
+    finally:
+        (run / "last.ckpt").rename(last)
+        (run / "evaluation.json").write_text(stored)
+
+
+def test_the_card_lists_all_measures_with_the_level_of_their_evaluator(tmp_path):
+    rate = SuccessRate("success", level=0.9)
+    episodes = [
+        Episode(Prompt(f"suite/held_out/{i}", info={"task": "lift"}), i, sample, scores={"success": float(i == 0)})
+        for i in range(2)
+        for sample in range(2)
+    ]
+    evaluators = {
+        "success": rate,
+        "by_task": SuccessRateByTask("success", 0.9),
+        "pass": PassAtK([1, 2], "success", 0.9),
+        "solved": SolveRates("success"),
+    }
+    result = {
+        "metrics": {"last": {"sampled": {name: part(episodes) for name, part in evaluators.items()}}},
+        "checkpoints": {"last": {"path": "last.ckpt", "optimiser_steps": 3}},
+        **{"count": 2, "split": "held_out", "task": "suite", "protocol": "0" * 12},
+    }
+    levels = {name: {"level": 0.9} for name in ("success", "by_task", "pass")}
+    Protocol({"evaluators": {**levels, "solved": {}}}).write(tmp_path)
+    (tmp_path / "evaluation.json").write_text(json.dumps(result))
+    text = format_evaluation(tmp_path)
+    low, high = wilson(1, 2, 0.9)
+    interval = f"50.0 % | {100 * low:.1f} to {100 * high:.1f} % | 90 %"
+    for row in (
+        f"success | {interval} | 4",
+        f"pass/pass@1 | {interval} | 2",
+        f"pass/pass@2 | {interval} | 2",
+        f"by_task/lift/mean | {interval} | 4",
+        "by_task/mean | 0.5 |  |  | ",
+        "solved/never | 0.5 |  |  | ",
+    ):
+        assert f"| last | sampled | {row} |" in text
+    rows = [line for line in text.splitlines() if line.startswith("| last")]
+    assert len(rows) == 5 + 4  # never, sometimes, always and mean
 
 
 @pytest.mark.parametrize(

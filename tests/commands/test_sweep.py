@@ -41,6 +41,23 @@ def test_a_job_gets_the_arguments_that_a_user_would_type():
     assert to_fit_arguments(typed) == ["policy.path=a", "recipe=grpo", "sim.renderer=ray", "trainer.max_epochs=2"]
 
 
+def test_a_group_that_is_taken_out_is_deleted_from_hydras_defaults():
+    out = to_train_overrides(["--multirun", "recipe=grpo", "evaluation=null", "seed=0,1"])
+    assert "~evaluation" in out and to_fit_arguments(["~evaluation=null", "~sim"]) == ["evaluation=null", "sim=null"]
+    with pytest.raises(ConfigError, match="evaluation=text,null: null takes evaluation out"):
+        to_train_overrides(["--multirun", "evaluation=text,null"])
+
+
+def test_texts_that_hydra_does_not_parse_are_quoted_each_by_itself():
+    out = to_train_overrides(["--multirun", "run_dir=runs/lr=1e-4", "policy.path=a,b=1", "data.num_prompts=4,8"])
+    assert "++run_dir='runs/lr=1e-4'" in out and "hydra.sweep.dir='runs/lr=1e-4'" in out
+    assert "++model.policy.path=a,'b=1'" in out and "++data.num_prompts=4,8" in out
+    with pytest.raises(ConfigError, match=r"data.num_prompts=\[4: the value cannot be read"):
+        to_train_overrides(["--multirun", "data.num_prompts=[4,8"])
+    with pytest.raises(ConfigError, match="run_dir=a,b: name one folder"):
+        to_train_overrides(["--multirun", "run_dir=a,b"])
+
+
 def test_each_job_has_a_folder_of_its_own():
     assert job_folder("runs/x", None, None) == "runs/x"
     assert job_folder("runs/x", "runs/x", 3) == "runs/x/3"
@@ -51,12 +68,20 @@ def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "executable", quick_python())
     (tmp_path / "rewards.py").write_text("def one(completion):\n    return 1\n\n\ndef two(completion):\n    return 2\n")
     words = (word for word in (*TEXT, *QUIET) if "reward" not in word)
-    sweep = ["trainer.max_epochs=1", "run_dir=many", "reward=rewards.py:one,rewards.py:two", "--multirun"]
+    words = [word for word in words if "evaluation" not in word]
+    more = ["trainer.max_epochs=1", "evaluation=null", "run_dir=lr=1e-4", "--multirun"]
+    sweep = [*more, "reward=rewards.py:one,rewards.py:two"]
     assert main(["fit", *words, *sweep]) == 0
-    configs = [yaml.safe_load(Path(f"many/{number}/config.yaml").read_text()) for number in (0, 1)]
+    many = Path("lr=1e-4")
+    configs = [yaml.safe_load((many / f"{number}/config.yaml").read_text()) for number in (0, 1)]
+    assert all(config["data"]["init_args"]["evaluation"] is None for config in configs)
     names = [config["data"]["init_args"]["reward"]["init_args"]["functions"] for config in configs]
     assert names == [[f"{tmp_path}/rewards.py:one"], [f"{tmp_path}/rewards.py:two"]]
-    assert (tmp_path / "many" / "1" / "policy").is_dir() and "run 1:" in capsys.readouterr().out
+    assert (many / "1" / "policy").is_dir() and "run 1:" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["fit", *words, *more, "seed=0"])
+    assert "overwrite=true, which removes that run" in capsys.readouterr().err
+    assert main(["fit", *words, *more, "seed=0", "overwrite=true"]) == 0
 
 
 @pytest.mark.slow

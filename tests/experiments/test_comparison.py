@@ -99,6 +99,16 @@ def test_each_run_is_stored_when_it_has_ended_and_a_failed_one_is_named(tmp_path
     assert json.loads((tmp_path / "comparisons" / "small.json").read_text())["machine"] == describe_machine(1)
 
 
+def test_an_error_of_a_seed_is_reported_for_that_seed_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    content = " ".join(SMALL.words("digits", "PPO"))
+    ended = [{METRIC: "0.25", METRIC.replace("mean", "n"): "8"}] * 2
+    runs = [Ended("digits/PPO", seed, content, ended if seed else []) for seed in range(3)]
+    said = {}
+    run_comparison(SMALL, runs, 1, tmp_path, lambda run, error: said.update({run.seed: error}))
+    assert said == {0: "the fit failed; see its log", 1: None, 2: None}
+
+
 def test_a_run_that_ended_with_an_error_is_stored_and_named_and_one_that_was_killed_is_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(comparisons, "hash_content", " ".join)
     content = " ".join(SMALL.words("digits", "PPO"))

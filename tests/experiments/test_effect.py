@@ -50,6 +50,20 @@ def test_before_is_the_first_row_and_after_the_last():
     assert (row["before"], row["after"], row["episodes"], row["disjoint"]) == (0.3, 0.9, 200, True)
 
 
+def test_the_interval_of_several_samples_is_the_evaluators_own():
+    # 4 samples of each of 50 problems: n counts 200 episodes, and the interval of SuccessRate 50 problems
+    run = result([0.3, 0.5], n=200)
+    own = {0.3: (0.191, 0.438), 0.5: (0.366, 0.634)}
+    for line in run["rows"]:
+        if share := line["val/greedy/exact/mean"]:
+            low, high = own[float(share)]
+            line |= {"val/greedy/exact/lower": str(low), "val/greedy/exact/upper": str(high)}
+    actual = measure(run, "val/greedy/exact/mean")
+    assert (actual["wilson_before"], actual["wilson_after"]) == (own[0.3], own[0.5])
+    assert not actual["disjoint"] and actual["episodes"] == 200
+    assert measure(result([0.3, 0.5], n=200), "val/greedy/exact/mean")["disjoint"]  # a problem for each episode
+
+
 def test_what_is_no_share_has_no_wilson_interval():
     row = measure({"rows": [{"cells": "3"}, {"cells": "17"}], "seconds": 1.0, "seed": 0}, "cells")
     assert (row["before"], row["after"]) == (3, 17) and "wilson_after" not in row

@@ -112,6 +112,29 @@ def test_a_failed_run_names_its_log(tmp_path):
     assert "policy=none" in (tmp_path / "none" / "method-0.log").read_text()
 
 
+def test_an_error_of_a_seed_is_reported_for_that_seed_alone(tmp_path, monkeypatch):
+    contents = EXPERIMENT.hash_sides()
+
+    def fit(run, command):
+        if (run.side, run.seed) == ("method", 0):
+            raise RunFailed("method-0 failed; see its log")
+        finish(tmp_path / "runs", contents, {(run.side, run.seed): 0.9})
+        return 60.0
+
+    monkeypatch.setattr(runner.SeedRun, "_fit", fit)
+    said = {}
+    errors = run_experiments(
+        [EXPERIMENT],
+        None,
+        1,
+        tmp_path / "runs",
+        tmp_path / "out",
+        report=lambda run, error: said.update({(run.side, run.seed): error}),
+    )
+    assert errors == {"grpo": "method-0 failed; see its log"} and len(said) == 6
+    assert {key: error for key, error in said.items() if error} == {("method", 0): errors["grpo"]}
+
+
 def test_a_metric_that_is_not_written_is_an_error_of_its_recipe(tmp_path):
     finish(tmp_path / "runs", EXPERIMENT.hash_sides(), AFTER)
     other = replace(EXPERIMENT, metric="val/other/mean")

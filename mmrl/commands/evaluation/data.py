@@ -17,6 +17,8 @@ from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.samples import RecordSamples
 from mmrl.runs.versions import environment
 
+_OWN_SAMPLES = "the run is evaluated with num_samples={0.num_samples}, so give num_samples=1"
+
 
 def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
     """Copy the run's data module with the requested evaluation; raise where its results cannot be compared."""
@@ -28,7 +30,8 @@ def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
         )
     compared = request.compare is not None or request.against is not None
     if compared and (request.num_samples or data.evaluation.num_samples) > 1:
-        raise ConfigError("compare=... pairs one sample per problem; leave num_samples out, or measure one by one")
+        advice = "leave num_samples out" if data.evaluation.num_samples == 1 else _OWN_SAMPLES.format(data.evaluation)
+        raise ConfigError(f"compare=... pairs one sample per problem; {advice}, or measure one by one")
     try:
         held_out = checkpoint_metrics.override_evaluation(
             data.evaluation, data.sampling, request.count, request.num_samples, request.decodes

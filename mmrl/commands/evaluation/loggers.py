@@ -14,16 +14,20 @@ MAX_GROUPS = 32  # prompts in a table
 
 
 def send_evaluation(
-    folder: Path, loggers: Sequence[Any], result: Mapping[str, Any], evaluation: EvaluationResult, score: str | None
+    loggers: Sequence[Any],
+    result: Mapping[str, Any],
+    evaluation: EvaluationResult,
+    score: str | None,
+    videos: Sequence[Path] = (),
 ) -> None:
     """Send the last checkpoint's metrics as evaluate/*, the samples of its first prompts, and the videos.
 
     Args:
-        folder: of the run, with videos/.
         loggers: of the run; those that are no `SampleLogger`, as that of metrics.csv, are left out.
         result: what is in evaluation.json.
         evaluation: protocol and episodes.
         score: score of 0 or 1 that says whether an episode succeeded; None when there is none.
+        videos: files of this evaluation; those that an earlier one left in the folder show other weights.
     """
     title = list(evaluation.episodes)[-1]
     at = result["checkpoints"][title]
@@ -42,6 +46,6 @@ def send_evaluation(
             groups = [{"iteration": at["epoch"], **group} for group in group_samples(episodes, score)[:MAX_GROUPS]]
             if groups:
                 logger.log_samples(groups, step)
-        for file in sorted((folder / "videos").glob("*.mp4")):
+        for file in videos:
             logger.log_video(file.stem, file, step)
         logger.finalize("success")  # type: ignore[attr-defined]

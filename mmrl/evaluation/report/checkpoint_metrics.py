@@ -26,7 +26,8 @@ def override_evaluation(
 ) -> HeldOut:
     """Override the configured evaluation with another number of problems or samples, or other decodes.
 
-    Several samples per problem need a decode that samples; pass@k is then computed for every success rate.
+    Several samples per problem need a decode that samples; pass@k is then computed for every success rate. A configured
+    pass@k keeps those of its ks for which there are enough samples, and is left out where there are none.
 
     Args:
         held_out: as configured.
@@ -41,13 +42,26 @@ def override_evaluation(
     if out.num_samples > 1 and not decodes:
         drawn = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
         out.sampling = drawn or {"sample": _decode("sample", held_out, training)}
+    if num_samples is not None:
+        out.evaluators = _limit_ks(held_out.evaluators, num_samples)
     if out.num_samples > 1:
         ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k < out.num_samples] + [out.num_samples]
         rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
         passes: dict[str, Evaluator] = {
             f"{name}_pass": PassAtK(ks, rate.score_name, rate.level) for name, rate in rates.items()
         }
-        out.evaluators = {**held_out.evaluators, **passes}
+        out.evaluators = {**out.evaluators, **passes}
+    return out
+
+
+def _limit_ks(evaluators: Mapping[str, Evaluator], num_samples: int) -> dict[str, Evaluator]:
+    """Replace every pass@k by one that this number of samples suffices for; leave it out if there is none."""
+    out: dict[str, Evaluator] = {}
+    for name, part in evaluators.items():
+        if not isinstance(part, PassAtK):
+            out[name] = part
+        elif ks := [k for k in part.ks if k <= num_samples]:
+            out[name] = replace(part, ks=ks)
     return out
 
 

@@ -27,6 +27,7 @@ class Curve:
         lower: column of the lower end of the interval, or None.
         upper: column of the upper end of the interval, or None.
         points: marked points, for columns with few values; else a line with a band.
+        own_axis: label of a second axis, at the right, on which the curve is drawn; None for the common one.
     """
 
     column: str
@@ -34,6 +35,7 @@ class Curve:
     lower: str | None = None
     upper: str | None = None
     points: bool = False
+    own_axis: str | None = None
 
     def __post_init__(self) -> None:
         if (self.lower is None) != (self.upper is None):
@@ -69,15 +71,25 @@ def plot_learning_curve(
 ) -> Path:
     """Draw the curves against the iteration into a PNG of 1200 x 750 pixels.
 
-    With `percent`, values are fractions and the axis runs from 0 to 100 %. Needs no display and no global state.
+    With `percent`, values are fractions and the axis runs from 0 to 100 %. Curves with an axis of their own share the
+    one at the right, which fits their values. Needs no display and no global state.
     """
     metrics = read_metrics(metrics_csv, index)
     figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
+    right = axes.twinx() if any(curve.own_axis for curve in curves) else axes
     for position, curve in enumerate(curves):
-        _draw(axes, metrics, curve, COLOURS[position % len(COLOURS)], str(metrics_csv))
+        place = right if curve.own_axis else axes
+        _draw(place, metrics, curve, COLOURS[position % len(COLOURS)], str(metrics_csv))
     _format_axes(axes, x_label, y_label, title, percent)
+    lines, labels = axes.get_legend_handles_labels()
+    if right is not axes:
+        right.set_ylabel(", ".join(curve.own_axis for curve in curves if curve.own_axis))
+        right.spines["top"].set_visible(False)
+        more = right.get_legend_handles_labels()
+        lines, labels = [*more[0], *lines], [*more[1], *labels]
+    right.legend(lines, labels, frameon=False, loc="lower right")  # of the upper axes, so that no line crosses it
     figure_path = Path(figure_path)
     figure_path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(figure_path, metadata={"Software": None})  # no date and version in the file, so equal numbers give
@@ -125,4 +137,3 @@ def _format_axes(axes: Axes, x_label: str, y_label: str, title: str, percent: bo
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right")

@@ -43,11 +43,13 @@ def format_metrics(metrics: Metrics, title: str, tasks: TaskMetrics | None = Non
 def format_rows(name: str, values: Mapping[str, float], num_samples: int = 1) -> list[tuple[str, str, str, str, str]]:
     """Format the metrics of one evaluator as rows (measure, value, episodes, errors, mdd).
 
-    x with x_lower and x_upper, or mean with lower and upper, is a rate and has an interval.
+    x with x_lower and x_upper, or mean with lower and upper, is a rate and has an interval. The cell of a number that
+    the evaluator does not give is empty.
     """
     count = values.get("n", values.get("prompts"))
     problems = values["n"] / num_samples if "n" in values else count
-    episodes, errors = "" if count is None else f"{count:g}", f"{values.get('errors', 0):g}"
+    errors = f"{values['errors']:g}" if "errors" in values else ""
+    episodes = "" if count is None else f"{count:g}"
     made = []
     for key, value in values.items():
         low, high = ("lower", "upper") if key == "mean" else (f"{key}_lower", f"{key}_upper")

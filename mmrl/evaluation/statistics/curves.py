@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from mmrl.evaluation.report.plots import Curve, plot_learning_curve
+from mmrl.evaluation.report.plots import Curve, plot_learning_curve, read_metrics
 
 _MAX_CURVES = 4  # number of distinguishable curves
 
@@ -13,7 +13,8 @@ _MAX_CURVES = 4  # number of distinguishable curves
 def plot_run(run_dir: str | Path) -> Path | None:
     """Draw <run_dir>/learning_curve.png: training reward, and every held-out rate with its interval.
 
-    None where metrics.csv is missing or has no held-out rate.
+    A training reward with values outside of 0 to 1 is drawn on an axis of its own, at the right. None where metrics.csv
+    is missing or has no held-out rate.
     """
     run_dir = Path(run_dir)
     metrics = run_dir / "metrics.csv"
@@ -21,7 +22,7 @@ def plot_run(run_dir: str | Path) -> Path | None:
         return None
     with metrics.open() as file:
         columns = next(csv.reader(file), [])
-    curves = [Curve("rollout/reward", "training, as sampled")] if "rollout/reward" in columns else []
+    curves = [_training_curve(metrics)] if {"rollout/reward", "iterations"} <= set(columns) else []
     for name in sorted(c.removesuffix("/mean") for c in columns if c.startswith("val/") and c.endswith("/mean")):
         if f"{name}/lower" in columns:
             label = "held-out, " + " ".join(name.split("/")[1:])
@@ -33,3 +34,11 @@ def plot_run(run_dir: str | Path) -> Path | None:
     return plot_learning_curve(
         metrics, figure_path, curves[:_MAX_CURVES], y_label="share", title=title, index="iterations"
     )
+
+
+def _training_curve(metrics: Path) -> Curve:
+    """Return the curve of the training reward, on the axis of shares if all of its values are between 0 and 1."""
+    values = read_metrics(metrics, "iterations").get("rollout/reward", {}).values()
+    if all(0 <= value <= 1 for value in values):
+        return Curve("rollout/reward", "training, as sampled")
+    return Curve("rollout/reward", "training reward, as sampled (right)", own_axis="training reward")

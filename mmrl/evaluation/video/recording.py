@@ -141,7 +141,10 @@ def record_videos(
 
 
 def prepare_recording(data: Any, decode: str, slots: Sequence[int], size: int) -> tuple[Any, VideoSim]:
-    """Copy a data module so that its evaluation plays these initial states once, in a simulator that records them."""
+    """Copy a data module so that its evaluation plays these initial states once, in a simulator that records them.
+
+    It has no evaluators: they need all states and samples, as pass@k does, and the recording reads episodes alone.
+    """
     evaluated = copy.copy(data)
     evaluated.evaluation = copy.copy(data.evaluation)
     evaluated.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
@@ -151,6 +154,6 @@ def prepare_recording(data: Any, decode: str, slots: Sequence[int], size: int) -
     evaluated.evaluation.only = [slot for slot in slots if slot < there][:most]
     sim = VideoSim(data.task.sim, len(evaluated.evaluation.only), size)
     evaluated.task = replace(data.task, sim=sim)
-    evaluated.evaluation.num_samples = 1
+    evaluated.evaluation.num_samples, evaluated.evaluation.evaluators = 1, {}
     evaluated.evaluation.sampling = {decode: data.evaluation.sampling[decode]}
     return evaluated, sim
