@@ -24,6 +24,7 @@ from mmrl.config.signatures import choose_state_task, spread_sim
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as record_episodes
+from mmrl.datasets.video_file import need_av
 from mmrl.errors import ConfigError
 from mmrl.runs.writable import writable
 from mmrl.types import Sampling
@@ -67,6 +68,8 @@ def record(arguments: Sequence[str]) -> None:
         raise ConfigError(f"offset={offset}: {split} has {len(task)} initial states; must be at most {len(task) - 1}")
     count = min(wanted, len(task) - offset)
     seeds = [task[i].info["seed"] for i in range(offset, offset + count)]
+    if video and getattr(task.sim, "image_size", 0):
+        need_av()  # fail before episodes are recorded
     sim = task.sim.stepwise()
     fps = _fps(sim)
     with writable(given["out"], "out"):

@@ -15,7 +15,8 @@ except ImportError:  # optional: needed for datasets with videos
     av = None  # type: ignore[assignment]
 
 
-def _need() -> Any:
+def need_av() -> Any:
+    """Return PyAV; raises ModuleNotFoundError with the command that installs it."""
     if av is None:
         raise ModuleNotFoundError(
             "videos of datasets need PyAV: pip install 'mmrl-lightning[data]', or record with video=false"
@@ -37,7 +38,7 @@ class VideoWriter:
     def __init__(self, path: Path, fps: float, shape: tuple[int, ...], crf: int = 18):
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.frames = path, 0
-        self.file = _need().open(str(path), "w")
+        self.file = need_av().open(str(path), "w")
         rate = Fraction(fps).limit_denominator(1001)
         # a key frame every second frame, for cheap random access
         self.stream = self.file.add_stream("libx264", rate=rate, options={"crf": str(crf), "g": "2", "bf": "0"})
@@ -63,7 +64,7 @@ class VideoWriter:
 def duration_frames(path: Path) -> int:
     """Number of frames that the file's header states."""
     try:
-        with _need().open(str(path)) as file:
+        with need_av().open(str(path)) as file:
             return file.streams.video[0].frames
     except (av.error.FFmpegError, IndexError, ValueError) as error:
         raise ValueError(f"{path}: not a readable video ({error}); copy it again from its source") from error
@@ -74,7 +75,7 @@ def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int,
     out = np.empty((count, *shape), np.uint8)
     found = np.zeros(count, bool)
     try:
-        with _need().open(str(path)) as file:
+        with need_av().open(str(path)) as file:
             stream = file.streams.video[0]
             file.seek(max(0, int(start_s / stream.time_base)), stream=stream)
             for frame in file.decode(stream):

@@ -149,3 +149,11 @@ def test_cloning_from_what_was_recorded(recorded, tmp_path, capsys):
     assert main(["data", "record", *run]) == 0, capsys.readouterr().err
     played = open_dataset(tmp_path / "again")
     assert len(played) == 2 and played.contract == open_dataset(recorded).contract
+
+
+def test_a_missing_video_package_is_told_before_an_episode_is_recorded(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("mmrl.datasets.video_file.av", None)
+    monkeypatch.setattr("mmrl.commands.data_record.record_episodes", lambda *_: pytest.fail("recorded"))
+    words = ["sim=reach", "num_episodes=1", f"out={tmp_path / 'data'}"]
+    assert main(["data", "record", *words]) == 1
+    assert "videos of datasets need PyAV" in capsys.readouterr().err

@@ -48,7 +48,8 @@ class LeRobotWriter:
             raise ValueError(f"{self.folder} is not empty; give the folder of a new dataset")
         if not fps > 0:
             raise ValueError(f"a dataset needs its control steps per second, got fps={fps}")
-        self.folder.mkdir(parents=True, exist_ok=True)  # fail before episodes are recorded
+        parquet()  # fail before episodes are recorded
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.contract = dict(contract or {})
         self.features: dict[str, Feature] = {}
         self.keys: dict[str, str] = {}  # column of each observation, by its name
