@@ -28,7 +28,14 @@ from rich.table import Table
 
 from mmrl.config.compose import groups
 from mmrl.errors import ConfigError
-from mmrl.experiments.comparison import list_missing, read_cells, read_comparison, result_path, run_comparison
+from mmrl.experiments.comparison import (
+    check_starts,
+    list_missing,
+    read_cells,
+    read_comparison,
+    result_path,
+    run_comparison,
+)
 from mmrl.experiments.comparison_page import format_page, plot_comparison
 from mmrl.experiments.experiment import Experiment, read_experiment
 from mmrl.experiments.results import FOLDER, format_result, format_table, read_result, result_state
@@ -136,6 +143,7 @@ def write_page(name: str, out: Path = FOLDER) -> Path:
     """Write figure and page of a comparison from its stored runs."""
     comparison = read_comparison(name)
     cells = read_cells(comparison, out)
+    check_starts(comparison, cells)
     if any(cells.values()):
         plot_comparison(comparison, cells, result_path(name, out).with_suffix(".png"))
     page = out.parent / "comparisons" / f"{name}.md"

@@ -109,6 +109,21 @@ def read_cells(comparison: Comparison, folder: Path = RESULTS) -> Cells:
     }
 
 
+def check_starts(comparison: Comparison, cells: Cells) -> None:
+    """Refuse runs of one seed that begin at different values: they are from different machines, and make no pairs."""
+    for task, row in cells.items():
+        starts: dict[int, tuple[str, float]] = {}
+        for method, cell in row.items():
+            for run in cell["seeds"]:
+                first, before = starts.setdefault(run["seed"], (method, run["before"]))
+                if run["before"] != before:
+                    raise ConfigError(
+                        f"comparison {comparison.name}, task {task}, seed {run['seed']}: {first} starts at {before:g} and "
+                        f"{method} at {run['before']:g}, from another machine or version of torch; delete one of them "
+                        f"from {result_path(comparison.name).name} and measure it again here"
+                    )
+
+
 def write_cells(comparison: Comparison, cells: Cells, machine: str, folder: Path = RESULTS) -> Path:
     """Write the runs as JSON, those of a cell on a line."""
     path = result_path(comparison.name, folder)

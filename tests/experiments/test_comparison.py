@@ -9,7 +9,15 @@ import pytest
 from mmrl.config.compose import compose
 from mmrl.errors import ConfigError
 from mmrl.experiments import comparison as comparisons
-from mmrl.experiments.comparison import ComparedTask, Comparison, list_missing, read_cells, run_comparison, write_cells
+from mmrl.experiments.comparison import (
+    ComparedTask,
+    Comparison,
+    check_starts,
+    list_missing,
+    read_cells,
+    run_comparison,
+    write_cells,
+)
 from mmrl.experiments.comparison_page import format_page, paired_differences, plot_comparison
 from mmrl.experiments.effect import student_interval
 from mmrl.experiments.runner import RunFailed, describe_machine, read_reason
@@ -170,4 +178,15 @@ def test_a_comparison_gives_every_method_one_budget_and_its_page_is_current(name
     assert all(config.trainer.max_epochs % config.trainer.check_val_every_n_epoch == 0 for config in configs)
     assert all(config.data.max_empty_iterations > config.trainer.max_epochs for config in configs)
     page = Path(comparisons.RESULTS.parent / "comparisons" / f"{name}.md")
-    assert page.read_text() == format_page(comparison, read_cells(comparison))
+    cells = read_cells(comparison)
+    assert page.read_text() == format_page(comparison, cells)
+    check_starts(comparison, cells)
+
+
+def test_runs_of_a_seed_that_start_apart_are_refused():
+    cells = {"arithmetic": {"GRPO": {"seeds": [row(0, 0.5), row(1, 0.5, before=0.375)]}}, "digits": {}}
+    cells["arithmetic"]["PPO"] = {"seeds": [row(0, 0.75)]}
+    check_starts(SMALL, cells)
+    cells["arithmetic"]["PPO"]["seeds"].append(row(1, 0.75))
+    with pytest.raises(ConfigError, match=r"task arithmetic, seed 1: GRPO starts at 0\.375 and PPO at 0\.25"):
+        check_starts(SMALL, cells)
