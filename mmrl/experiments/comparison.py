@@ -118,9 +118,9 @@ def check_starts(comparison: Comparison, cells: Cells) -> None:
                 first, before = starts.setdefault(run["seed"], (method, run["before"]))
                 if run["before"] != before:
                     raise ConfigError(
-                        f"comparison {comparison.name}, task {task}, seed {run['seed']}: {first} starts at {before:g} and "
-                        f"{method} at {run['before']:g}, from another machine or version of torch; delete one of them "
-                        f"from {result_path(comparison.name).name} and measure it again here"
+                        f"comparison {comparison.name}, task {task}, seed {run['seed']}: {first} starts at {before:g} "
+                        f"and {method} at {run['before']:g}, from another machine or version of torch; delete one of "
+                        f"them from {result_path(comparison.name).name} and measure it again here"
                     )
 
 
