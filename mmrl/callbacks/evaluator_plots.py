@@ -27,9 +27,7 @@ class EvaluationPlots(L.Callback):
         if held_out is None or not trainer.is_global_zero:
             return
         for decode, start in held_out.start.items():
-            if (
-                decode not in held_out.latest
-            ):  # resumed at its end: the start is of the checkpoint, nothing was measured
+            if decode not in held_out.latest:  # a run resumed at its end has measured nothing
                 continue
             for name, evaluator in held_out.evaluators.items():
                 figure = Figure(figsize=(6, 4), dpi=130, layout="constrained")

@@ -26,8 +26,8 @@ def override_evaluation(
 ) -> HeldOut:
     """Override the configured evaluation with another number of problems or samples, or other decodes.
 
-    Several samples per problem need a decode that samples; pass@k is then computed for every success rate. A configured
-    pass@k keeps those of its ks for which there are enough samples, and is left out where there are none.
+    With several samples per problem the decodes are those that sample, and pass@k is computed for every success rate. A
+    `PassAtK` of the configuration keeps each k up to `num_samples`, and is removed if it has no such k.
 
     Args:
         held_out: as configured.
