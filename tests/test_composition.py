@@ -1,7 +1,8 @@
 """Parts drawn at random: whatever meets is either refused with a reason or learns for an iteration.
 
 A draw is a policy with the recipe that it is used in, a rollout, what writes advantages, a surrogate, a weighting, a
-regulariser and a curriculum, from everything that the examples of the laws and the groups of the configuration name.
+regulariser and a curriculum, from everything that the examples of the laws and the groups of the configuration name,
+and a transform of episodes, one of rows, a schedule and settings of the sampling, from those of all recipes.
 """
 
 import dataclasses
@@ -11,6 +12,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
@@ -47,13 +49,59 @@ REGULARISERS = [None, *parts(TERMS, lambda part: "advantages" not in part.reads(
 OTHER = {type(e.part): e.part for e in ANNOTATORS if "advantages" not in e.part.writes()}
 
 
+def settings_of_recipes(name):
+    """What the recipes have in this group of data, without what refers to the rest of a recipe."""
+    recipes = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "conf/recipe").glob("*.yaml"))]
+    groups = [(recipe.get("data") or {}).get(name) or {} for recipe in recipes]
+    return [node for node in groups if node and "${" not in str(node)]
+
+
+def single(nodes):
+    """The parts of these groups, each once."""
+    parts = [part for node in nodes for part in node.values() if part and "_target_" in part]
+    return [part for number, part in enumerate(parts) if part not in parts[:number]]
+
+
+TRANSFORMS = single(settings_of_recipes("transforms"))
+ROW_TRANSFORMS = single(settings_of_recipes("rows"))
+SAMPLINGS = [node for node in settings_of_recipes("sampling") if set(node) != {"max_tokens"} or "_target_" in str(node)]
+SCHEDULES = {
+    "data.sampling.temperature": {"_target_": "mmrl.schedules.Linear", "start": 1.0, "end": 0.5, "iterations": 4},
+    "data.sampling.top_p": {"_target_": "mmrl.schedules.Cosine", "start": 1.0, "end": 0.9, "iterations": 4},
+    "data.group_size": {"_target_": "mmrl.schedules.Alternating", "values": [2, 4], "iterations": 1},
+    "model.objective.coefficients.surrogate": {
+        **{"_target_": "mmrl.schedules.Piecewise", "values": {0: 0.0, 1: 1.0}, "steps": True}
+    },
+    "model.objective.coefficients.regulariser": {
+        **{"_target_": "mmrl.schedules.EntropyBand", "start": 0.01, "low": 0.5, "high": 1.0}
+    },
+}
+
+
+def draw_settings_of_the_loop(config, rng):
+    """Sets a transform, a row transform, a schedule and the sampling, each in a part of the draws; returns their names."""
+    transform, rows, sampling, schedule = (
+        rng.choice(choices) if rng.random() < share else None
+        for choices, share in ((TRANSFORMS, 0.3), (ROW_TRANSFORMS, 0.2), (SAMPLINGS, 0.2), (sorted(SCHEDULES), 0.5))
+    )
+    for name, part in (("transforms", transform), ("rows", rows)):
+        if part is not None:
+            OmegaConf.update(config, f"data.{name}", {"drawn": part}, merge=True, force_add=True)
+    if sampling is not None:
+        OmegaConf.update(config, "data.sampling", sampling, merge=True, force_add=True)
+    term = (schedule or "").rpartition("coefficients.")[2]
+    if schedule is not None and (term == schedule or term in config.model.objective.terms):
+        OmegaConf.update(config, schedule, SCHEDULES[schedule], merge=False, force_add=True)
+    return [transform and transform["_target_"], rows and rows["_target_"], sampling, schedule]
+
+
 def drawn(number, folder):
     """The configuration of one draw, and what was drawn in words."""
     rng = random.Random(number)
     base = rng.choice(BASES)
     # mostly the rollout and the curriculum that the recipe is used with: any other is seldom wired
-    rollout = rng.choice(groups()["rollout"]) if rng.random() < 0.4 else None
-    curriculum = rng.choice(groups()["curriculum"]) if rng.random() < 0.4 else None
+    rollout = rng.choice(groups()["rollout"]) if rng.random() < 0.25 else None
+    curriculum = rng.choice(groups()["curriculum"]) if rng.random() < 0.25 else None
     words = words_of(base, folder)
     for group, choice in (("rollout", rollout), ("curriculum", curriculum)):
         if choice is not None:
@@ -77,7 +125,8 @@ def drawn(number, folder):
         "_target_": "mmrl.objectives.objective.Objective",
         "terms": {name: spec(term) for name, term in terms.items()},
     }
-    reported = (base, rollout, curriculum, list(before), advantage, surrogate, weighting, regulariser)
+    loop = draw_settings_of_the_loop(config, rng)
+    reported = (base, rollout, curriculum, list(before), advantage, surrogate, weighting, regulariser, *loop)
     return config, " | ".join(str(each) for each in reported)
 
 
