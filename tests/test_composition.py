@@ -79,7 +79,7 @@ SCHEDULES = {
 
 
 def draw_settings_of_the_loop(config, rng):
-    """Sets a transform, a row transform, a schedule and the sampling, each in a part of the draws; returns their names."""
+    """Sets a transform, a row transform, a schedule and the sampling, each in a part of the draws; returns them."""
     transform, rows, sampling, schedule = (
         rng.choice(choices) if rng.random() < share else None
         for choices, share in ((TRANSFORMS, 0.3), (ROW_TRANSFORMS, 0.2), (SAMPLINGS, 0.2), (sorted(SCHEDULES), 0.5))
