@@ -70,11 +70,11 @@ class Comparison:
         return [*recipe, *self.overrides, *self.tasks[task].overrides, *(word for word in own if word not in recipe)]
 
 
-def read_comparison(name: str) -> Comparison:
+def read_comparison(name: str, folder: Path = FOLDER) -> Comparison:
     """Read a comparison; raises ConfigError with the names that there are, or with what is wrong in the file."""
-    path = FOLDER / f"{name}.yaml"
+    path = folder / f"{name}.yaml"
     if not path.exists():
-        raise ConfigError(f"no comparison {name!r}; there are {sorted(file.stem for file in FOLDER.glob('*.yaml'))}")
+        raise ConfigError(f"no comparison {name!r}; there are {sorted(file.stem for file in folder.glob('*.yaml'))}")
     node: dict[str, Any] = yaml.safe_load(path.read_text())
     try:
         tasks = {task: ComparedTask(**about) for task, about in node.pop("tasks").items()}

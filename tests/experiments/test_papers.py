@@ -17,17 +17,24 @@ RESULT = {
 
 
 def test_a_verdict_is_followed_by_its_reason(tmp_path):
-    recipes, experiments, results = (tmp_path / name for name in ("conf/recipe", "conf/experiment", "results"))
-    for folder in (recipes, experiments, results):
+    recipes, experiments, comparisons = (tmp_path / "conf" / name for name in ("recipe", "experiment", "comparison"))
+    results = tmp_path / "results"
+    for folder in (recipes, experiments, comparisons, results):
         folder.mkdir(parents=True)
     for name, explanation in (("seen", "answers are short"), ("unseen", "not shown"), ("plain", None)):
         (recipes / f"{name}.yaml").write_text(yaml.safe_dump({"paper": PAPER}))
         if explanation:
             (experiments / f"{name}.yaml").write_text(yaml.safe_dump({"explanation": explanation}))
     (results / "seen.json").write_text(json.dumps(RESULT))
+    task = {"about": "a task", "metric": "val/x", "overrides": []}
+    table = {"title": "A table", "reference": "Plain", "seeds": 1, "overrides": [], "tasks": {"one": task}}
+    methods = {"Plain": ["recipe=plain"], "Plain, twice": ["recipe=plain", "data.group_size=2"]}
+    (comparisons / "table.yaml").write_text(yaml.safe_dump({**table, "methods": methods}))
     page = render_page(tmp_path / "conf", results)
     sections = {section.partition("\n")[0]: section for section in page.split("\n## ")}
     assert "- result: no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short" in sections["seen"]
     assert "| [`seen`](#seen) | A title (2024) | exact | no effect at this scale: +0.010 [-0.020, +0.040] over" in page
     assert "- result: not run, `python scripts/reproduce.py unseen`" in sections["unseen"]
     assert "result" not in sections["plain"]
+    assert "- compared: [A table](comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
+    assert "| [`plain`](#plain) | A title (2024) | exact | smoke, [compared](comparisons/table.md) |" in page
