@@ -49,6 +49,7 @@ class Comparison:
         overrides: of all runs.
         tasks: by name.
         methods: overrides by the method's name, which follow those of the task.
+        explanation: of the differences, for the page.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Comparison:
     overrides: Sequence[str]
     tasks: Mapping[str, ComparedTask]
     methods: Mapping[str, Sequence[str]]
+    explanation: str = ""
 
     def __post_init__(self) -> None:
         if self.reference not in self.methods:

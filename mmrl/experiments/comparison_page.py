@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
+from textwrap import fill
 from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -47,6 +48,7 @@ def format_page(comparison: Comparison, cells: Cells) -> str:
     ]
     if any(cells.values()):
         parts.append(f"![Intervals of all methods](../results/comparisons/{comparison.name}.png)\n")
+        parts += [fill(comparison.explanation, 120) + "\n"] if comparison.explanation else []
     for task, about in comparison.tasks.items():
         parts += [
             f"## {task}\n\n{about.about[:1].upper() + about.about[1:]}.\n",

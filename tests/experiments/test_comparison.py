@@ -157,6 +157,7 @@ def test_the_page_has_paired_intervals_and_says_what_was_not_run(tmp_path):
     low, high = student_interval([0.1, 0.2])
     assert f"| PPO | 25 | 80 [80, 80] | +15 [{100 * low:+.0f}, {100 * high:+.0f}] | 2 | 2 | 3 |" in page
     assert "| GRPO | 25 | 60 [" in page and page.count("| PPO | not run |") == 1
+    assert "\nBoth learn.\n\n## arithmetic" in format_page(replace(SMALL, explanation="Both learn."), cells)
     assert plot_comparison(SMALL, cells, tmp_path / "figure.png").stat().st_size > 5000
 
 
