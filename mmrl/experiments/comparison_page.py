@@ -47,7 +47,9 @@ def format_page(comparison: Comparison, cells: Cells) -> str:
         )
     ]
     if any(cells.values()):
-        parts.append(f"![Intervals of all methods](../results/comparisons/{comparison.name}.png)\n")
+        parts.append(
+            f"![Differences to {comparison.reference}, paired by seed](../results/comparisons/{comparison.name}.png)\n"
+        )
         parts += [fill(comparison.explanation, 120) + "\n"] if comparison.explanation else []
     for task, about in comparison.tasks.items():
         parts += [
@@ -114,32 +116,31 @@ def _format_interval(values: Sequence[float], signed: bool = False) -> str:
 
 
 def plot_comparison(comparison: Comparison, cells: Cells, path: Path) -> Path:
-    """Draw the ends of all methods with their intervals, a panel per task, and every seed as a dot."""
-    names = list(comparison.methods)
+    """Draw each method's paired differences to the reference, a panel per task: interval, mean, every seed as a dot."""
+    names = [method for method in comparison.methods if method != comparison.reference]
     figure = Figure(figsize=(3.2 * len(comparison.tasks) + 1.2, 0.3 * len(names) + 1.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(comparison.tasks), sharey=True, squeeze=False)[0]
     for axes, task in zip(panels, comparison.tasks):
-        row = cells[task]
+        reference = cells[task].get(comparison.reference, {"seeds": []})["seeds"]
+        axes.axvline(0, color=COLOURS[1], linewidth=1)
+        if reference:
+            start = mean(row["before"] - row["after"] for row in reference)
+            axes.axvline(100 * start, color="#999999", linewidth=1, linestyle=":")
         for y, method in enumerate(names):
-            ends = [seed["after"] for seed in row.get(method, {"seeds": []})["seeds"]]
-            if not ends:
-                continue
-            colour = COLOURS[1] if method == comparison.reference else COLOURS[0]
-            if len(ends) > 1:
-                axes.plot(student_interval(ends), [y, y], color=colour, linewidth=2)
-            axes.plot(ends, [y] * len(ends), ".", color=colour, alpha=0.4, markersize=5)
-            axes.plot([mean(ends)], [y], "o", color=colour, markersize=6)
-        starts = [seed["before"] for cell in row.values() for seed in cell["seeds"]]
-        if starts:
-            axes.axvline(mean(starts), color="#999999", linewidth=1, linestyle=":")
+            seeds = cells[task].get(method, {"seeds": []})["seeds"]
+            points = [100 * difference for difference in paired_differences(seeds, reference)]
+            if len(points) > 1:
+                axes.plot(student_interval(points), [y, y], color=COLOURS[0], linewidth=2)
+            if points:
+                axes.plot(points, [y] * len(points), ".", color=COLOURS[0], alpha=0.4, markersize=5)
+                axes.plot([mean(points)], [y], "o", color=COLOURS[0], markersize=6)
         axes.set_title(task, loc="left", fontsize=10)
-        axes.set_xlim(0, 1)
         axes.grid(axis="x", color="#dddddd", linewidth=0.8)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks(range(len(names)), names, fontsize=9)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
-    figure.supxlabel("share solved (dotted: start)", fontsize=9)
+    figure.supxlabel(f"points at the end above {comparison.reference} (dotted: its start)", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Software": None})  # equal numbers give equal bytes
     return path
