@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss, uniform_bellman_residual
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.types import Context, PolicyOutput, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
@@ -19,6 +20,14 @@ def test_mean_log_probability_by_hand():
     assert_close(MeanLogprob()(old, one), torch.tensor([[-1.407606]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(new, one), torch.tensor([[-1.478339]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(3 * old, 3 * one), MeanLogprob()(old, one))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_ids_that_cannot_be_chosen_have_no_part_in_the_mean(dtype):
+    """Such as image placeholders: their logits are constants, whatever is added to all the others."""
+    for level in (0.0, 2.0):
+        logits = torch.tensor([[[1.0 + level, level, level - 1, MASKED_LOGIT]]])
+        assert_close(MeanLogprob()(logits.to(dtype), torch.ones(1)), torch.tensor([[-1.407606]]), atol=1e-6, rtol=0)
 
 
 def test_the_residual_by_hand():
