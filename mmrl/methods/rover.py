@@ -18,6 +18,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.logprob import precision
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.soft_returns import next_inside
@@ -26,11 +27,11 @@ from mmrl.types import Context, PolicyOutput
 
 
 class MeanLogprob(Statistic):
-    """Mean over the vocabulary of log softmax(logits / temperature), in nats, without gradient."""
+    """Mean of log softmax(logits / temperature) over the ids that can be chosen, in nats, without gradient."""
 
     def __call__(self, logits: Tensor, temperature: Tensor) -> Tensor:
-        x = logits.detach().to(precision(logits)) / temperature[:, None, None]
-        return x.mean(-1) - x.logsumexp(-1)
+        x, possible = logits.detach().to(precision(logits)) / temperature[:, None, None], logits > MASKED_LOGIT
+        return torch.where(possible, x, 0).sum(-1) / possible.sum(-1) - x.logsumexp(-1)
 
 
 def uniform_bellman_residual(

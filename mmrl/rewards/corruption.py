@@ -14,8 +14,10 @@ from mmrl.types import Episode, Task
 class Corruption(Reward):
     """Reward of an episode: low + high - r with probability `flip`, drawn from {low, high} with probability `random`.
 
-    r is the inner reward, which stays with the remaining probability. The draw depends on the seed, the prompt and the
-    output, so that equal answers to a prompt are corrupted alike, as by a verifier that is wrong about them.
+    r is the inner reward, which stays with the remaining probability. Which answers are corrupted depends on the seed,
+    the prompt and the output, so that equal answers to a prompt are mirrored alike, as by a verifier that is wrong
+    about them. A random reward is drawn for each episode, so that no answer to a prompt earns more than another on
+    average.
 
     Source of the arms: Wu et al., "Model-Task Alignment Drives Distinct RL Outcomes", arXiv 2508.21188 (random and
     wrong rewards beside the true one).
@@ -56,10 +58,10 @@ class Corruption(Reward):
         return [self._corrupt(episode, reward) for episode, reward in zip(group, self.inner(group))]
 
     def _corrupt(self, episode: Episode, reward: float) -> float:
-        rng = derive_rng("corruption", self.seed, episode.prompt.key, str(episode.output))
-        drawn, coin = rng.random(), rng.random()
+        drawn = derive_rng("corruption", self.seed, episode.prompt.key, str(episode.output)).random()
         if drawn < self.flip:
             return self.low + self.high - reward
         if drawn < self.flip + self.random:
-            return self.high if coin < 0.5 else self.low
+            place = episode.prompt.key, episode.group, episode.sample_index
+            return self.high if derive_rng("random_reward", self.seed, *place).random() < 0.5 else self.low
         return reward

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from mmrl.batch import Batch
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss, truncated_products
 from mmrl.types import PolicyOutput
+from tests.composed_words import compose_words
 
 ALL = torch.ones(1, 3).bool()
 
@@ -57,3 +58,10 @@ def test_refusals():
     out.values = None
     with pytest.raises(ValueError, match="value_head=true"):
         QFunctionLoss()(out, batch)
+
+
+def test_both_losses_of_the_recipe_are_of_one_beta():
+    terms = compose_words(("recipe=dqo", "objective.terms.policy.beta=0.3")).model.objective.terms
+    assert terms.value.beta == terms.policy.beta == 0.3
+    plain = compose_words(("recipe=dqo",)).model.objective.terms
+    assert plain.value.beta == plain.policy.beta == QFunctionLoss().beta

@@ -2,11 +2,15 @@
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss, uniform_bellman_residual
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.types import Context, PolicyOutput, Sampling
+from tests.composed_words import compose_words
+from tests.laws.law_examples import context, rows
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 ALL = torch.ones(1, 2).bool()
@@ -19,6 +23,14 @@ def test_mean_log_probability_by_hand():
     assert_close(MeanLogprob()(old, one), torch.tensor([[-1.407606]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(new, one), torch.tensor([[-1.478339]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(3 * old, 3 * one), MeanLogprob()(old, one))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_ids_that_cannot_be_chosen_have_no_part_in_the_mean(dtype):
+    """Such as image placeholders: their logits are constants, whatever is added to all the others."""
+    for level in (0.0, 2.0):
+        logits = torch.tensor([[[1.0 + level, level, level - 1, MASKED_LOGIT]]])
+        assert_close(MeanLogprob()(logits.to(dtype), torch.ones(1)), torch.tensor([[-1.407606]]), atol=1e-6, rtol=0)
 
 
 def test_the_residual_by_hand():
@@ -70,3 +82,18 @@ def test_the_loss_reads_the_policys_statistic():
     assert_close(UniformBellmanLoss()(out, row).mean(), torch.tensor(0.187122), atol=1e-6, rtol=0)
     with pytest.raises(ValueError, match="rho"):
         UniformBellmanLoss(0.0)
+
+
+def test_rows_of_older_weights_have_no_residual_before_the_update():
+    """The recipe's log-probs and means before the update are of the same weights, whichever weights sampled."""
+    recipe = compose_words(("recipe=rover",))
+    ctx, batch = context(per_row=False), rows(per_row=False)
+    batch = batch.with_columns(episode_reward=torch.ones(batch.rows))
+    older = context(per_row=False).models["reference"](batch).logprobs.detach()
+    batch = batch.with_columns(behavior_logprobs=older)
+    del batch["old_logprobs"], batch["old_mean_logprobs"]
+    for name in recipe.data.pipeline:
+        batch = instantiate(recipe.data.annotators[name])(batch, ctx)
+    loss = instantiate(recipe.model.objective.terms.policy)(ctx.policy(batch), batch)
+    assert (ctx.policy(batch).logprobs - older)[batch["action_mask"]].abs().max() > 0.1
+    assert_close(loss, torch.zeros_like(loss), atol=1e-10, rtol=0)

@@ -1,4 +1,4 @@
-"""Corrupted rewards: shares of flipped and random ones, the same draw for the same answer."""
+"""Corrupted rewards: shares of flipped and random ones, which answers are alike and which rewards are not."""
 
 import pytest
 
@@ -42,10 +42,21 @@ def test_shares_are_within_four_standard_errors(arguments, share):
     assert abs(sum(rewards) / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
 
 
-def test_the_draw_depends_on_prompt_and_answer_and_not_on_the_group():
+def test_the_draws_depend_on_the_seed_and_not_on_the_other_episodes():
     reward, episodes = Corruption(TRUE, random=1.0), answers(200, 1.0)
     assert reward(episodes) == [reward([episode])[0] for episode in episodes]
     assert reward(episodes) != Corruption(TRUE, random=1.0, seed=1)(episodes)
+
+
+def test_equal_answers_are_mirrored_alike_and_earn_random_rewards_apart():
+    group = [scripted_episode(Prompt("toy/train/0"), f"answer {i % 2}") for i in range(800)]
+    for i, episode in enumerate(group):
+        episode.sample_index, episode.scores = i, {"exact": 1.0}
+    mirrored = {tuple(Corruption(TRUE, flip=0.5, seed=seed)(group)[i::2]) for seed in range(8) for i in (0, 1)}
+    assert mirrored == {(0.0,) * 400, (1.0,) * 400}
+    drawn = Corruption(TRUE, random=1.0)(group)
+    for each in (drawn[0::2], drawn[1::2]):  # neither answer is worth more: 1/2 within four standard errors
+        assert abs(sum(each) / 400 - 0.5) < 4 * 0.025
 
 
 @pytest.mark.parametrize("arguments", [{"flip": -0.1}, {"flip": 0.7, "random": 0.4}])
