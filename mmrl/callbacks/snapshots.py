@@ -56,6 +56,19 @@ class _Frozen(L.Callback):
                 f"trainer.callbacks: {type(self).__name__} changes the model {self.model!r}, and the learner has "
                 f"{sorted(pl_module.models)}; set model.reference=true"
             )
+        if readers := self._find_readers(getattr(trainer, "datamodule", None)):
+            raise ValueError(
+                f"trainer.callbacks: {type(self).__name__} changes the model {self.model!r} while data.transforms."
+                f"{readers[0]} reads it in the thread that collects, so that equal seeds give different runs; set "
+                "data.staleness=0"
+            )
+
+    def _find_readers(self, data: Any) -> list[str]:
+        """Names of the transforms that read the model in the thread of asynchronous collection."""
+        if not getattr(data, "staleness", 0):
+            return []
+        named = {name: [v for v in vars(part).values() if isinstance(v, str)] for name, part in data.transforms.items()}
+        return [name for name, values in named.items() if self.model in values]
 
     def move(self, pl_module: Any, weight: float) -> None:
         """Move the copy towards the policy."""

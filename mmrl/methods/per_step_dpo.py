@@ -82,8 +82,9 @@ class PitPairs(EpisodeTransform):
         for (rejected, _), row in zip(pits, tried):
             right = next((e for e in row if e.ended != "error" and e.reward >= self.success_threshold), None)
             if right is not None:
-                plain = replace(rejected, turns=[Turn(_plain(rejected.turns[0].completion))])
-                pairs += [label_preference(right, 1), label_preference(plain, -1)]
+                pairs += [label_preference(right, 1), _label(rejected, -1)]
+        if not pairs and len(episodes) == 1:  # of a process without rows, whose one row is masked and needs the column
+            return [_label(episodes[0], 0)]
         return pairs
 
     def _find(self, group: Sequence[Episode]) -> Iterator[tuple[Episode, int]]:
@@ -119,6 +120,11 @@ def _score(tried: Sequence[Sequence[Episode]], ctx: Context) -> None:
         ctx.collector.score(each)
     for episode, group in zip(each, groups):
         episode.group = group
+
+
+def _label(episode: Episode, sign: int) -> Episode:
+    """Label a sampled episode as `label_preference` does, and drop its columns per step."""
+    return label_preference(replace(episode, turns=[Turn(_plain(episode.turns[0].completion))]), sign)
 
 
 def _action(episode: Episode) -> torch.Tensor:

@@ -8,6 +8,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from mmrl.callbacks.snapshots import Extrapolation, ReferenceEMA, ReferenceReset, average_weights, interpolate
+from mmrl.methods.rlp import InformationGain
+from mmrl.transforms.filter import DropZeroVariance
 from tests.tiny_recipes import fit
 
 
@@ -101,6 +103,18 @@ def test_a_run_resets_its_reference(tmp_path):
         assert all(same) is equal
     with pytest.raises(ValueError, match=r"ReferenceReset changes the model 'reference'.*model\.reference=true"):
         fit(tmp_path / "none", RESET, "trainer.max_epochs=1")
+
+
+def test_a_reference_that_the_collecting_thread_reads_is_not_changed():
+    module = learner(5.0, 1.0)
+    gain, drop = {"gain": InformationGain()}, {"drop": DropZeroVariance()}
+    for callback in (ReferenceEMA(), ReferenceReset(2)):
+        for staleness, transforms in ((0, {**drop, **gain}), (1, drop)):
+            data = SimpleNamespace(staleness=staleness, transforms=transforms)
+            callback.on_fit_start(SimpleNamespace(datamodule=data), module)
+        trainer = SimpleNamespace(datamodule=SimpleNamespace(staleness=1, transforms={**drop, **gain}))
+        with pytest.raises(ValueError, match=r"'reference' while data\.transforms\.gain reads it.*staleness=0"):
+            callback.on_fit_start(trainer, module)
 
 
 def test_refusals():

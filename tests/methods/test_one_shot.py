@@ -2,6 +2,7 @@
 
 import pytest
 
+from mmrl.config.compose import compose
 from mmrl.methods.one_shot import HighestVariance
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.test_mopps import shown
@@ -40,6 +41,13 @@ def test_the_choice_stays_and_is_saved():
         again = HighestVariance(explore_iterations=5)
         again.load_state_dict(source.state_dict())
         assert again.select(2, at(7, Kinds(4))) == [2, 2]
+
+
+def test_a_solved_problem_is_still_trained_on():
+    """Its advantages are 0; a transform that drops the group would end the entropy bonus, the KL and the run."""
+    config = compose(["recipe=one_shot"])
+    assert not [name for name, part in config.data.transforms.items() if part is not None]
+    assert config.model.objective.coefficients == {"kl": 0.001, "entropy": 0.001}
 
 
 def test_refusals():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mmrl.data.collate import collate
+from mmrl.data.collate import NO_GROUP, collate, learnable
 from mmrl.methods.per_step_dpo import PitPairs, find_pit
 from mmrl.methods.vine_ppo import StepValues
 from tests.methods.test_vine_ppo import POLICY, Tries, played
@@ -58,6 +58,14 @@ def test_no_pit_and_no_right_continuation_give_no_pair():
     for successes, reward in (([0, 0, 0], 0.0), ([8, 9, 2], 1.0)):  # fails from the start; a right completion
         episodes, ctx = spoiled(successes, reward)
         assert PitPairs(2)(episodes, replace(ctx, engine=None)) == []
+
+
+def test_a_process_without_a_pair_has_one_masked_row():
+    episodes, ctx = spoiled([0, 0, 0])
+    part, ctx = PitPairs(2), replace(ctx, engine=None)
+    batch = learnable(part(episodes, ctx), episodes, ctx, [part])
+    assert batch["preference"].tolist() == [0] and batch["group"].tolist() == [NO_GROUP]
+    assert not batch["action_mask"].any() and "segment" not in batch and "values" not in batch
 
 
 def test_what_is_missing_is_named():
