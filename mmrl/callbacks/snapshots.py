@@ -9,6 +9,8 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
+from mmrl.strategies.whole_state import collect_tensors, shard_like
+
 
 @torch.no_grad()
 def interpolate(targets: Iterable[Tensor], sources: Iterable[Tensor], weight: float) -> None:
@@ -138,11 +140,13 @@ class Extrapolation(L.Callback):
         result = {name: p.detach().clone() for name, p in trained.items()}
         if self.before:
             for name, parameter in trained.items():
-                parameter.add_(result[name] - self.before[name].to(parameter.device), alpha=self.alpha)
+                before = shard_like(self.before[name].to(parameter.device), parameter)
+                parameter.add_(result[name] - before, alpha=self.alpha)
         self.before = result
 
     def state_dict(self) -> dict[str, Any]:
-        return {"before": dict(self.before)}
+        """Return the result of the last round without shards, for any number of processes. Collective."""
+        return {"before": collect_tensors(self.before)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.before = dict(state_dict["before"])

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 
 from mmrl.callbacks.snapshots import Extrapolation, ReferenceEMA, ReferenceReset, average_weights, interpolate
@@ -85,6 +87,29 @@ def test_extrapolation_by_hand():
     assert finish_round(0.6, 0.25, 0.15) == pytest.approx([0.6, 0.25, 0.15])
     callback = again
     assert finish_round(0.6, 0.25, 0.15) == pytest.approx([0.628688, 0.234809, 0.136502], abs=1e-6)
+
+
+def test_an_extrapolation_of_shards_is_saved_whole(tmp_path):
+    """A checkpoint has the state of one process, which every process of the resumed run reads."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        policies = [nn.Linear(2, 2, bias=False) for _ in range(2)]
+        for policy in policies:
+            nn.init.constant_(policy.weight, 1.0)
+        fully_shard(policies[0], mesh=init_device_mesh("cpu", (1,)))
+        first, again = Extrapolation(every=1, alpha=0.5), Extrapolation(every=1, alpha=0.5)
+        first.step(policies[0])
+        saved = first.state_dict()
+        assert type(saved["before"]["weight"]) is torch.Tensor
+        for policy in policies:  # with shards, and without
+            with torch.no_grad():
+                policy.weight.mul_(3)
+            again.load_state_dict(saved)
+            again.step(policy)
+        assert_close(policies[0].weight.full_tensor(), torch.full((2, 2), 4.0))
+        assert_close(policies[1].weight.detach(), torch.full((2, 2), 4.0))
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 RESET = "trainer.callbacks.reset={_target_: mmrl.callbacks.snapshots.ReferenceReset, every: 2}"
