@@ -10,6 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 
 from mmrl.callbacks.snapshots import Extrapolation, ReferenceEMA, ReferenceReset, average_weights, interpolate
+from mmrl.runs.checkpoint_file import read_weights
 from tests.tiny_recipes import fit
 
 
@@ -126,6 +127,35 @@ def test_a_run_resets_its_reference(tmp_path):
         assert all(same) is equal
     with pytest.raises(ValueError, match=r"ReferenceReset changes the model 'reference'.*model\.reference=true"):
         fit(tmp_path / "none", RESET, "trainer.max_epochs=1")
+
+
+EMA = "trainer.callbacks.ema={_target_: mmrl.callbacks.snapshots.ReferenceEMA, decay: 0.9}"
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_an_average_is_refused_where_steps_are_captured(capture, tmp_path):
+    sizes = ("policy.hidden=[8]", "data.rollout.num_envs=2", "data.rollout.horizon=8", "data.num_prompts=2")
+    words = ("recipe=ppo_control", *sizes, "data.evaluation=null", "model.reference=true", EMA, f"capture={capture}")
+    if capture:
+        with pytest.raises(ValueError, match=r"ReferenceEMA.*capture=true.*set capture=false"):
+            fit(tmp_path, *words, "trainer.max_epochs=1")
+        return
+    weights = fit(tmp_path, *words, "trainer.max_epochs=1")["weights"]
+    start = read_weights(tmp_path / "checkpoints" / "start.ckpt")["state_dict"]
+    moved = [name for name in start if name.startswith("models.") and not torch.equal(start[name], weights[name])]
+    assert moved
+
+
+def test_an_average_of_low_precision_is_refused():
+    """1 + 0.001 (5 - 1) in bfloat16 is 1."""
+    module = learner(5.0, 1.0)
+    for network in (module.policy, module.models["reference"]):
+        network.bfloat16()
+    with pytest.raises(ValueError, match=r"torch\.bfloat16.*lost by rounding.*policy\.dtype=float32"):
+        ReferenceEMA(decay=0.999).on_fit_start(None, module)
+    ReferenceEMA(decay=0.0).on_fit_start(None, module)  # a copy
+    module.policy.requires_grad_(False)  # below adapters
+    ReferenceEMA(decay=0.999).on_fit_start(None, module)
 
 
 def test_refusals():
