@@ -15,7 +15,7 @@ from mmrl import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
-from mmrl.learners.schedules import Options, apply_configuration
+from mmrl.learners.schedules import Options, apply_coefficients, apply_configuration, read_coefficients
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
@@ -39,6 +39,7 @@ class BaseLearner(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.configured: list[Options] = []  # configured settings of each optimiser
+        self._coefficients: dict[str, float] = {}  # configured coefficients of the loss terms
         self._highest_lr = 0.0  # highest learning rate of this iteration
         self.iteration_metrics: dict[str, float] = {}  # metrics of this iteration
 
@@ -59,6 +60,7 @@ class BaseLearner(L.LightningModule):
         parallel.refuse_strategy(self.trainer)
         parallel.refuse_rounded_columns(self.trainer)
         parallel.allow_unused_parameters(self.trainer, self.policy)
+        self._coefficients = read_coefficients(self)
         if stage == "fit":
             check_processes(self.trainer)
 
@@ -76,9 +78,10 @@ class BaseLearner(L.LightningModule):
     def on_train_start(self) -> None:
         """Evaluate the initial policy, so that a run has results before and after training.
 
-        After a resume the optimisers follow this run's configuration.
+        After a resume optimisers and coefficients of the loss terms follow this run's configuration.
         """
         if self.trainer.ckpt_path is not None:
+            apply_coefficients(self, self._coefficients, getattr(self.trainer, "datamodule", None))
             schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
             for optimizer, configured, scheduler in zip(self.trainer.optimizers, self.configured, schedulers):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)

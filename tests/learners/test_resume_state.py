@@ -75,3 +75,12 @@ def test_asynchronous_collection_has_the_values_of_its_own_iteration(tmp_path):
     assert scheduled(done, "data.reward.weights.exact") == [1, 0.75, 0.5, 0.25]
     state = read_checkpoint(tmp_path / "checkpoints/epoch=1.ckpt")["AsyncRolloutData"]["transforms"]
     assert state["third"]["iterations"] == 2 and done["data"]["transforms"]["third"]["iterations"] == LAST
+
+
+def test_a_resumed_run_has_the_coefficients_of_its_configuration(tmp_path):
+    words = ("objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}", "trainer.max_epochs=1")
+    before = fit(tmp_path / "first", *words, "objective.coefficients.entropy=0.5")
+    assert before["weights"]["objective.coefficient_entropy"] == 0.5
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    more = (words[0], "trainer.max_epochs=2", "objective.coefficients.entropy=0.25", checkpoint)
+    assert fit(tmp_path / "second", *more)["weights"]["objective.coefficient_entropy"] == 0.25
