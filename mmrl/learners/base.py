@@ -41,6 +41,7 @@ class BaseLearner(L.LightningModule):
         self.configured: list[Options] = []  # configured settings of each optimiser
         self._coefficients: dict[str, float] = {}  # configured coefficients of the loss terms
         self._highest_lr = 0.0  # highest learning rate of this iteration
+        self._should_stop = False  # whether the run was asked to stop within this iteration
         self.iteration_metrics: dict[str, float] = {}  # metrics of this iteration
 
     def report(self, metrics: Mapping[str, float]) -> None:
@@ -126,7 +127,9 @@ class BaseLearner(L.LightningModule):
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Report the highest learning rate at the end of an iteration; warn if it is 0."""
         if batch_idx + 1 < self.trainer.num_training_batches:
+            self._postpone_stop()
             return
+        self.trainer.should_stop |= self._should_stop
         highest, self._highest_lr = self._highest_lr, 0.0
         self.report({"train/learning_rate": highest})
         if highest == 0:
@@ -135,6 +138,14 @@ class BaseLearner(L.LightningModule):
                 "schedule (scheduler.*) is at its end",
                 self.trainer.current_epoch,
             )
+
+    def _postpone_stop(self) -> None:
+        """Let a run that shall stop finish its iteration, as trainer.max_time asks at any step of it.
+
+        A resumed run begins the next iteration, and would lack the steps that are left of this one.
+        """
+        if self.trainer.should_stop and not getattr(getattr(self.trainer, "datamodule", None), "finished", False):
+            self._should_stop, self.trainer.should_stop = True, False
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Report the metrics of the data module's evaluators, which are equal on all ranks."""

@@ -1,5 +1,6 @@
 """Schedules, transforms and rows with a state: a resumed run is the uninterrupted one."""
 
+import lightning as L
 import pytest
 import yaml
 from torch.testing import assert_close
@@ -84,3 +85,24 @@ def test_a_resumed_run_has_the_coefficients_of_its_configuration(tmp_path):
     checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
     more = (words[0], "trainer.max_epochs=2", "objective.coefficients.entropy=0.25", checkpoint)
     assert fit(tmp_path / "second", *more)["weights"]["objective.coefficient_entropy"] == 0.25
+
+
+class StopAt(L.Callback):
+    """Asks the run to stop after the first step of an iteration, as Lightning's timer may."""
+
+    def __init__(self, epoch: int):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, trainer, *_):
+        trainer.should_stop |= trainer.current_epoch == self.epoch
+
+
+def test_a_run_that_is_asked_to_stop_finishes_its_iteration(tmp_path):
+    """So that the resumed run has every step of the uninterrupted one."""
+    words = ("trainer.max_epochs=3", "trainer.check_val_every_n_epoch=1", "data.num_minibatches=2")
+    whole = fit(tmp_path / "whole", *words)
+    stop = "trainer.callbacks.stop_at={_target_: tests.learners.test_resume_state.StopAt, epoch: 1}"
+    first = fit(tmp_path / "first", *words, stop)
+    assert len(first["minibatches"]) == 4 and first["data"]["iteration"] == 2
+    second = fit(tmp_path / "second", *words, f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'")
+    same(whole, second)
