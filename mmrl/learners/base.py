@@ -19,6 +19,7 @@ from mmrl.learners.schedules import Options, apply_coefficients, apply_configura
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
+from mmrl.rng import derive_seed
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,13 @@ class BaseLearner(L.LightningModule):
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        self._seed_dropout(batch_idx)
         self._highest_lr = max(self._highest_lr, _highest_learning_rate(self.trainer.optimizers))
+
+    def _seed_dropout(self, batch_idx: int) -> None:
+        """Let the dropout of a training step draw from a key: other masks on each rank, the same after a resume."""
+        seed, (rank, _) = getattr(getattr(self.trainer, "datamodule", None), "seed", 0), parallel.rank_and_size()
+        torch.manual_seed(derive_seed(seed, "dropout", self.trainer.current_epoch, batch_idx, rank) >> 1)
 
     def mean_over_ranks(self, means: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Average each number over the ranks; the results are on the CPU."""
