@@ -11,8 +11,9 @@ import torch
 class GradientNorm(L.Callback):
     """Log `train/gradient_norm`, the Euclidean norm of the gradient before clipping, mean over an iteration's steps.
 
-    It is of all trained parameters together, in units of the loss. An iteration without a step logs none, and nor do
-    networks of control whose update epochs are captured (`capture: true`). Schedules can follow it.
+    It is of all parameters of the optimiser together, in units of the loss. An off-policy phase has an optimiser of its
+    own and is clipped before it is measured; the mean is over the steps of all phases. An iteration without a step logs
+    none, and nor do networks of control whose update epochs are captured (`capture: true`). Schedules can follow it.
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,10 @@ class GradientNorm(L.Callback):
         self._norms.clear()
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: Any) -> None:
-        norms = [p.grad.detach().float().norm() for p in pl_module.parameters() if p.grad is not None]
+        own = [
+            p for group in optimizer.param_groups for p in group["params"]
+        ]  # others have gradients of their last step
+        norms = [p.grad.detach().float().norm() for p in own if p.grad is not None]
         self._norms.append(torch.stack(norms).norm())
         mean = torch.stack(self._norms).mean()
         pl_module.report({"train/gradient_norm": float(mean)})

@@ -9,6 +9,9 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
+from mmrl.learners.low_precision import LOW
+from mmrl.strategies.whole_state import collect_tensors, shard_like
+
 
 @torch.no_grad()
 def interpolate(targets: Iterable[Tensor], sources: Iterable[Tensor], weight: float) -> None:
@@ -100,7 +103,8 @@ class ReferenceReset(_Frozen):
 class ReferenceEMA(_Frozen):
     """Exponential moving average of the policy's weights as the reference: decay * reference + (1 - decay) * policy.
 
-    After every optimiser step. Source: RLP, 2025, section 2, arXiv:2510.01265, with 0.999.
+    After every optimiser step. It needs trained weights in fp32, and `capture=false` where whole update epochs would be
+    captured. Source: RLP, 2025, section 2, arXiv:2510.01265, with 0.999.
 
     Args:
         decay: weight of the old average, in [0, 1).
@@ -112,6 +116,20 @@ class ReferenceEMA(_Frozen):
         if not 0 <= decay < 1:
             raise ValueError(f"reference_ema.decay must be in [0, 1), got {decay}")
         self.decay, self._stepped = decay, False
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        super().on_fit_start(trainer, pl_module)
+        if getattr(pl_module, "takes_update_epochs", False):
+            raise ValueError(
+                "trainer.callbacks: ReferenceEMA moves the reference after every optimiser step, and with capture=true "
+                "the steps of an update epoch call no callbacks; set capture=false"
+            )
+        low = sorted({str(p.dtype) for p in pl_module.policy.parameters() if p.requires_grad and p.dtype in LOW})
+        if low and self.decay > 0.5:
+            raise ValueError(
+                f"trainer.callbacks: ReferenceEMA keeps its average in the dtype of the weights, {low[0]}, in which "
+                f"steps of {1 - self.decay:g} of a difference are lost by rounding; set policy.dtype=float32"
+            )
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: Any) -> None:
         self._stepped = True  # not after each micro-batch, nor after a minibatch without rows
@@ -151,11 +169,13 @@ class Extrapolation(L.Callback):
         result = {name: p.detach().clone() for name, p in trained.items()}
         if self.before:
             for name, parameter in trained.items():
-                parameter.add_(result[name] - self.before[name].to(parameter.device), alpha=self.alpha)
+                before = shard_like(self.before[name].to(parameter.device), parameter)
+                parameter.add_(result[name] - before, alpha=self.alpha)
         self.before = result
 
     def state_dict(self) -> dict[str, Any]:
-        return {"before": dict(self.before)}
+        """Return the result of the last round without shards, for any number of processes. Collective."""
+        return {"before": collect_tensors(self.before)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.before = dict(state_dict["before"])

@@ -29,17 +29,18 @@ class WarmStart(L.Callback):
     """Run stages one after the other and load the last one's weights into the policy before training.
 
     A stage is the arguments of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
-    starts with the weights of the stage before it. A policy that was loaded from a path keeps its weights unless
-    `pretrained` is set, and so does a run that resumes. A stage with the name of one of `model.frozen_models`, such as
-    teacher, trains that model in the same way, by itself. Where the environment variable MMRL_STARTS names a folder,
-    the checkpoints of stages are cached there, and stages with the same arguments, seed included, are loaded instead
-    of run again.
+    starts with the weights of the stage before it. A policy that was loaded from a path skips the stages unless
+    `pretrained` is set, and a run that resumes skips stages and checkpoint. A stage with the name of one of
+    `model.frozen_models`, such as teacher, trains that model in the same way, by itself. Where the environment variable
+    MMRL_STARTS names a folder, the checkpoints of stages are cached there, and stages with the same arguments, seed
+    included, are loaded instead of run again.
 
     Args:
         run_dir: folder of the run.
         stages: arguments of each stage, in order.
         common: arguments that all stages share, such as the task and the policy.
-        checkpoint: start with these weights; with stages, the first of them does.
+        checkpoint: start with these weights, also where the policy was loaded from a path; with stages that run, the
+            first of them does.
         frozen_only: load only the weights that this run does not train, and initialise the others at random: a network
             that is certain of the answers to an earlier task learns a new one more slowly than a fresh one.
         pretrained: run the stages for a policy that was loaded from a path, too: the first one starts from its weights.
@@ -68,10 +69,9 @@ class WarmStart(L.Callback):
         self._train(trainer, pl_module.policy, own, self.checkpoint)
 
     def _train(self, trainer: L.Trainer, model: Any, stages: dict[str, list[str]], checkpoint: str | None) -> None:
-        """Run these stages and load the last one's weights into the model; a loaded one needs `pretrained`."""
-        if getattr(model, "path", None) is not None and not self.pretrained:
-            return
-        for name, words in stages.items():
+        """Run these stages, which a loaded model skips without `pretrained`, and load the last one's weights."""
+        skips = getattr(model, "path", None) is not None and not self.pretrained
+        for name, words in {} if skips else stages.items():
             folder = self.run_dir / "start" / name
             if trainer.is_global_zero:
                 self._run(name, words, folder, checkpoint)

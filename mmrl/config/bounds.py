@@ -57,7 +57,7 @@ _COUNT = Bound(1)
 BOUNDS = {
     "trainer.max_epochs": Bound(-1, remedy="-1 goes on until it is stopped"),
     "trainer.min_epochs": Bound(0),
-    "trainer.max_steps": Bound(-1, remedy="-1 for no limit"),
+    "trainer.max_steps": Bound(-1, -1, remedy="an iteration would be broken off; trainer.max_epochs counts iterations"),
     "trainer.min_steps": Bound(0),
     "trainer.accumulate_grad_batches": Bound(1, 10**6),
     "trainer.gradient_clip_val": Bound(0, open=True, whole=False, remedy="null does not clip"),

@@ -15,10 +15,11 @@ from mmrl import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
-from mmrl.learners.schedules import Options, apply_configuration
+from mmrl.learners.schedules import Options, apply_coefficients, apply_configuration, read_coefficients
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
+from mmrl.rng import derive_seed
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,9 @@ class BaseLearner(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.configured: list[Options] = []  # configured settings of each optimiser
+        self._coefficients: dict[str, float] = {}  # configured coefficients of the loss terms
         self._highest_lr = 0.0  # highest learning rate of this iteration
+        self._should_stop = False  # whether the run was asked to stop within this iteration
         self.iteration_metrics: dict[str, float] = {}  # metrics of this iteration
 
     def report(self, metrics: Mapping[str, float]) -> None:
@@ -59,6 +62,7 @@ class BaseLearner(L.LightningModule):
         parallel.refuse_strategy(self.trainer)
         parallel.refuse_rounded_columns(self.trainer)
         parallel.allow_unused_parameters(self.trainer, self.policy)
+        self._coefficients = read_coefficients(self)
         if stage == "fit":
             check_processes(self.trainer)
 
@@ -76,9 +80,10 @@ class BaseLearner(L.LightningModule):
     def on_train_start(self) -> None:
         """Evaluate the initial policy, so that a run has results before and after training.
 
-        After a resume the optimisers follow this run's configuration.
+        After a resume optimisers and coefficients of the loss terms follow this run's configuration.
         """
         if self.trainer.ckpt_path is not None:
+            apply_coefficients(self, self._coefficients, getattr(self.trainer, "datamodule", None))
             schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
             for optimizer, configured, scheduler in zip(self.trainer.optimizers, self.configured, schedulers):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
@@ -88,7 +93,13 @@ class BaseLearner(L.LightningModule):
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        self._seed_dropout(batch_idx)
         self._highest_lr = max(self._highest_lr, _highest_learning_rate(self.trainer.optimizers))
+
+    def _seed_dropout(self, batch_idx: int) -> None:
+        """Let the dropout of a training step draw from a key: other masks on each rank, the same after a resume."""
+        seed, (rank, _) = getattr(getattr(self.trainer, "datamodule", None), "seed", 0), parallel.rank_and_size()
+        torch.manual_seed(derive_seed(seed, "dropout", self.trainer.current_epoch, batch_idx, rank) >> 1)
 
     def mean_over_ranks(self, means: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Average each number over the ranks; the results are on the CPU."""
@@ -123,7 +134,9 @@ class BaseLearner(L.LightningModule):
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Report the highest learning rate at the end of an iteration; warn if it is 0."""
         if batch_idx + 1 < self.trainer.num_training_batches:
+            self._postpone_stop()
             return
+        self.trainer.should_stop |= self._should_stop
         highest, self._highest_lr = self._highest_lr, 0.0
         self.report({"train/learning_rate": highest})
         if highest == 0:
@@ -132,6 +145,14 @@ class BaseLearner(L.LightningModule):
                 "schedule (scheduler.*) is at its end",
                 self.trainer.current_epoch,
             )
+
+    def _postpone_stop(self) -> None:
+        """Let a run that shall stop finish its iteration, as trainer.max_time asks at any step of it.
+
+        A resumed run begins the next iteration, and would lack the steps that are left of this one.
+        """
+        if self.trainer.should_stop and not getattr(getattr(self.trainer, "datamodule", None), "finished", False):
+            self._should_stop, self.trainer.should_stop = True, False
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Report the metrics of the data module's evaluators, which are equal on all ranks."""

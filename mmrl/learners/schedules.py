@@ -1,4 +1,4 @@
-"""After a resume, apply this run's optimiser and schedule settings in place of the checkpoint's."""
+"""After a resume, apply this run's settings of optimisers, schedules and loss terms in place of the checkpoint's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from mmrl.objectives.objective import Objective
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,36 @@ def _replay(make_scheduler: Callable[[Optimizer], Any], optimizer: Optimizer, st
                 f"({error}); raise trainer.max_epochs or choose scheduler=constant"
             ) from error
     return scheduler
+
+
+def read_coefficients(learner: nn.Module) -> dict[str, float]:
+    """Return the coefficients of the loss terms of all objectives, by objective and term."""
+    return {
+        f"{place}.{term}": float(objective.coefficient(term))
+        for place, objective in learner.named_modules()
+        if isinstance(objective, Objective)
+        for term in objective.terms
+    }
+
+
+def apply_coefficients(learner: nn.Module, configured: dict[str, float], data: Any) -> None:
+    """Set the coefficients of this run's configuration; a checkpoint restores those that it was made with.
+
+    Args:
+        learner: as restored.
+        configured: `read_coefficients` before the checkpoint was restored.
+        data: the data module, whose schedules set some coefficients in every iteration.
+    """
+    schedules = getattr(getattr(data, "scheduled", None), "schedules", {})
+    changed = []
+    for key, saved in read_coefficients(learner).items():
+        place, _, term = key.rpartition(".")
+        if saved == configured[key] or f"model.{place}.coefficients.{term}" in schedules:
+            continue
+        learner.get_submodule(place).coefficient(term).fill_(configured[key])
+        changed.append(f"{term} {_text(saved)} -> {_text(configured[key])}")
+    if changed:
+        log.warning("the checkpoint has other coefficients of loss terms; this run's are used: %s", ", ".join(changed))
 
 
 def _text(value: Any) -> str:

@@ -97,6 +97,7 @@ def collect_weights(policy: Any) -> Iterator[Any]:
         yield policy
         return
     plain, first = _plain[policy], torch.distributed.get_rank() == 0
+    _take_buffers(policy, plain)
     whole: dict[int, nn.Parameter] = {}  # by the parameter without memory, so that tied weights stay tied
     for parameter, kept in zip(policy.parameters(), plain.parameters(), strict=True):
         value = _whole(parameter)  # one parameter at a time
@@ -117,8 +118,7 @@ def gather_blocks(policy: Any) -> Iterator[Any]:
         yield policy
         return
     plain = _plain[policy]
-    for own, kept in zip(policy.modules(), plain.modules(), strict=True):  # buffers are not sharded
-        kept._buffers.update({name: buffer for name, buffer in own._buffers.items() if buffer is not None})
+    _take_buffers(policy, plain)
     owners = {id(kept): number for number, block in enumerate(_blocks(plain, set())) for kept in block.parameters()}
     parts: dict[int, list[tuple[nn.Parameter, nn.Parameter]]] = {}
     for own, kept in zip(policy.parameters(), plain.parameters(), strict=True):
@@ -132,6 +132,12 @@ def gather_blocks(policy: Any) -> Iterator[Any]:
 def without_weights(policy: Any) -> Any:
     """Return the policy's modules without shards and without memory; a policy that is not sharded itself."""
     return _plain.get(policy, policy)
+
+
+def _take_buffers(policy: nn.Module, plain: nn.Module) -> None:
+    """Give the copy without shards the policy's present buffers, which are not sharded."""
+    for own, kept in zip(policy.modules(), plain.modules(), strict=True):
+        kept._buffers.update({name: buffer for name, buffer in own._buffers.items() if buffer is not None})
 
 
 def _whole(parameter: nn.Parameter) -> torch.Tensor:

@@ -53,3 +53,16 @@ def shard_like(value: Any, parameter: Tensor) -> Any:
         return value
     there = value.to(parameter.to_local().device)
     return distribute_tensor(there, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+def collect_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return sharded tensors whole, in host memory on rank 0 and none elsewhere; others as they are. Collective."""
+    whole = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, DTensor):
+            whole[name] = tensor
+            continue
+        full = tensor.full_tensor()  # one at a time
+        if torch.distributed.get_rank() == 0:
+            whole[name] = full.cpu()
+    return whole

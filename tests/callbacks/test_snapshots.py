@@ -5,10 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 
 from mmrl.callbacks.snapshots import Extrapolation, ReferenceEMA, ReferenceReset, average_weights, interpolate
 from mmrl.methods.rlp import InformationGain
+from mmrl.runs.checkpoint_file import read_weights
 from mmrl.transforms.filter import DropZeroVariance
 from tests.tiny_recipes import fit
 
@@ -89,6 +92,29 @@ def test_extrapolation_by_hand():
     assert finish_round(0.6, 0.25, 0.15) == pytest.approx([0.628688, 0.234809, 0.136502], abs=1e-6)
 
 
+def test_an_extrapolation_of_shards_is_saved_whole(tmp_path):
+    """A checkpoint has the state of one process, which every process of the resumed run reads."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        policies = [nn.Linear(2, 2, bias=False) for _ in range(2)]
+        for policy in policies:
+            nn.init.constant_(policy.weight, 1.0)
+        fully_shard(policies[0], mesh=init_device_mesh("cpu", (1,)))
+        first, again = Extrapolation(every=1, alpha=0.5), Extrapolation(every=1, alpha=0.5)
+        first.step(policies[0])
+        saved = first.state_dict()
+        assert type(saved["before"]["weight"]) is torch.Tensor
+        for policy in policies:  # with shards, and without
+            with torch.no_grad():
+                policy.weight.mul_(3)
+            again.load_state_dict(saved)
+            again.step(policy)
+        assert_close(policies[0].weight.full_tensor(), torch.full((2, 2), 4.0))
+        assert_close(policies[1].weight.detach(), torch.full((2, 2), 4.0))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 RESET = "trainer.callbacks.reset={_target_: mmrl.callbacks.snapshots.ReferenceReset, every: 2}"
 
 
@@ -115,6 +141,35 @@ def test_a_reference_that_the_collecting_thread_reads_is_not_changed():
         trainer = SimpleNamespace(datamodule=SimpleNamespace(staleness=1, transforms={**drop, **gain}))
         with pytest.raises(ValueError, match=r"'reference' while data\.transforms\.gain reads it.*staleness=0"):
             callback.on_fit_start(trainer, module)
+
+
+EMA = "trainer.callbacks.ema={_target_: mmrl.callbacks.snapshots.ReferenceEMA, decay: 0.9}"
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_an_average_is_refused_where_steps_are_captured(capture, tmp_path):
+    sizes = ("policy.hidden=[8]", "data.rollout.num_envs=2", "data.rollout.horizon=8", "data.num_prompts=2")
+    words = ("recipe=ppo_control", *sizes, "data.evaluation=null", "model.reference=true", EMA, f"capture={capture}")
+    if capture:
+        with pytest.raises(ValueError, match=r"ReferenceEMA.*capture=true.*set capture=false"):
+            fit(tmp_path, *words, "trainer.max_epochs=1")
+        return
+    weights = fit(tmp_path, *words, "trainer.max_epochs=1")["weights"]
+    start = read_weights(tmp_path / "checkpoints" / "start.ckpt")["state_dict"]
+    moved = [name for name in start if name.startswith("models.") and not torch.equal(start[name], weights[name])]
+    assert moved
+
+
+def test_an_average_of_low_precision_is_refused():
+    """1 + 0.001 (5 - 1) in bfloat16 is 1."""
+    module = learner(5.0, 1.0)
+    for network in (module.policy, module.models["reference"]):
+        network.bfloat16()
+    with pytest.raises(ValueError, match=r"torch\.bfloat16.*lost by rounding.*policy\.dtype=float32"):
+        ReferenceEMA(decay=0.999).on_fit_start(None, module)
+    ReferenceEMA(decay=0.0).on_fit_start(None, module)  # a copy
+    module.policy.requires_grad_(False)  # below adapters
+    ReferenceEMA(decay=0.999).on_fit_start(None, module)
 
 
 def test_refusals():

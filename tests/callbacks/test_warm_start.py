@@ -81,3 +81,17 @@ def test_stages_continue_weights_from_a_path_only_if_told_to(tmp_path, pretraine
     Spy(str(tmp_path), {"sft": ["recipe=sft"]}, pretrained=pretrained).setup(trainer, learner, "fit")
     assert ran == ([("sft", None)] if pretrained else [])
     assert all((value == 0.5).all() for value in policy.parameters()) == pretrained
+
+
+@pytest.mark.parametrize("path", [None, "somewhere"])
+def test_a_checkpoint_is_loaded_into_a_policy_from_a_path_too(path, tmp_path):
+    """As in the second stage of a loaded policy, which gets the checkpoint of the first."""
+    policy = TextPolicy(config=dict(TINY))
+    policy.path = path
+    state = {f"policy.{key}": torch.full_like(value, 0.5) for key, value in policy.state_dict().items()}
+    torch.save({"state_dict": state}, tmp_path / "first.ckpt")
+    learner = torch.nn.Module()
+    learner.policy = policy
+    trainer = type("Trainer", (), {"ckpt_path": None, "is_global_zero": True, "world_size": 1})
+    WarmStart(str(tmp_path), checkpoint=str(tmp_path / "first.ckpt")).setup(trainer, learner, "fit")
+    assert all((value == 0.5).all() for value in policy.parameters())

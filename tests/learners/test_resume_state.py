@@ -1,12 +1,23 @@
 """Schedules, transforms and rows with a state: a resumed run is the uninterrupted one."""
 
+from types import SimpleNamespace
+
+import lightning as L
 import pytest
+import torch
 import yaml
 from torch.testing import assert_close
 
+from mmrl import parallel
+from mmrl.batch import Batch
+from mmrl.learners.learner import Learner
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.regularizer import Entropy
+from mmrl.policies.text.policy import TextPolicy
 from mmrl.rows.replay import STRIDE
 from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import same
+from tests.policies.text.oracle import TINY
 from tests.tiny_recipes import fit
 
 LENGTHS = "data.sampling.max_tokens={_target_: mmrl.schedules.Alternating, values: [5, 2], iterations: 1}"
@@ -75,3 +86,60 @@ def test_asynchronous_collection_has_the_values_of_its_own_iteration(tmp_path):
     assert scheduled(done, "data.reward.weights.exact") == [1, 0.75, 0.5, 0.25]
     state = read_checkpoint(tmp_path / "checkpoints/epoch=1.ckpt")["AsyncRolloutData"]["transforms"]
     assert state["third"]["iterations"] == 2 and done["data"]["transforms"]["third"]["iterations"] == LAST
+
+
+def test_a_resumed_run_has_the_coefficients_of_its_configuration(tmp_path):
+    words = ("objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}", "trainer.max_epochs=1")
+    before = fit(tmp_path / "first", *words, "objective.coefficients.entropy=0.5")
+    assert before["weights"]["objective.coefficient_entropy"] == 0.5
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    more = (words[0], "trainer.max_epochs=2", "objective.coefficients.entropy=0.25", checkpoint)
+    assert fit(tmp_path / "second", *more)["weights"]["objective.coefficient_entropy"] == 0.25
+
+
+class StopAt(L.Callback):
+    """Asks the run to stop after the first step of an iteration, as Lightning's timer may."""
+
+    def __init__(self, epoch: int):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, trainer, *_):
+        trainer.should_stop |= trainer.current_epoch == self.epoch
+
+
+def test_a_run_that_is_asked_to_stop_finishes_its_iteration(tmp_path):
+    """So that the resumed run has every step of the uninterrupted one."""
+    words = ("trainer.max_epochs=3", "trainer.check_val_every_n_epoch=1", "data.num_minibatches=2")
+    whole = fit(tmp_path / "whole", *words)
+    stop = "trainer.callbacks.stop_at={_target_: tests.learners.test_resume_state.StopAt, epoch: 1}"
+    first = fit(tmp_path / "first", *words, stop)
+    assert len(first["minibatches"]) == 4 and first["data"]["iteration"] == 2
+    second = fit(tmp_path / "second", *words, f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'")
+    same(whole, second)
+
+
+DROPOUT = ("policy.lora={r: 4, lora_dropout: 0.5}", "scheduler=constant", "trainer.check_val_every_n_epoch=2")
+
+
+def test_a_resumed_run_has_the_dropout_of_the_uninterrupted_one(tmp_path):
+    whole = fit(tmp_path / "whole", *DROPOUT, "trainer.max_epochs=2")
+    fit(tmp_path / "first", *DROPOUT, "trainer.max_epochs=1")
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    second = fit(tmp_path / "second", *DROPOUT, "trainer.max_epochs=2", checkpoint)
+    assert_close(second["weights"], whole["weights"], atol=0, rtol=0)
+
+
+def test_processes_have_different_dropout(monkeypatch):
+    """Of one run, which all its processes begin with the same seed of torch."""
+    learner = Learner(TextPolicy(config=dict(TINY)), Objective({"entropy": Entropy()}), torch.optim.SGD)
+    trainer = SimpleNamespace(datamodule=SimpleNamespace(seed=3), current_epoch=1, optimizers=[])
+    monkeypatch.setattr(Learner, "trainer", trainer)
+    batch = Batch(loss_weights=torch.ones(1, 1))
+
+    def draw(rank, index):
+        monkeypatch.setattr(parallel, "rank_and_size", lambda: (rank, 2))
+        learner.on_train_batch_start(batch, index)
+        return torch.rand(3)
+
+    assert torch.equal(draw(0, 0), draw(0, 0))
+    assert not torch.equal(draw(0, 0), draw(1, 0)) and not torch.equal(draw(0, 0), draw(0, 1))

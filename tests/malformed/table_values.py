@@ -45,6 +45,7 @@ TRAINER: list[Row] = [
     ("trainer.max_epochs=[1]", "trainer.max_epochs", "int"),
     ("trainer.min_epochs=-1", "trainer.min_epochs", "at least"),
     ("trainer.max_steps=-5", "trainer.max_steps", "at least"),
+    ("trainer.max_steps=5", "trainer.max_steps", "trainer.max_epochs"),
     ("trainer.max_time=abc", "trainer", "DD:HH:MM:SS"),
     ("trainer.accumulate_grad_batches=0", "trainer.accumulate_grad_batches", "at least 1"),
     ("trainer.accumulate_grad_batches=-1", "trainer.accumulate_grad_batches", "at least 1"),

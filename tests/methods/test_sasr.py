@@ -83,10 +83,11 @@ def test_the_norm_is_of_the_whole_gradient_and_a_mean_over_the_steps():
             self.metrics = metrics
 
     network, callback = Reporting(2, 1), GradientNorm()
+    optimizer = torch.optim.SGD(network.parameters())
     for weight, bias in ((3.0, 4.0), (0.0, 1.0)):  # norms 5 and 1
         network.weight.grad, network.bias.grad = torch.tensor([[weight, 0.0]]), torch.tensor([bias])
-        callback.on_before_optimizer_step(None, network, None)
+        callback.on_before_optimizer_step(None, network, optimizer)
     assert network.metrics == {"train/gradient_norm": 3.0}
     callback.on_train_epoch_start(None, network)
-    callback.on_before_optimizer_step(None, network, None)
+    callback.on_before_optimizer_step(None, network, optimizer)
     assert network.metrics == {"train/gradient_norm": 1.0}

@@ -11,7 +11,7 @@ from mmrl.plan.parameters import measure_module
 from mmrl.policies.base import copy_policy
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.strategies.fsdp2 import mixed_precision
-from mmrl.strategies.sharding import gather_weights, shard
+from mmrl.strategies.sharding import collect_weights, gather_weights, shard
 
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
 IDS = torch.arange(6).view(2, 3)
@@ -58,6 +58,17 @@ def test_a_reference_shares_sharded_layers(mesh):
             assert_close(reference(IDS), expected)
             assert (policy(IDS) - expected).abs().max() > 1e-3
     policy(IDS).square().mean().backward()  # the order of hooks is undisturbed
+
+
+def test_collected_weights_have_the_present_buffers(mesh):
+    """As those that a resumed run has loaded from its checkpoint after the policy was sharded."""
+    policy = build()
+    policy.register_buffer("mean", torch.zeros(2))
+    shard(policy, mesh)
+    policy.mean.fill_(3.0)
+    policy.register_buffer("mean", policy.mean + 1)
+    with collect_weights(policy) as whole:
+        assert_close(whole.mean, torch.full((2,), 4.0))
 
 
 def test_mixed_precision_gathers_weights_in_16_bits(mesh):
