@@ -56,7 +56,7 @@ def image_path(folder: Path, name: str, place: str) -> Path:
 def load_image(image: Path | bytes, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
     """Load an image file, or the bytes of one, as uint8 [height, width, 3]; the first frame of an animation.
 
-    The orientation that EXIF states is applied.
+    The orientation that EXIF states is applied, and transparent pixels are drawn on white.
 
     Raises:
         ValueError: it cannot be decoded to its last pixel, has more than `max_pixels` pixels, or more than 8 bits a
@@ -69,7 +69,10 @@ def load_image(image: Path | bytes, place: str, max_pixels: int = MAX_PIXELS) ->
                 f"{place}: {_name(image)} has more than 8 bits a channel (mode {opened.mode}), which would be cut off; "
                 "save it with 8 bits a channel"
             )
-        return np.array(ImageOps.exif_transpose(opened).convert("RGB"))
+        turned = ImageOps.exif_transpose(opened)
+        if turned.has_transparency_data:  # the colours behind transparent pixels are often black, as the ink is
+            turned = Image.alpha_composite(Image.new("RGBA", turned.size, "white"), turned.convert("RGBA"))
+        return np.array(turned.convert("RGB"))
 
 
 def verify_image(image: Path | bytes, place: str) -> None:
