@@ -1,0 +1,42 @@
+"""Rows of data sets whose answers, messages or images would be read as something else without a message."""
+
+import json
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from PIL import Image
+
+from tasks.dataset import DatasetTask
+from tests.tasks.replies import reply
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def conversation(question, answer):
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+
+
+def test_the_answer_in_the_last_message_of_a_conversation(tmp_path):
+    rows = [conversation(f"{i}?", f"We add.\n#### {i}") for i in range(4)]
+    path = write(tmp_path / "a.jsonl", *rows)
+    task = DatasetTask(path, format="conversations", answer_extract="marker", extract="last_number")
+    assert task[0].messages[0]["content"] == f"{task[0].answer}?"
+    assert task.score(reply(task[0], task.demonstrate(0))) == {"format": 1.0, "exact": 1.0}
+    write(tmp_path / "a.jsonl", *rows, conversation("4?", "I do not know."))
+    with pytest.raises(ValueError, match=r"a\.jsonl:5: column 'messages' holds no answer .*answer_extract"):
+        len(DatasetTask(path, format="conversations", answer_extract="marker"))
+
+
+@pytest.mark.parametrize("content", ["", " \n"])
+def test_a_conversation_without_a_last_message_is_refused(tmp_path, content):
+    """A reply without text would be right."""
+    path = write(tmp_path / "a.jsonl", conversation("1?", "a"), conversation("2?", "b"), conversation("3?", content))
+    with pytest.raises(ValueError, match=r"a\.jsonl:3: the assistant's last message .* is empty"):
+        len(DatasetTask(path, format="conversations"))
+    task = DatasetTask(path, format="conversations", held_out_fraction=0.5, skip_bad=True)
+    assert len(task) + len(task.on("held_out")) == 2
