@@ -21,6 +21,11 @@ def read_message(value: Any, name: str, place: str) -> Message:
             f"{place}: column {name!r} holds {quote(value)}, which is no chat message: it needs 'role', one of "
             f"{', '.join(ROLES)}, and 'content'; convert other formats"
         )
+    if value.get("tool_calls"):
+        raise ValueError(
+            f"{place}: column {name!r} has a message with 'tool_calls', which would be left out; write the calls into "
+            "its 'content', as the policy shall read them"
+        )
     content = value.get("content")
     if isinstance(content, list):
         content = [_part(part, name, place) for part in content]

@@ -40,3 +40,17 @@ def test_a_conversation_without_a_last_message_is_refused(tmp_path, content):
         len(DatasetTask(path, format="conversations"))
     task = DatasetTask(path, format="conversations", held_out_fraction=0.5, skip_bad=True)
     assert len(task) + len(task.on("held_out")) == 2
+
+
+def test_messages_with_tool_calls_are_refused(tmp_path):
+    """Without them the policy would read the result of a call that it does not see."""
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+    row = conversation("Rain?", "Yes.")
+    result = {"role": "tool", "content": "rain", "tool_calls": None}  # as parquet fills the columns of a message
+    row["messages"][1:1] = [call, result]
+    path = write(tmp_path / "a.jsonl", conversation("1?", "a"), conversation("2?", "b"), row)
+    with pytest.raises(ValueError, match=r"a\.jsonl:3: column 'messages' has a message with 'tool_calls'"):
+        len(DatasetTask(path, format="conversations"))
+    del row["messages"][1]
+    write(tmp_path / "a.jsonl", conversation("1?", "a"), row)
+    assert len(DatasetTask(path, format="conversations")) == 1
