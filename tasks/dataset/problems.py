@@ -112,8 +112,8 @@ def read_problem(record: Record, place: str, layout: Layout) -> Problem:
     if columns.marks:
         messages = [split_marks(message) for message in messages]
     if media or any(not isinstance(message["content"], str) for message in messages):
-        messages, inside = lift_images(messages, place, layout.folder)
-        messages, media = place_media(messages, [*media, *inside], place)
+        messages, media = lift_images(messages, media, place, layout.folder)
+        messages, media = place_media(messages, media, place)
     if layout.system is not None and all(message["role"] != "system" for message in messages):
         messages = [{"role": "system", "content": layout.system}, *messages]
     used = {columns.prompt, columns.images, columns.videos, "answer" if columns.answer == "answer" else None}

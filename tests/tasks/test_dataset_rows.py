@@ -54,3 +54,16 @@ def test_messages_with_tool_calls_are_refused(tmp_path):
     del row["messages"][1]
     write(tmp_path / "a.jsonl", conversation("1?", "a"), row)
     assert len(DatasetTask(path, format="conversations")) == 1
+
+
+def test_images_of_messages_and_of_the_row_stay_in_order(tmp_path):
+    for shade in (10, 200):
+        Image.fromarray(np.full((4, 6, 3), shade, np.uint8)).save(tmp_path / f"{shade}.png")
+    inside, of_row = {"type": "image", "image": "10.png"}, {"type": "image"}
+    for parts, expected in (([inside, of_row], [10, 200]), ([of_row, inside], [200, 10])):
+        rows = [
+            {"prompt": [{"role": "user", "content": [*parts, {"type": "text", "text": str(i)}]}], "solution": "a"}
+            for i in range(3)
+        ]
+        path = write(tmp_path / "a.jsonl", *({**row, "images": ["200.png"]} for row in rows))
+        assert [image[0, 0, 0] for image in DatasetTask(path, format="trl")[0].images] == expected
