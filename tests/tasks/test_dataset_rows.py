@@ -67,3 +67,22 @@ def test_images_of_messages_and_of_the_row_stay_in_order(tmp_path):
         ]
         path = write(tmp_path / "a.jsonl", *({**row, "images": ["200.png"]} for row in rows))
         assert [image[0, 0, 0] for image in DatasetTask(path, format="trl")[0].images] == expected
+
+
+@pytest.mark.parametrize("kind", [pyarrow.float16(), pyarrow.float32(), pyarrow.float64()])
+def test_short_floats_are_the_numbers_that_were_written(tmp_path, kind):
+    answers = pyarrow.array(np.array([0.1, 2.5, -0.3, 7], kind.to_pandas_dtype()))
+    lists = pyarrow.ListArray.from_arrays([0, 1, 2, 3, 4], answers)
+    nested = pyarrow.StructArray.from_arrays([answers, lists], ["a", "b"])
+    table = pyarrow.table({"question": ["0", "1", "2", "3"], "answer": answers, "more": nested})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pyarrow.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    expected = [0.1, 2.5, -0.3, 7.0]
+    for name in ("a.parquet", "a.arrow"):
+        whole = DatasetTask(str(tmp_path / name))
+        for task in (whole, whole.on("held_out")):
+            for prompt in (task[i] for i in range(len(task))):
+                number = expected[int(prompt.messages[0]["content"])]
+                assert task.score(reply(prompt, f"{number:g}"))["exact"] == 1
+                assert prompt.info["more"] == {"a": number, "b": [number]}
