@@ -114,6 +114,12 @@ def read_problem(record: Record, place: str, layout: Layout) -> Problem:
     if media or any(not isinstance(message["content"], str) for message in messages):
         messages, media = lift_images(messages, media, place, layout.folder)
         messages, media = place_media(messages, media, place)
+    asked = [any(map(_words, parts_of(message))) for message in messages if message["role"] == "user"]
+    if asked and not media and not any(asked):
+        raise ValueError(
+            f"{place}: the user's messages in column {columns.prompt!r} are empty; fill in the prompt or delete the "
+            "row (task.skip_bad=true)"
+        )
     if layout.system is not None and all(message["role"] != "system" for message in messages):
         messages = [{"role": "system", "content": layout.system}, *messages]
     used = {columns.prompt, columns.images, columns.videos, "answer" if columns.answer == "answer" else None}

@@ -42,6 +42,18 @@ def test_a_conversation_without_a_last_message_is_refused(tmp_path, content):
     assert len(task) + len(task.on("held_out")) == 2
 
 
+def test_messages_without_a_prompt_are_refused(tmp_path):
+    rows = [{"prompt": [{"role": "system", "content": "Add."}, {"role": "user", "content": x}]} for x in ("1?", "2?")]
+    for content in ("", [], [{"type": "text", "text": " "}]):
+        rows[1]["prompt"][1]["content"] = content
+        path = write(tmp_path / "a.jsonl", *({**row, "solution": 1} for row in rows))
+        with pytest.raises(ValueError, match=r"a\.jsonl:2: the user's messages in column 'prompt' are empty"):
+            len(DatasetTask(path, format="trl"))
+    Image.fromarray(np.zeros((4, 6, 3), np.uint8)).save(tmp_path / "a.png")
+    write(tmp_path / "a.jsonl", *({**row, "solution": 1, "images": ["a.png"]} for row in rows))
+    assert len(DatasetTask(path, format="trl")) == 1
+
+
 def test_messages_with_tool_calls_are_refused(tmp_path):
     """Without them the policy would read the result of a call that it does not see."""
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
