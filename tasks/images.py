@@ -90,6 +90,12 @@ def image_size(image: Path | bytes, place: str) -> tuple[int, int]:
         return (opened.width, opened.height) if turned else (opened.height, opened.width)
 
 
+def is_animation(image: Path | bytes, place: str) -> bool:
+    """Return whether the file shows several frames one after the other; pages of a document are none."""
+    with _open(image, place) as opened:
+        return opened.format not in ("MPO", "TIFF") and getattr(opened, "is_animated", False)
+
+
 def check_size(width: int, height: int, place: str, name: str, max_pixels: int) -> None:
     """Raise for an image with more than `max_pixels` pixels."""
     if width * height > max_pixels:

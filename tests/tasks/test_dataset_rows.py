@@ -98,3 +98,15 @@ def test_short_floats_are_the_numbers_that_were_written(tmp_path, kind):
                 number = expected[int(prompt.messages[0]["content"])]
                 assert task.score(reply(prompt, f"{number:g}"))["exact"] == 1
                 assert prompt.info["more"] == {"a": number, "b": [number]}
+
+
+def test_an_animation_in_a_list_of_videos_is_no_frame(tmp_path):
+    """Its first frame would be shown for all."""
+    first, *more = (Image.fromarray(np.full((32, 32, 3), shade, np.uint8)) for shade in (0, 60, 120))
+    first.save(tmp_path / "a.gif", save_all=True, append_images=more)
+    more[0].save(tmp_path / "b.gif")
+    path = write(tmp_path / "a.jsonl", *({"question": str(i), "answer": "x", "v": ["a.gif"]} for i in range(3)))
+    with pytest.raises(ValueError, match=r"a\.gif cannot be read as a video"):
+        len(DatasetTask(path, videos="v"))
+    write(tmp_path / "a.jsonl", *({"question": str(i), "answer": "x", "v": ["b.gif", "b.gif"]} for i in range(3)))
+    assert [image[0, 0, 0] for image in DatasetTask(path, videos="v", frames=2)[0].images] == [60, 60]
