@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from mmrl.strict_json import quote
 
@@ -21,6 +21,8 @@ PILLOW_PIXELS = 2 * 89_478_485
 """The most that Pillow opens."""
 
 _DEEP = ("I", "F")  # modes of more than 8 bits a channel, which turning into RGB would cut off
+
+_TURNED = (5, 6, 7, 8)  # EXIF orientations that exchange width and height
 
 
 def image_path(folder: Path, name: str, place: str) -> Path:
@@ -54,6 +56,8 @@ def image_path(folder: Path, name: str, place: str) -> Path:
 def load_image(image: Path | bytes, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
     """Load an image file, or the bytes of one, as uint8 [height, width, 3]; the first frame of an animation.
 
+    The orientation that EXIF states is applied, and transparent pixels are drawn on white.
+
     Raises:
         ValueError: it cannot be decoded to its last pixel, has more than `max_pixels` pixels, or more than 8 bits a
             channel.
@@ -65,7 +69,10 @@ def load_image(image: Path | bytes, place: str, max_pixels: int = MAX_PIXELS) ->
                 f"{place}: {_name(image)} has more than 8 bits a channel (mode {opened.mode}), which would be cut off; "
                 "save it with 8 bits a channel"
             )
-        return np.array(opened.convert("RGB"))
+        turned = ImageOps.exif_transpose(opened)
+        if turned.has_transparency_data:  # the colours behind transparent pixels are often black, as the ink is
+            turned = Image.alpha_composite(Image.new("RGBA", turned.size, "white"), turned.convert("RGBA"))
+        return np.array(turned.convert("RGB"))
 
 
 def verify_image(image: Path | bytes, place: str) -> None:
@@ -75,9 +82,18 @@ def verify_image(image: Path | bytes, place: str) -> None:
 
 
 def image_size(image: Path | bytes, place: str) -> tuple[int, int]:
-    """Height and width that the header states."""
+    """Height and width that the header states, in the orientation that EXIF states."""
     with _open(image, place) as opened:
-        return opened.height, opened.width
+        # Pillow decodes a PNG to look for EXIF at its end, and states the size of a TIFF in its orientation
+        exif = opened.getexif() if opened.format != "TIFF" and "exif" in opened.info else {}
+        turned = exif.get(ExifTags.Base.Orientation) in _TURNED
+        return (opened.width, opened.height) if turned else (opened.height, opened.width)
+
+
+def is_animation(image: Path | bytes, place: str) -> bool:
+    """Return whether the file shows several frames one after the other; pages of a document are none."""
+    with _open(image, place) as opened:
+        return opened.format not in ("MPO", "TIFF") and getattr(opened, "is_animated", False)
 
 
 def check_size(width: int, height: int, place: str, name: str, max_pixels: int) -> None:

@@ -25,13 +25,13 @@ def compare_answers(pairs: Sequence[tuple[str, str]], timeout_s: float = 5.0) ->
 
     Raises:
         ModuleNotFoundError: math-verify is not installed.
+        RuntimeError: it cannot be started.
     """
     wanted = list(dict.fromkeys(pair for pair in pairs if not _decide(pair)))
-    results = _pool(timeout_s).call_all(wanted) if wanted else []
+    results = _start(_pool(timeout_s)).call_all(wanted) if wanted else []
     found: dict[tuple[str, str], Outcome] = {}
     for pair, result in zip(wanted, results):
         if isinstance(result, WorkerError):
-            _refuse_missing(result)
             found[pair] = "timeout" if isinstance(result, CallTimedOut) else "failed"
         else:
             found[pair] = "equal" if result else "different"
@@ -46,9 +46,17 @@ def _decide(pair: tuple[str, str]) -> Outcome | None:
     return "different" if not given or len(given) > LONGEST else None
 
 
-def _refuse_missing(error: WorkerError) -> None:
-    if "math_verify" in str(error) and "ModuleNotFoundError" in str(error):
-        raise ModuleNotFoundError("task.equality=math needs math-verify: pip install 'mmrl-lightning[math]'") from error
+def _start(pool: WorkerPool) -> WorkerPool:
+    """Start a process, whose errors are none of an answer."""
+    try:
+        pool.start()
+    except WorkerError as error:
+        if "math_verify" in str(error) and "ModuleNotFoundError" in str(error):
+            raise ModuleNotFoundError(
+                "task.equality=math needs math-verify: pip install 'mmrl-lightning[math]'"
+            ) from error
+        raise RuntimeError(f"task.equality=math cannot start math-verify: {error}; install it again") from error
+    return pool
 
 
 @lru_cache(maxsize=4)

@@ -91,22 +91,27 @@ class BabyAIEnvironment(TextEnvironment):
         observation, _ = self.env.reset(seed=problem.seed)
         self.bot: Any = None
         self.last: int | None = None
+        self.advice: str | None = None  # of the bot in this state
         return self._observe(observation)
 
     def apply(self, action: str) -> TextStep:
         if action.strip().lower() not in ACTIONS:
             return TextStep(f"\nThere is no such action.\n{self.text}", valid=False, scores=self.scores)
-        self.last = ACTIONS.index(action.strip().lower())
+        if self.bot is not None:  # it has to be asked in every step of an episode, whatever the action is
+            self.expert_action()
+        self.last, self.advice = ACTIONS.index(action.strip().lower()), None
         observation, reward, terminated, truncated, _ = self.env.step(self.last)
         return self._observe(observation, float(reward), terminated, truncated)
 
     def expert_action(self) -> str:
-        """Ask the bot of BabyAI, which has to be asked in every step of an episode."""
+        """Ask the bot of BabyAI."""
         from minigrid.utils.baby_ai_bot import BabyAIBot
 
         if self.bot is None:
             self.bot, self.last = BabyAIBot(self.env), None
-        return ACTIONS[int(self.bot.replan(self.last))]
+        if self.advice is None:
+            self.advice = ACTIONS[int(self.bot.replan(self.last))]
+        return self.advice
 
     def random_action(self, rng: np.random.Generator) -> str:
         return ACTIONS[int(rng.integers(len(ACTIONS)))]

@@ -18,6 +18,8 @@ CORRUPTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "mirror": lambda frame: frame[:, ::-1],
 }
 """Changes of a whole frame, uint8 [size, size, 3] to the same: swap exchanges red and blue, rotate turns by 180."""
+SYMMETRIES = ("rotate", "mirror")
+"""Those that make another film of a film: where frames at one end are altered, the other frames may be so as well."""
 
 
 @dataclass(frozen=True)

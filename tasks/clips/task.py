@@ -10,8 +10,8 @@ import numpy as np
 
 from mmrl.types import Prompt
 from tasks.checks import check_range
-from tasks.clips.scene import CORRUPTIONS, Mover, draw_movers, render_frame
-from tasks.clips.verify import verify_counts, verify_frame, verify_interval, verify_order
+from tasks.clips.scene import CORRUPTIONS, SYMMETRIES, Mover, draw_movers, render_frame
+from tasks.clips.verify import find_complement, verify_counts, verify_frame, verify_interval, verify_order
 from tasks.generated import GeneratedTask, to_tuples
 
 QUESTIONS = {
@@ -109,13 +109,16 @@ class Clips(GeneratedTask):
             ({"role": "user", "content": content},),
             images=tuple(self._render(problem)),
             answer=problem.answer,
-            info={"kind": problem.kind},
+            info={"kind": problem.kind, "corruption": problem.corruption},
         )
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         kind, right = prompt.info["kind"], prompt.answer
         if kind == "grounding":
-            return verify_interval(answer, right, self.frames)
+            rights = [right]
+            if prompt.info["corruption"] in SYMMETRIES and (other := find_complement(right, self.frames)) is not None:
+                rights.append(other)
+            return max((verify_interval(answer, each, self.frames) for each in rights), key=lambda found: found["iou"])
         if kind == "count":
             return verify_counts(answer, right)
         return verify_order(answer, right) if kind == "order" else verify_frame(answer, right[0], self.frames)

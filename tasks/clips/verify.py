@@ -20,6 +20,14 @@ def verify_interval(text: str, answer: tuple[int, int], frames: int) -> dict[str
     return {"exact": float(overlap == 1), "iou": overlap, "format": float(well_formed)}
 
 
+def find_complement(interval: tuple[int, int], frames: int) -> tuple[int, int] | None:
+    """Return the first and last of the frames outside of an interval; None unless they are an interval, too."""
+    first, last = interval
+    if first > 1 and last == frames:
+        return 1, first - 1
+    return (last + 1, frames) if first == 1 and last < frames else None
+
+
 def verify_frame(text: str, answer: int, frames: int) -> dict[str, float]:
     """exact: 1 if the final line is the number of the right frame; format: 1 if it is that of any frame."""
     final = final_line(text)

@@ -10,8 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tasks.dataset.source import Record, Source, Table
 
+_SHORT = {"halffloat": np.float16, "float": np.float32}  # by the names of pyarrow's types
 _BATCH = 256  # rows that are turned into Python objects at a time
 
 
@@ -37,12 +40,12 @@ class Parquet(Table):
     def record(self, index: int) -> Record:
         group = bisect_right(self.starts, index) - 1
         with _arrow_errors(self.file, "parquet"):
-            return _row_group(self.source, group).slice(index - self.starts[group], 1).to_pylist()[0]
+            return _read_records(_row_group(self.source, group).slice(index - self.starts[group], 1))[0]
 
     def records(self) -> Iterator[Record]:
         with _arrow_errors(self.file, "parquet"):
             for batch in _parquet_file(self.source).iter_batches(batch_size=_BATCH):
-                yield from batch.to_pylist()
+                yield from _read_records(batch)
 
 
 @lru_cache(maxsize=4)
@@ -78,12 +81,12 @@ class Arrow(Table):
 
     def record(self, index: int) -> Record:
         with _arrow_errors(self.file, "Arrow"):
-            return self.table.slice(index, 1).to_pylist()[0]
+            return _read_records(self.table.slice(index, 1))[0]
 
     def records(self) -> Iterator[Record]:
         with _arrow_errors(self.file, "Arrow"):
             for batch in self.table.to_batches(max_chunksize=_BATCH):
-                yield from batch.to_pylist()
+                yield from _read_records(batch)
 
 
 class Loaded(Table):
@@ -115,11 +118,35 @@ class Loaded(Table):
         return f"{self.source.path} ({self.source.split}):row {index + 1}"
 
     def record(self, index: int) -> Record:
-        return self.rows[index : index + 1].to_pylist()[0]
+        return _read_records(self.rows[index : index + 1])[0]
 
     def records(self) -> Iterator[Record]:
         for batch in self.rows.iter(batch_size=_BATCH):
-            yield from batch.to_pylist()
+            yield from _read_records(batch)
+
+
+def _read_records(rows: Any) -> list[Record]:
+    """Convert a table or a batch to Python objects; 0.1 of 32 bits is 0.1, not 0.10000000149011612."""
+    short = [column for column in rows.schema if _has_short_floats(column.type)]
+    records = rows.to_pylist()
+    for record in records if short else ():
+        record |= {column.name: _shorten(record[column.name], column.type) for column in short}
+    return records
+
+
+def _has_short_floats(kind: Any) -> bool:
+    return str(kind) in _SHORT or any(_has_short_floats(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _shorten(value: Any, kind: Any) -> Any:
+    """Return the shortest decimal number of each float of 16 or 32 bits, also in lists and structures."""
+    if isinstance(value, float) and str(kind) in _SHORT:
+        return float(str(_SHORT[str(kind)](value)))
+    if isinstance(value, dict):
+        return {name: _shorten(entry, kind.field(name).type) for name, entry in value.items()}
+    if isinstance(value, list) and hasattr(kind, "value_type"):
+        return [_shorten(entry, kind.value_type) for entry in value]
+    return value
 
 
 def _check_names(file: Path, names: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.strict_json import kind, quote
-from tasks.images import check_size, image_path, image_size, load_image, verify_image
+from tasks.images import check_size, image_path, image_size, is_animation, load_image, verify_image
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ def _file(cell: Any, place: str, folder: Path) -> Path | bytes:
 
 
 def _is_image(data: Path | bytes) -> bool:
+    """Return whether a file can be a frame of a video; an animation cannot, of which one frame would be taken."""
     try:
-        image_size(data, "")
+        return not is_animation(data, "")
     except ValueError:
         return False
-    return True
 
 
 def _spread(length: int, count: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ def read_message(value: Any, name: str, place: str) -> Message:
         raise ValueError(
             f"{place}: column {name!r} holds {quote(value)}, which is no chat message: it needs 'role', one of "
             f"{', '.join(ROLES)}, and 'content'; convert other formats"
+        )
+    if value.get("tool_calls"):
+        raise ValueError(
+            f"{place}: column {name!r} has a message with 'tool_calls', which would be left out; write the calls into "
+            "its 'content', as the policy shall read them"
         )
     content = value.get("content")
     if isinstance(content, list):
@@ -51,17 +57,24 @@ def split_marks(message: Message) -> Message:
     return {**message, "content": parts}
 
 
-def lift_images(messages: list[Message], place: str, folder: Path) -> tuple[list[Message], list[Media]]:
-    """Take images that are inside the messages out of them."""
+def lift_images(
+    messages: list[Message], media: list[Media], place: str, folder: Path
+) -> tuple[list[Message], list[Media]]:
+    """Take images out of the messages; returns them and those of the row, `media`, in the order of the parts."""
     found: list[Media] = []
+    of_row = iter([m for m in media if not m.frames])
 
     def lift(part: Message) -> Message:
-        if part["type"] == "image" and "image" in part:
+        if part["type"] != "image":
+            return part
+        if "image" in part:
             found.extend(read_images(part["image"], f"{place}: the image of a message", folder))
-            return {"type": "image"}
-        return part
+        else:
+            found.extend(islice(of_row, 1))
+        return {"type": "image"}
 
-    return [replace_content(message, map(lift, parts_of(message))) for message in messages], found
+    lifted = [replace_content(message, map(lift, parts_of(message))) for message in messages]
+    return lifted, [*found, *of_row, *(m for m in media if m.frames)]
 
 
 def place_media(messages: list[Message], media: list[Media], place: str) -> tuple[list[Message], list[Media]]:

@@ -99,7 +99,10 @@ def read_problem(record: Record, place: str, layout: Layout) -> Problem:
     """Read a row; raises ValueError with the place, the column and the remedy."""
     columns = layout.columns
     messages, spoken = _messages(record, place, layout)
-    answer = spoken if columns.answer is None else _answer(record, columns.answer, layout.answer_extract, place)
+    if columns.answer is not None:
+        answer = _answer(record, columns.answer, layout.answer_extract, place)
+    else:
+        answer = spoken if spoken is None else _extract(spoken, layout.answer_extract, columns.prompt, place)
     images = _cell(record, columns.images, place, "images" in columns.optional)
     videos = _cell(record, columns.videos, place, "videos" in columns.optional)
     media = [
@@ -109,8 +112,14 @@ def read_problem(record: Record, place: str, layout: Layout) -> Problem:
     if columns.marks:
         messages = [split_marks(message) for message in messages]
     if media or any(not isinstance(message["content"], str) for message in messages):
-        messages, inside = lift_images(messages, place, layout.folder)
-        messages, media = place_media(messages, [*media, *inside], place)
+        messages, media = lift_images(messages, media, place, layout.folder)
+        messages, media = place_media(messages, media, place)
+    asked = [any(map(_words, parts_of(message))) for message in messages if message["role"] == "user"]
+    if asked and not media and not any(asked):
+        raise ValueError(
+            f"{place}: the user's messages in column {columns.prompt!r} are empty; fill in the prompt or delete the "
+            "row (task.skip_bad=true)"
+        )
     if layout.system is not None and all(message["role"] != "system" for message in messages):
         messages = [{"role": "system", "content": layout.system}, *messages]
     used = {columns.prompt, columns.images, columns.videos, "answer" if columns.answer == "answer" else None}
@@ -183,6 +192,11 @@ def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message]
     if messages[-1]["role"] != "assistant":
         return messages, None
     if layout.columns.answer is None and isinstance(messages[-1]["content"], str) and len(messages) > 1:
+        if not messages[-1]["content"].strip():
+            raise ValueError(
+                f"{place}: the assistant's last message in column {name!r} is empty; fill in the answer or delete the "
+                "row (task.skip_bad=true)"
+            )
         return messages[:-1], messages[-1]["content"]
     raise ValueError(
         f"{place}: column {name!r} ends with the assistant's message; delete it, or set "
@@ -196,15 +210,7 @@ def _answer(record: Record, name: str, extract: str | None, place: str) -> str:
     real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not (real or isinstance(value, str)):
         raise ValueError(f"{place}: column {name!r} must be text or a finite number, got {quote(value)}")
-    text = str(value)
-    if extract is not None:
-        found = build_extractor(json.loads(extract), "task.answer_extract")(text)
-        if found is None:
-            raise ValueError(
-                f"{place}: column {name!r} holds no answer for task.answer_extract={extract}, it is {quote(text)}; "
-                "correct the row or choose another extractor"
-            )
-        text = found
+    text = _extract(str(value), extract, name, place)
     digits = text.strip()
     if not digits or (len(digits) <= 40 and "e" not in digits.lower()) or not _NUMBER.fullmatch(digits):
         return text
@@ -220,6 +226,19 @@ def _answer(record: Record, name: str, extract: str | None, place: str) -> str:
             f"{place}: column {name!r} is a number of {len(digits)} digits, more than {MAX_DIGITS}; shorten the answer"
         )
     return text  # of more than 40 digits: compared as text
+
+
+def _extract(text: str, extract: str | None, name: str, place: str) -> str:
+    """Return the answer that the extractor finds in a text of the column `name`; the text without an extractor."""
+    if extract is None:
+        return text
+    found = build_extractor(json.loads(extract), "task.answer_extract")(text)
+    if found is None:
+        raise ValueError(
+            f"{place}: column {name!r} holds no answer for task.answer_extract={extract}, it is {quote(text)}; "
+            "correct the row or choose another extractor"
+        )
+    return found
 
 
 def with_columns(columns: Columns, **given: str | None) -> Columns:

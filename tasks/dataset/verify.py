@@ -12,6 +12,8 @@ from tasks.checks import final_line
 _DECIMAL = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3}){1,10}|[0-9]{1,40})?(?:\.[0-9]{1,40})?(?:e[+-]?[0-9]{1,2})?"
 NUMBER = re.compile(rf"(?=[+-]?\.?[0-9]){_DECIMAL}|[+-]?[0-9]{{1,40}}/[0-9]{{1,40}}")
 
+_MINUS = str.maketrans("−–", "--")
+
 
 def verify(text: str, answer: str) -> dict[str, float]:
     """exact: 1 if the whole reply or its final line equals the answer as normalised text or as a number."""
@@ -24,8 +26,11 @@ def verify(text: str, answer: str) -> dict[str, float]:
 
 
 def normalise(text: str) -> str:
-    """Remove differences of case, width and spacing, and one full stop at the end; superscripts are powers."""
-    flat = " ".join(unify_width(text).casefold().split())
+    """Remove differences of case, width, minus signs and spacing, and one full stop at the end.
+
+    Superscripts are powers.
+    """
+    flat = " ".join(unify_width(text).translate(_MINUS).casefold().split())
     return flat.removesuffix(".").rstrip()
 
 

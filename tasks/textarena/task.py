@@ -31,7 +31,7 @@ class TextArena(TextEnvironmentTask):
     """Games of TextArena for one player; a seed is in one split alone.
 
     Games that ask a language model (TwentyQuestions, GuessWho) or download word lists (Wordle, Hangman) need a key or a
-    network.
+    network. TowerOfHanoi, PegJump, Cryptarithm and Countdown have one initial state each, which is in both splits.
     Source: Guertler et al., "TextArena", 2025, arXiv:2504.11442.
 
     Args:

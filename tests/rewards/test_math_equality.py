@@ -61,3 +61,13 @@ def test_a_task_scores_expressions_and_names_timeouts(tmp_path):
     assert [score["exact"] for score in scores] == [1, 1, 0, 0, 0]
     assert [score["timeout"] for score in scores] == [0, 0, 0, 1, 0]
     assert [score["format"] for score in scores] == [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("line", ["raise ImportError('antlr4 has another version')", "import os; os._exit(3)"])
+def test_a_comparison_that_cannot_start_is_an_error_and_no_difference(tmp_path, monkeypatch, line):
+    (tmp_path / "math_verify.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        RuntimeError, match=r"task\.equality=math cannot start math-verify: .*(another version|status 3)"
+    ):
+        compare_answers([("1/2", "0.5")], timeout_s=4.25 + len(line) / 1000)  # processes of its own

@@ -49,6 +49,23 @@ def test_an_action_changes_the_view_and_a_wrong_one_does_not():
     assert len(ACTIONS) == 6
 
 
+def test_the_expert_goes_on_after_actions_of_others():
+    """The bot of BabyAI raises, or loses its plan, where it is not asked before an action or asked twice."""
+    task, rng = BabyAI(), np.random.default_rng(0)
+    for index in range(24):
+        environment = task.make_environment()
+        step, turns = environment.reset(task[index]), 0
+        while not step.done and turns < task.max_turns:
+            drawn = rng.random()
+            if drawn < 0.3:
+                action = environment.random_action(rng)
+            else:
+                action = "fly" if drawn < 0.4 else environment.expert_action()
+                assert environment.expert_action() == environment.expert_action()
+            step, turns = environment.step(action), turns + 1
+        assert step.scores["exact"] == 1
+
+
 def test_unknown_levels_are_refused():
     with pytest.raises(ValueError, match="there is no level 'GoToMoon'"):
         BabyAI(levels=("GoToMoon",))

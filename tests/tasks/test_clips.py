@@ -1,5 +1,7 @@
 """Clips: golden frames and scores, disjoint splits, and answers that only look right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from tasks.clips import Clips
 from tasks.clips.scene import CORRUPTIONS, Mover, render_frame
 from tasks.clips.verify import (
     count_score,
+    find_complement,
     interval_iou,
     order_score,
     verify_counts,
@@ -141,3 +144,30 @@ def test_no_motion_is_in_both_splits():
 def test_arguments_without_problems_are_refused(options):
     with pytest.raises(ValueError, match="clips"):
         Clips(**options)
+
+
+@pytest.mark.parametrize("corruption", ["rotate", "mirror", "grey"])
+def test_frames_of_a_symmetry_at_an_end_can_be_told_from_neither_side(corruption):
+    """A mirrored film is a film: with the first frames mirrored it is the film with the last frames mirrored."""
+    task = Clips(corruptions=(corruption,), frames=4)
+    symmetric, seen = corruption != "grey", set()
+    for index in range(40):
+        problem, prompt = task.problem(index), task[index]
+        first, last = problem.answer
+        assert task.verify(task.demonstrate(index), prompt)["exact"] == 1
+        rest = find_complement(problem.answer, 4)
+        seen.add(rest)
+        assert (rest is not None) == (first == 1 or last == 4)
+        if rest is None:
+            continue
+        assert task.verify(f"{rest[0]}-{rest[1]}", prompt)["exact"] == symmetric
+        if symmetric:
+            other = replace(problem, movers=tuple(reflect(m, corruption) for m in problem.movers), answer=rest)
+            np.testing.assert_array_equal(task._render(other), prompt.images)
+    assert {None, (1, 2), (4, 4)} <= seen
+
+
+def reflect(mover, corruption):
+    (x, y), (vx, vy) = mover.place, mover.velocity
+    turned = corruption == "rotate"
+    return replace(mover, place=(1 - x, 1 - y if turned else y), velocity=(-vx, -vy if turned else vy))

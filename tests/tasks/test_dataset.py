@@ -49,6 +49,15 @@ def test_superscripts_are_powers():
     assert verify("x²", "x^2")["exact"] == verify("４２", "42")["exact"] == 1
 
 
+def test_every_minus_sign_is_one(tmp_path):
+    for minus in "-−–﹣－":
+        assert verify(f"{minus}5", "-5")["exact"] == verify("-5.0", f"{minus}5")["exact"] == 1
+        assert verify(f"{minus}5", "5")["exact"] == 0
+    rows = [{"question": f"{i}?", "answer": f"−{i + 1}"} for i in range(4)]
+    task = DatasetTask(write(tmp_path / "a.jsonl", *rows), extract="last_number")
+    assert task.score(reply(task[0], task.demonstrate(0)))["exact"] == 1
+
+
 def test_splits_of_one_file_are_disjoint_and_cover_it(tmp_path):
     task = DatasetTask(write(tmp_path / "a.jsonl", *sums(40)), held_out_fraction=0.25)
     seen, unseen = questions(task), questions(task.on("held_out"))
