@@ -124,6 +124,11 @@ class Learner(BaseLearner):
 
     def training_step(self, batch: Batch, index: int) -> torch.Tensor:
         loss, metrics = self.objective(self.outputs(batch), batch)
+        if not loss.requires_grad and len(self.objective.disabled_terms()) == len(self.objective.terms):
+            raise ValueError(
+                f"iteration {self.trainer.current_epoch}: objective.coefficients of all terms, "
+                f"{sorted(self.objective.terms)}, are 0, so that nothing would be learned; set one above 0"
+            )
         self._minibatch.append(metrics)
         return loss
 

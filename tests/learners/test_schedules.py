@@ -9,7 +9,7 @@ from mmrl.__main__ import main
 from mmrl.config.compose import compose
 from mmrl.learners.one_cycle import OneCycle
 from mmrl.learners.schedules import apply_configuration, options_of
-from tests.tiny_recipes import record, words
+from tests.tiny_recipes import fit, record, words
 
 
 def linear(total):
@@ -102,3 +102,9 @@ def test_an_iteration_at_learning_rate_zero_is_reported(tmp_path, caplog):
         assert main(["fit", *words(tmp_path, *over)]) == 0
     assert "iteration 1: the learning rate was 0 in every step" in caplog.text
     assert "iteration 0: the learning rate" not in caplog.text
+
+
+def test_an_iteration_without_any_term_is_refused(tmp_path):
+    zero = "model.objective.coefficients={policy: {_target_: mmrl.schedules.Piecewise, values: {0: 0.0, 1: 1.0}}}"
+    with pytest.raises(ValueError, match=r"iteration 0: objective\.coefficients of all terms, \['policy'\], are 0"):
+        fit(tmp_path, zero)
