@@ -58,8 +58,8 @@ def settings_of_recipes(name):
 
 def single(nodes):
     """The parts of these groups, each once."""
-    parts = [part for node in nodes for part in node.values() if part and "_target_" in part]
-    return [part for number, part in enumerate(parts) if part not in parts[:number]]
+    found = [part for node in nodes for part in node.values() if part and "_target_" in part]
+    return [part for number, part in enumerate(found) if part not in found[:number]]
 
 
 TRANSFORMS = single(settings_of_recipes("transforms"))
@@ -70,10 +70,15 @@ SCHEDULES = {
     "data.sampling.top_p": {"_target_": "mmrl.schedules.Cosine", "start": 1.0, "end": 0.9, "iterations": 4},
     "data.group_size": {"_target_": "mmrl.schedules.Alternating", "values": [2, 4], "iterations": 1},
     "model.objective.coefficients.surrogate": {
-        **{"_target_": "mmrl.schedules.Piecewise", "values": {0: 0.0, 1: 1.0}, "steps": True}
+        "_target_": "mmrl.schedules.Piecewise",
+        "values": {0: 0.0, 1: 1.0},
+        "steps": True,
     },
     "model.objective.coefficients.regulariser": {
-        **{"_target_": "mmrl.schedules.EntropyBand", "start": 0.01, "low": 0.5, "high": 1.0}
+        "_target_": "mmrl.schedules.EntropyBand",
+        "start": 0.01,
+        "low": 0.5,
+        "high": 1.0,
     },
 }
 
