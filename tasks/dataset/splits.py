@@ -81,13 +81,13 @@ class Rows:
 
 @dataclass
 class Scan:
-    """Good rows of a table: their numbers, their identities, and whether a column holds them out."""
+    """Good rows of a table: their numbers, their identities, and what the column that tells the split has in them."""
 
     source: Source
     layout: Layout
     indices: list[int] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
-    marked: list[bool] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)  # none without such a column
     reasons: list[str] = field(default_factory=list)  # of the rows that were left out
 
     def rows(self, chosen: np.ndarray) -> Rows:
@@ -114,7 +114,7 @@ def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
             if known != index:
                 _refuse_contradiction(read_problem(table.record(known), table.place(known), layout), problem)
             images.check(problem)
-            marked = rules.held_out_column is not None and _is_marked(record, problem.place, rules)
+            marks = [] if rules.held_out_column is None else [_read_mark(record, problem.place, rules.held_out_column)]
         except (ValueError, FileNotFoundError) as error:
             if not rules.skip_bad:
                 raise
@@ -122,7 +122,7 @@ def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
             continue
         found.indices.append(index)
         found.identities.append(identity)
-        found.marked.append(marked)
+        found.marks += marks
     images.finish()
     if not found.indices:
         raise ValueError(f"{source.path} has no row to use; correct the first one: {found.reasons[0]}")
@@ -162,10 +162,9 @@ def _refuse_contradiction(known: Problem, problem: Problem) -> None:
         )
 
 
-def _is_marked(record: dict[str, Any], place: str, rules: Rules) -> bool:
-    column = rules.held_out_column or ""
+def _read_mark(record: dict[str, Any], place: str, column: str) -> str:
     try:
-        return str(find_value(record, column)) in rules.held_out_values
+        return str(find_value(record, column))
     except KeyError:
         raise ValueError(
             f"{place}: column {column!r} is missing, the row has {quote(sorted(record))}; set task.held_out_column to "
@@ -190,13 +189,19 @@ def split_fraction(found: Scan, rules: Rules) -> dict[str, Rows]:
 
 def split_column(found: Scan, rules: Rules) -> dict[str, Rows]:
     """Hold out the rows whose column has one of the values."""
-    marked = np.array(found.marked)
+    marked = np.isin(found.marks, rules.held_out_values)
     if marked.all() or not marked.any():
         raise ValueError(
             f"task 'dataset': column {rules.held_out_column!r} has one of {list(rules.held_out_values)} in "
             f"{'all' if marked.all() else 'no'} rows, so a split would be empty; set task.held_out_values"
         )
-    train, held_out = ([i for i, m in enumerate(found.marked) if m == side] for side in (False, True))
+    values = sorted(set(found.marks))
+    if unknown := [value for value in rules.held_out_values if value not in values]:
+        raise ValueError(
+            f"task 'dataset': column {rules.held_out_column!r} has {unknown} in no row, it has {quote(values)}; "
+            "correct task.held_out_values, as rows of a misspelt split would be trained on"
+        )
+    train, held_out = ([i for i, m in enumerate(marked) if m == side] for side in (False, True))
     kept = _separate(found, train, found, held_out, rules)
     return {"train": found.rows(kept), "held_out": found.rows(marked)}
 

@@ -114,10 +114,15 @@ class DatasetTask(AnswerTask):
         ways = ("held_out_path", "held_out_split", "held_out_column")
         if len(given := [way for way in ways if getattr(self, way) is not None]) > 1:
             raise ValueError(f"task.{given[0]} and task.{given[1]} both tell the split; set one of them")
+        if self.held_out_column is None and tuple(self.held_out_values) != ("test",):
+            raise ValueError(
+                f"task.held_out_values={list(self.held_out_values)} are values of a column; set task.held_out_column"
+            )
 
     @property
     def _rows(self) -> Rows:
         train = find_source(self.path, self.subset, self.train_split, "task.path")
+        self._refuse_splits_of_a_file(train)
         held_out = None
         if self.held_out_path is not None:
             held_out = find_source(self.held_out_path, self.subset, self.train_split, "task.held_out_path")
@@ -143,6 +148,15 @@ class DatasetTask(AnswerTask):
         )
         rows = _splits(train, held_out, layout, rules, self.image_folder is None)[self.split]
         return rows if self._chosen is None else rows.take(self._chosen[self.split])
+
+    def _refuse_splits_of_a_file(self, source: Source) -> None:
+        given = {"subset": self.subset, "train_split": self.train_split, "held_out_split": self.held_out_split}
+        named = [f"task.{name}={value}" for name, value in given.items() if value not in (None, "train")]
+        if named and Path(source.path).is_file():
+            raise ValueError(
+                f"task 'dataset': {Path(source.path).name} is one file, and {', '.join(named)} is for data sets with "
+                "parts; leave it out, and name held-out rows by task.held_out_path or task.held_out_column"
+            )
 
     def __len__(self) -> int:
         return len(self._rows)

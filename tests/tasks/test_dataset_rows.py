@@ -110,3 +110,26 @@ def test_an_animation_in_a_list_of_videos_is_no_frame(tmp_path):
         len(DatasetTask(path, videos="v"))
     write(tmp_path / "a.jsonl", *({"question": str(i), "answer": "x", "v": ["b.gif", "b.gif"]} for i in range(3)))
     assert [image[0, 0, 0] for image in DatasetTask(path, videos="v", frames=2)[0].images] == [60, 60]
+
+
+def test_a_value_of_the_split_that_no_row_has_is_refused(tmp_path):
+    """Rows of the split that was meant would be trained on."""
+    rows = [{"question": f"{i}?", "answer": "a", "split": ("train", "dev", "test")[i % 3]} for i in range(9)]
+    path = write(tmp_path / "a.jsonl", *rows)
+    task = DatasetTask(path, held_out_column="split", held_out_values=("dev", "test"))
+    assert len(task) == 3 and len(task.on("held_out")) == 6
+    with pytest.raises(
+        ValueError, match=r"'split' has \['tset'\] in no row, it has \[.*dev.*test.*train.*held_out_values"
+    ):
+        len(DatasetTask(path, held_out_column="split", held_out_values=("dev", "tset")))
+
+
+def test_options_of_splits_that_would_change_nothing_are_refused(tmp_path):
+    path = write(tmp_path / "a.jsonl", *[{"question": f"{i}?", "answer": "a"} for i in range(9)])
+    with pytest.raises(
+        ValueError, match=r"held_out_values=\['dev'\] are values of a column; set task\.held_out_column"
+    ):
+        DatasetTask(path, held_out_values=("dev",))
+    for option in ({"subset": "main"}, {"train_split": "dev"}, {"held_out_split": "test"}):
+        with pytest.raises(ValueError, match=rf"a\.jsonl is one file, and task\.{next(iter(option))}="):
+            len(DatasetTask(path, **option))
