@@ -70,8 +70,11 @@ class _Frozen(L.Callback):
         """Names of the transforms that read the model in the thread of asynchronous collection."""
         if not getattr(data, "staleness", 0):
             return []
-        named = {name: [v for v in vars(part).values() if isinstance(v, str)] for name, part in data.transforms.items()}
-        return [name for name, values in named.items() if self.model in values]
+        return [
+            name
+            for name, part in data.transforms.items()
+            if any(isinstance(value, str) and value == self.model for value in vars(part).values())
+        ]
 
     def move(self, pl_module: Any, weight: float) -> None:
         """Move the copy towards the policy."""

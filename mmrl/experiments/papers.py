@@ -56,7 +56,10 @@ def _find_compared(conf: Path) -> dict[str, list[Comparison]]:
     for path in sorted((conf / "comparison").glob("*.yaml")):
         comparison = read_comparison(path.stem, path.parent)
         recipes = {
-            word.partition("=")[2] for words in comparison.methods.values() for word in words if "recipe=" in word
+            word.partition("=")[2]
+            for words in comparison.methods.values()
+            for word in words
+            if word.startswith("recipe=")
         }
         for recipe in recipes:
             compared.setdefault(recipe, []).append(comparison)

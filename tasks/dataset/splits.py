@@ -189,7 +189,7 @@ def split_fraction(found: Scan, rules: Rules) -> dict[str, Rows]:
 
 def split_column(found: Scan, rules: Rules) -> dict[str, Rows]:
     """Hold out the rows whose column has one of the values."""
-    marked = np.isin(found.marks, rules.held_out_values)
+    marked = np.array([mark in rules.held_out_values for mark in found.marks])
     if marked.all() or not marked.any():
         raise ValueError(
             f"task 'dataset': column {rules.held_out_column!r} has one of {list(rules.held_out_values)} in "

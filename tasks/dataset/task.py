@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -118,11 +119,11 @@ class DatasetTask(AnswerTask):
             raise ValueError(
                 f"task.held_out_values={list(self.held_out_values)} are values of a column; set task.held_out_column"
             )
+        self._refuse_splits_of_a_file()
 
     @property
     def _rows(self) -> Rows:
         train = find_source(self.path, self.subset, self.train_split, "task.path")
-        self._refuse_splits_of_a_file(train)
         held_out = None
         if self.held_out_path is not None:
             held_out = find_source(self.held_out_path, self.subset, self.train_split, "task.held_out_path")
@@ -149,12 +150,12 @@ class DatasetTask(AnswerTask):
         rows = _splits(train, held_out, layout, rules, self.image_folder is None)[self.split]
         return rows if self._chosen is None else rows.take(self._chosen[self.split])
 
-    def _refuse_splits_of_a_file(self, source: Source) -> None:
+    def _refuse_splits_of_a_file(self) -> None:
         given = {"subset": self.subset, "train_split": self.train_split, "held_out_split": self.held_out_split}
         named = [f"task.{name}={value}" for name, value in given.items() if value not in (None, "train")]
-        if named and Path(source.path).is_file():
+        if named and os.path.isfile(os.path.expanduser(self.path)):  # False for what is no path at all
             raise ValueError(
-                f"task 'dataset': {Path(source.path).name} is one file, and {', '.join(named)} is for data sets with "
+                f"task 'dataset': {Path(self.path).name} is one file, and {', '.join(named)} is for data sets with "
                 "parts; leave it out, and name held-out rows by task.held_out_path or task.held_out_column"
             )
 

@@ -26,8 +26,9 @@ def override_evaluation(
 ) -> HeldOut:
     """Override the configured evaluation with another number of problems or samples, or other decodes.
 
-    With several samples per problem the decodes are those that sample, and pass@k is computed for every success rate. A
-    `PassAtK` of the configuration keeps each k up to `num_samples`, and is removed if it has no such k.
+    With several samples per problem, configured decodes that do not sample are left out unless `decodes` names them,
+    and pass@k is computed for every success rate. A `PassAtK` of the configuration keeps each k up to `num_samples`,
+    and is removed if it has no such k.
 
     Args:
         held_out: as configured.
