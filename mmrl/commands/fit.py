@@ -21,6 +21,7 @@ from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
+from mmrl.runs.closed_output import drop_closed_output
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
@@ -58,7 +59,7 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
         to_hydra_overrides(arguments)  # an unknown option is reported before one that is given twice
         check_groups(arguments, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    with stop_request() as request:
+    with drop_closed_output(), stop_request() as request:
         cli = CLI(arguments if dashed else _compose(arguments, check), build=False)
         if dashed:
             cli.move_outputs(_run_dirs(arguments))
