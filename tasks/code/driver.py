@@ -12,8 +12,9 @@ import random
 import sys
 import types
 
+from tasks.code.expressions import OverBudget
 from tasks.code.forms import Uncounted
-from tasks.code.interpreter import Interpreter, OverBudget
+from tasks.code.interpreter import Interpreter
 
 PROGRAM = "<program>"
 

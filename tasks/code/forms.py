@@ -77,38 +77,38 @@ class Module:
         self.names = names
 
 
-def _public(module, *without):
+def _list_public(module, *without):
     return {name: value for name, value in vars(module).items() if not name.startswith("_") and name not in without}
 
 
-def _chosen(module, *names):
+def _select(module, *names):
     return {name: getattr(module, name) for name in names}
 
 
 MODULES = {
-    "bisect": _public(bisect),
-    "collections": _chosen(collections, "Counter", "OrderedDict", "defaultdict", "deque"),
-    "copy": _chosen(copy, "copy", "deepcopy"),
-    "fractions": _chosen(fractions, "Fraction"),
-    "functools": _chosen(functools, "reduce", "cmp_to_key", "lru_cache", "cache", "partial"),
-    "heapq": _chosen(
+    "bisect": _list_public(bisect),
+    "collections": _select(collections, "Counter", "OrderedDict", "defaultdict", "deque"),
+    "copy": _select(copy, "copy", "deepcopy"),
+    "fractions": _select(fractions, "Fraction"),
+    "functools": _select(functools, "reduce", "cmp_to_key", "lru_cache", "cache", "partial"),
+    "heapq": _select(
         heapq, "heapify", "heappush", "heappop", "heappushpop", "heapreplace", "merge", "nlargest", "nsmallest"
     ),
-    "itertools": _public(itertools),
-    "json": _chosen(json, "loads", "dumps"),
-    "math": _public(math),
-    "operator": _public(operator, "attrgetter", "methodcaller", "call"),
+    "itertools": _list_public(itertools),
+    "json": _select(json, "loads", "dumps"),
+    "math": _list_public(math),
+    "operator": _list_public(operator, "attrgetter", "methodcaller", "call"),
     "re": {
-        **_chosen(re, "compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"),
-        **_chosen(re, "escape", "I", "IGNORECASE", "M", "MULTILINE", "S", "DOTALL", "X", "VERBOSE", "A", "ASCII"),
+        **_select(re, "compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"),
+        **_select(re, "escape", "I", "IGNORECASE", "M", "MULTILINE", "S", "DOTALL", "X", "VERBOSE", "A", "ASCII"),
     },
-    "string": _chosen(
+    "string": _select(
         string,
         *("ascii_letters", "ascii_lowercase", "ascii_uppercase", "capwords", "digits", "hexdigits", "octdigits"),
         *("printable", "punctuation", "whitespace"),
     ),
-    "typing": _chosen(typing, "Any", "Callable", "Dict", "Iterable", "Iterator", "List", "Optional", "Sequence")
-    | _chosen(typing, "Set", "Tuple", "Union", "FrozenSet", "Deque", "DefaultDict", "Mapping"),
+    "typing": _select(typing, "Any", "Callable", "Dict", "Iterable", "Iterator", "List", "Optional", "Sequence")
+    | _select(typing, "Set", "Tuple", "Union", "FrozenSet", "Deque", "DefaultDict", "Mapping"),
 }
 """Modules by their names."""
 

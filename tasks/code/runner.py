@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from mmrl.tools.sandbox import Limits, Ran, Sandbox
-from tasks.code import driver, forms, interpreter
+from tasks.code import driver, expressions, forms, interpreter, scopes
 
 LIMITS = Limits(seconds=4.0, cpu_seconds=1, output=1 << 18)
 BUDGET = 100_000  # operations of a program that is counted, over all its calls
@@ -154,10 +154,8 @@ _outcomes: dict[bytes, Outcome] = {}
 @cache
 def _load_driver() -> str:
     """A program that defines the driver's functions; its code is compiled once, since each run executes it."""
-    return (
-        "import base64, json, marshal, sys, types\n"
-        f"{_load_module(forms)}{_load_module(interpreter)}exec({_load_code(driver)})\n"
-    )
+    modules = "".join(map(_load_module, (forms, scopes, expressions, interpreter)))
+    return f"import base64, json, marshal, sys, types\n{modules}exec({_load_code(driver)})\n"
 
 
 def _load_module(module: ModuleType) -> str:
