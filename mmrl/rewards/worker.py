@@ -19,6 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
+from mmrl.rewards.worker_end import adopt_orphans, end_tree, end_with_parent, kill_tree
+from mmrl.rewards.worker_output import show_output
+
 _START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker import serve; serve({end}, {parent})"
 
 
@@ -163,14 +166,19 @@ class _Worker:
 
     def __init__(self, load: Callable[[], Callable[..., Any]], timeout_s: float):
         self.connection, end = Pipe()
+        printed, output = os.pipe()
         program = _START.format(path=sys.path, end=end.fileno(), parent=os.getpid())
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", program],
             stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             pass_fds=[end.fileno()],
             start_new_session=True,  # Ctrl-C ends a run after its iteration, which still needs the worker
         )
         end.close()
+        os.close(output)
+        show_output(printed)
         try:
             self.ask(pickle.dumps(load), timeout_s, "the start of the worker")
         except BaseException:
@@ -210,23 +218,27 @@ class _Worker:
     def kill(self) -> None:
         """Kill the process and the processes that it started."""
         self.connection.close()
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self.process.kill()
+        kill_tree(self.process.pid)
         self.process.wait()
 
 
 def serve(end: int, parent: int) -> None:
-    """Answer calls until the parent is gone: the main loop of a worker."""
+    """Answer calls until the parent is gone, and end with all that the function started: the main loop of a worker."""
     os.set_inheritable(end, False)
+    adopt_orphans()
+    end_with_parent(parent)
+    try:
+        _answer(end)
+    finally:
+        end_tree()
+
+
+def _answer(end: int) -> None:
+    """Answer calls until the other end of the connection is gone."""
     connection = Connection(end)
     function: Any = None
     while True:
         try:
-            while not connection.poll(5.0):
-                if os.getppid() != parent:  # forks of the parent hold the connection open
-                    return
             message = connection.recv_bytes()
         except (EOFError, OSError):
             return
