@@ -192,7 +192,10 @@ class _Worker:
                     raise EOFError
             outcome, *value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError) as error:
-            raise WorkerDied(f"the process ended: {self._read_exit()}") from error
+            ended = self._read_exit()
+            if self.process.poll() == -signal.SIGPROF:  # of a timer of processor time: `mmrl.rewards.limits`
+                raise CallTimedOut(f"{what} used more than its limit of processor time") from error
+            raise WorkerDied(f"the process ended: {ended}") from error
         if outcome == "raised":
             raise CallRaised(*value)
         return value[0]
