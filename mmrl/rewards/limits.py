@@ -8,7 +8,6 @@ of its own processor time, so that a busy machine changes no score.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,6 +87,8 @@ def _workers() -> WorkerPool:
 
 def load_call() -> Callable[..., Any]:
     """Limit the memory of a worker process, and return the function that makes its calls."""
+    import resource
+
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the signal of the timer ends the process
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

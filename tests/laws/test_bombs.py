@@ -1,0 +1,56 @@
+"""Bombs for what reads answers before or beside a task: extractors, parsers of calls, rewards of texts, steps."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from mmrl.rewards.extract import EXTRACTORS, build_extractor, remove_thoughts
+from mmrl.rewards.limits import LONGEST_ANSWER
+from mmrl.rewards.shaping import repetition_penalty, tag_format
+from mmrl.rewards.steps import split_steps
+from mmrl.tools.call_parser import TagParser, ToolError
+from mmrl.tools.chat_parser import HermesParser, LlamaParser, MistralParser
+from tests.laws.bombs import BOMBS
+
+SECONDS = 1.0  # of processor time for a bomb
+
+READERS: dict[str, Callable[[str], object]] = {
+    **{name: build_extractor(name) for name in EXTRACTORS},
+    "thoughts": remove_thoughts,
+    "tag_format": tag_format,
+    "repetition_penalty": repetition_penalty,
+    "split_steps": split_steps,
+    "hermes": lambda text: HermesParser().parse(text, {}),
+    "llama": lambda text: LlamaParser().parse(text, {}),
+    "mistral": lambda text: MistralParser().parse(text, {}),
+    "search tags": lambda text: TagParser().parse(text, {"search": None}),  # type: ignore[dict-item]
+}
+UNITS = [
+    *("a", "1", " ", "\n", "\t", "(", "[", "{", "}", "\\boxed{", "\\fbox", "<answer>", "</answer>", "<think>"),
+    *("</think>", "<tool_call>", "</tool_call>", "```", "```\n", "```a\n", "####", "**", "answer", "answer ", "is "),
+    *("option ", "(A", "A\n", ".", "1,", "1,111", "1.", "1/", "-", "^", "'", '{"answer":', "\\\\", "[TOOL_CALLS]"),
+    *("[ARGS]", "<|python_tag|>", "<search>", "</search>", "²", "</think><answer>"),
+]
+"""Pieces of which many stand in a row: a pattern that is read again from each of them takes a time that grows with the
+square of their number."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_texts_of_all_kinds_are_read_within_a_second(reader):
+    row = [start + unit * (40_000 // len(unit)) + "x" for unit in UNITS for start in ("", "```answer")]
+    for text in [*BOMBS.values(), *row]:
+        start = time.process_time()
+        try:
+            READERS[reader](text)
+        except ToolError:
+            pass
+        assert time.process_time() - start < SECONDS, text[:60]
+
+
+def test_the_end_of_a_long_answer_is_read_and_its_thoughts_are_not():
+    extract = build_extractor("last_number")
+    assert extract("12 " + "x " * LONGEST_ANSWER) is None and extract("x " * LONGEST_ANSWER + "12") == "12"
+    assert extract("<think>" + "x " * LONGEST_ANSWER + "12") is None
+    assert remove_thoughts("<think>" + "x" * 10**6 + "</think>12") == "12"
+    assert len(remove_thoughts("x" * 10**6) or "") == LONGEST_ANSWER
