@@ -14,7 +14,7 @@ from mmrl.games import Game, Problem, Verdict
 from mmrl.rng import derive_rng
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
 from mmrl.types import Episode, Prompt
-from tasks.checks import check_fraction, check_index, check_split, answer_text
+from tasks.checks import answer_text, check_fraction, check_index, check_split
 from tasks.programs.dsl import LETTERS, execute, trusted_interpreter
 
 SIZE = 3  # digits of a list

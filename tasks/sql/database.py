@@ -117,8 +117,8 @@ class Guard:
 def run_query(connection: sqlite3.Connection, query: str, limits: Limits = SMALL) -> Result:
     """Run one query for reading within limits. The connection is used for nothing else meanwhile.
 
-    Time is looked at between operations of SQLite's machine. In a worker process of `mmrl.rewards.limits` the process is
-    ended half a second later, so that one call of a function has a limit too.
+    Time is looked at between operations of SQLite's machine. A worker process of `mmrl.rewards.limits` is ended half a
+    second later, so that one call of a function has a limit too.
     """
     guard, work, deadline = Guard(limits.functions), 0, time.thread_time() + limits.seconds
 

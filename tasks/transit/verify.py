@@ -37,12 +37,12 @@ def verify_route(text: str, network: Network, origin: str, target: str, fewest: 
 def detail_points(legs: list[Leg], network: Network, reference: list[Leg], most: int = LONGEST) -> float:
     """Points for right pieces of a route, at most 10.
 
-    2 for the right ends; 5 less if there are more legs than in the reference; for each of at most `most` legs whose line
-    has both its stations 4 where the reference has one leg, and 3 where it has more; 1 for each of the reference's
+    2 for the right ends; 5 less if there are more legs than in the reference; for each of at most `most` legs whose
+    line has both its stations 4 where the reference has one leg, and 3 where it has more; 1 for each of the reference's
     transfers at which the next leg begins.
     Source: RewardMap, "Tackling Sparse Rewards in Fine-grained Visual Reasoning via Multi-Stage RL", 2025. There the
-    line of a leg has to exist; here it has to stop at both stations, so that a guessed line earns nothing, and a list of
-    all legs of a line earns less than the route.
+    line of a leg has to exist; here it has to stop at both stations, so that a guessed line earns nothing, and a list
+    of all legs of a line earns less than the route.
     """
     if not legs:
         return 0.0
