@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,8 +88,8 @@ class Result:
 class Databases(Protocol):
     """Databases on which a query is compared; a value that can be sent to another process."""
 
-    def connect(self) -> Sequence[sqlite3.Connection]:
-        """Open them for reading; each thread has connections of its own."""
+    def connect(self) -> Iterable[sqlite3.Connection]:
+        """Open them for reading, one after the other; each thread has connections of its own."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,8 +35,10 @@ class DrawnDatabases:
     seeds: tuple[int, ...]
     query: str
 
-    def connect(self) -> list[sqlite3.Connection]:
-        return list(_connect_all(self, threading.get_ident()))
+    def connect(self) -> Iterator[sqlite3.Connection]:
+        thread = threading.get_ident()
+        yield from (connect(self.schema, seed, thread) for seed in self.seeds)
+        yield from _connect_further(self, thread)
 
 
 @lru_cache(maxsize=1024)
@@ -58,12 +61,12 @@ def connect(schema: Schema, seed: int, thread: int, similar: tuple[int, ...] = (
 
 
 @lru_cache(maxsize=256)
-def _connect_all(problem: DrawnDatabases, thread: int) -> tuple[sqlite3.Connection, ...]:
-    """Open the databases of the seeds, and those candidates that kill a near miss which all before let pass."""
-    chosen = [connect(problem.schema, seed, thread) for seed in problem.seeds]
+def _connect_further(problem: DrawnDatabases, thread: int) -> tuple[sqlite3.Connection, ...]:
+    """Open those candidates that kill a near miss which the databases of the seeds and all before let pass."""
+    chosen: list[sqlite3.Connection] = []
     alive = mutate_query(problem.query, problem.schema)
-    for connection in chosen:
-        alive = _find_equal(alive, problem.query, connection)
+    for seed in problem.seeds:
+        alive = _find_equal(alive, problem.query, connect(problem.schema, seed, thread))
     numbers = tuple(map(int, re.findall(r"\b[0-9]+\b", problem.query))) or _USUAL
     vain = 0
     for number in range(_CANDIDATES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from mmrl.rewards.limits import LimitPassed, run_limited
@@ -34,7 +34,7 @@ def match_bigrams(query: str, right: str) -> float:
 def verify(
     query: str,
     right: str,
-    connections: Sequence[sqlite3.Connection],
+    connections: Iterable[sqlite3.Connection],
     limits: Limits = SMALL,
     right_limits: Limits = SMALL,
 ) -> tuple[dict[str, float], Result]:
@@ -48,7 +48,7 @@ def verify(
     Args:
         query: of the policy.
         right: query.
-        connections: to the databases.
+        connections: to the databases; after the first without a match none is opened.
         limits: of the policy's query.
         right_limits: of the right query.
 
@@ -59,7 +59,7 @@ def verify(
     """
     ordered, first, exact = is_ordered(right), Result("syntax_error", reason="no query"), bool(query.strip())
     wanted = Result("ran")
-    for connection in connections if query.strip() else connections[:1]:
+    for connection in connections:
         wanted = run_right(connection, right, right_limits)
         if wanted.word != "ran":
             raise ValueError(f"the right query does not run ({wanted.word} {wanted.reason}): {right}")

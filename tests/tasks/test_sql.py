@@ -153,7 +153,7 @@ def test_a_constant_is_right_on_no_problem():
     for index in range(30):
         prompt = task[index]
         databases = DrawnDatabases(prompt.info["schema"], prompt.info["seeds"], prompt.answer)
-        first = run_query(databases.connect()[0], prompt.answer).rows
+        first = run_query(next(databases.connect()), prompt.answer).rows
         constants = " UNION ALL ".join("SELECT " + ", ".join(map(repr, row)) for row in first)
         scores = task.score(reply(prompt, constants))
         assert (scores["exact"], scores["syntax"]) == (0, 1)
@@ -325,7 +325,7 @@ NEAR_MISSES = {
 
 def test_near_misses_of_a_query_are_wrong():
     task, passed, count = SQL(), [], 0
-    for index in range(60):
+    for index in range(40):
         problem = task.problem(index)
         right = problem.query
         near = {changed for change in NEAR_MISSES.values() if (changed := change(right)) != right}
@@ -335,8 +335,8 @@ def test_near_misses_of_a_query_are_wrong():
         seeds = [(seed, numbers if seed % 2 else ()) for seed in range(60)]
         others = [connect(problem.schema, 10**6 + seed, threading.get_ident(), like) for seed, like in seeds]
         equal = {query for query in near if verify(query, right, others)[0]["exact"] == 1}
-        databases = DrawnDatabases(problem.schema, problem.seeds, right).connect()
+        databases = list(DrawnDatabases(problem.schema, problem.seeds, right).connect())
         count += len(near - equal)
         passed += [(right, query) for query in near - equal if verify(query, right, databases)[0]["exact"] == 1]
         assert verify(right, right, databases)[0]["exact"] == 1
-    assert count > 600 and len(passed) < 0.01 * count, passed
+    assert count > 400 and len(passed) < 0.01 * count, passed
