@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mmrl.rewards.limits import LONGEST_ANSWER
-
+LONGEST_ANSWER = 100_000
+"""Characters of an answer, without its thoughts, that are read: the last ones, since answers stand at the end."""
 _OPEN = re.compile(r"<(?:think|thinking|reasoning)>")
 _CLOSE = re.compile(r"</(?:think|thinking|reasoning)>")
 _MINUS = str.maketrans(dict.fromkeys("−–﹣－", "-"))

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mmrl.rewards.extract import EXTRACTORS, build_extractor, remove_thoughts
-from mmrl.rewards.limits import LONGEST_ANSWER
+from mmrl.rewards.extract import EXTRACTORS, LONGEST_ANSWER, build_extractor, remove_thoughts
 from mmrl.rewards.shaping import repetition_penalty, tag_format
 from mmrl.rewards.steps import split_steps
 from mmrl.tools.call_parser import TagParser, ToolError

@@ -1,4 +1,4 @@
-"""Call a verifier's function on an answer within limits of processor time and memory, and bound the answer's length.
+"""Call a verifier's function on an answer within limits of processor time and memory.
 
 Time and memory of a query, a drawing or a formula depend on what a policy wrote, and one call of a library cannot be
 stopped from inside of its process. `run_limited` makes the call in a worker process, which the system ends at the limit
@@ -16,8 +16,6 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
 
-LONGEST_ANSWER = 100_000
-"""Characters of an answer, without its thoughts, that are read: the last ones, since answers stand at the end."""
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker process."""
 _WAIT_S = 3600.0  # of a call that uses no processor time, and of one on a busy machine
