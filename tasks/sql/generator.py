@@ -100,24 +100,24 @@ def fill_tables(schema: Schema, seed: int) -> list[tuple[str, list[tuple[object,
 def fill_similar(schema: Schema, seed: int, numbers: Sequence[int]) -> list[tuple[str, list[tuple[object, ...]]]]:
     """Draw rows of both tables that are like each other, out of order: near misses of a query differ on them.
 
-    Two of three numbers are among `numbers` or 1 beside them, all numbers of a column are equal in one of four columns,
-    and there are three names and two words of each kind.
+    A share of the numbers is among `numbers` or 1 beside them, all numbers of a column are equal in one of four columns,
+    and there are few names and words.
     """
     rng = np.random.default_rng(seed)
     near = [number + step for number in numbers for step in (-1, 0, 1)]
-    count = int(rng.integers(9, 14))
+    count, share = int(rng.integers(3, 14)), rng.random()
 
     def draw_numbers(size: int, most: int) -> list[int]:
-        values = np.where(rng.random(size) < 2 / 3, rng.choice(near, size), rng.integers(1, most, size)).tolist()
+        values = np.where(rng.random(size) < share, rng.choice(near, size), rng.integers(1, most, size)).tolist()
         return [values[0]] * size if rng.random() < 1 / 4 else values
 
-    def draw_words(words: Sequence[str], few: int) -> list[str]:
-        chosen = rng.permutation(len(words))[:few]
+    def draw_words(words: Sequence[str]) -> list[str]:
+        chosen = rng.permutation(len(words))[: int(rng.integers(2, 6))]
         return [words[i] for i in rng.choice(chosen, size=count)]
 
-    columns = [draw_numbers(count, 60) for _ in schema.numbers] + [draw_words(WORDS[c], 2) for c in schema.texts]
-    entities = list(zip(range(1, count + 1), draw_words(NAMES, 3), *columns))
-    size = int(rng.integers(9, 16))
+    columns = [draw_numbers(count, 60) for _ in schema.numbers] + [draw_words(WORDS[c]) for c in schema.texts]
+    entities = list(zip(range(1, count + 1), draw_words(NAMES), *columns))
+    size = int(rng.integers(3, 16))
     owners = [int(owner) for owner in rng.integers(1, count + 1, size=size)]
     items = list(zip(range(1, size + 1), owners, *(draw_numbers(size, 40) for _ in schema.amounts)))
     return _write_inserts(schema, *([rows[i] for i in rng.permutation(len(rows))] for rows in (entities, items)))

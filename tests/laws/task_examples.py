@@ -134,6 +134,7 @@ NEAR: dict[str, str] = {
     **dict.fromkeys(("small_clicks", "small_detection", "small_grounding", "solids_grounding"), _BOX),
     "calls": "JSON with other blanks is equal",
     "clips_count": "zeros before a number are read",
+    "drawings": "what another shape covers is free",
     "drawings_svg": "an unknown colour is painted black, and blanks are free",
     "graphs": "the last step counts by its value, its operands in the score `process`",
     "programs": "several programs and inputs are right: tests/tasks/test_programs.py has an oracle",

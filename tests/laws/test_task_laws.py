@@ -173,7 +173,7 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
 def test_near_misses_are_wrong(task, request):
     """Less than 1 % of the answers that differ from the right one in one place, unless several answers are right."""
     held_out = task.on("held_out")
-    prompts = first(held_out, FEW)
+    prompts = first(held_out, FEW // 2)
     pairs = [
         (prompt, near)
         for prompt, right in zip(prompts, demonstrations(held_out, prompts))
