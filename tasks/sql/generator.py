@@ -100,7 +100,7 @@ def fill_tables(schema: Schema, seed: int) -> list[tuple[str, list[tuple[object,
 def fill_similar(schema: Schema, seed: int, numbers: Sequence[int]) -> list[tuple[str, list[tuple[object, ...]]]]:
     """Draw rows of both tables that are like each other, out of order: near misses of a query differ on them.
 
-    A share of the numbers is among `numbers` or 1 beside them, all numbers of a column are equal in one of four columns,
+    A share of the numbers is among `numbers` or 1 beside them, one column of four has one number in all of its rows,
     and there are few names and words.
     """
     rng = np.random.default_rng(seed)
