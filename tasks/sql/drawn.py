@@ -72,7 +72,7 @@ def _connect_further(problem: DrawnDatabases, thread: int) -> tuple[sqlite3.Conn
     for number in range(_CANDIDATES):
         if not alive or vain == _VAIN:
             break
-        seed = derive_seed("sql", "near misses", problem.seeds, number) % 2**31
+        seed = derive_seed("sql", "near misses", *problem.seeds, number) % 2**31
         connection = connect(problem.schema, seed, thread, numbers)
         left = _find_equal(alive, problem.query, connection)
         if len(left) < len(alive) and not _is_empty(run_query(connection, problem.query)):

@@ -124,10 +124,10 @@ def fill_similar(schema: Schema, seed: int, numbers: Sequence[int]) -> list[tupl
 
 
 def _write_inserts(
-    schema: Schema, entities: list[tuple[object, ...]], items: list[tuple[object, ...]]
+    schema: Schema, entities: Sequence[tuple[object, ...]], items: Sequence[tuple[object, ...]]
 ) -> list[tuple[str, list[tuple[object, ...]]]]:
     tables = ((schema.entity, entities), (f"{schema.item}s", items))
-    return [(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows) for name, rows in tables]
+    return [(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", list(rows)) for name, rows in tables]
 
 
 def draw_question(rng: np.random.Generator, schema: Schema, joins: bool) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from tasks.rows import RowsTask, need_text
 from tasks.sql.database import Limits
 from tasks.sql.verify import score_query, verify_limited
 
-_SIZES: Mapping[str, int] = {"columns": 2000, "length": 1_000_000}  # tables of BIRD have up to 115 columns
+_COLUMNS, _LENGTH = 2000, 1_000_000  # of a table or a result, and of a value; tables of BIRD have up to 115 columns
 _RIGHT = Limits(operations=2_000_000_000, rows=1_000_000, size=1_000_000_000, functions=None, seconds=1800.0)
 """Limits of the queries of the data set, which are trusted: they tell a query without an end from a long one."""
 
@@ -53,7 +52,7 @@ class SQLRows(RowsTask):
     @property
     def _limits(self) -> tuple[Limits, Limits]:
         """Limits of a query of the policy, and of the right query."""
-        limits = Limits(self.max_operations, self.max_rows, **_SIZES, seconds=self.timeout_s)
+        limits = Limits(self.max_operations, self.max_rows, _COLUMNS, _LENGTH, seconds=self.timeout_s)
         return limits, replace(_RIGHT, rows=max(_RIGHT.rows, self.max_rows))
 
     def split_key(self, record: Record) -> str:

@@ -42,6 +42,9 @@ BOMBS: dict[str, str] = {
     + "a9 1 0 0 1 9999 1" * 90
     + "' stroke='red'/></svg>",
     "SQL recursion": "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t",
+    "SQL plan": "WITH a0 AS (SELECT 1 AS x)"
+    + "".join(f", a{i} AS (SELECT p.x FROM a{i - 1} AS p, a{i - 1} AS q)" for i in range(1, 40))
+    + " SELECT COUNT(*) FROM a39",
     "SQL trim": f"{_TEXTS} SUM(length(trim(t.x || u.n, u.x || 'b' || v.n))) {_OF_LONG}",
     "SQL pattern": f"{_TEXTS} COUNT(t.x LIKE '{'%a' * 40}_c') {_OF_LONG}",
     "Python loop": "```python\nwhile True:\n    pass\n```",

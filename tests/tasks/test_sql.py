@@ -276,6 +276,9 @@ def test_a_schema_with_its_columns_in_another_order_is_of_the_same_split():
 TEXTS = "WITH RECURSIVE t(x, n) AS (SELECT {}, 1 UNION ALL SELECT x || x, n + 1 FROM t WHERE n < {})"
 LONG = TEXTS.format("'ab'", 16) + " SELECT {} FROM t, t AS u, t AS v, t AS w WHERE length(t.x) > 60000"
 SLOW = {
+    "a plan without an end": "WITH a0 AS (SELECT 1 AS x)"
+    + "".join(f", a{i} AS (SELECT p.x FROM a{i - 1} AS p, a{i - 1} AS q)" for i in range(1, 40))
+    + " SELECT COUNT(*) FROM a39",
     "trim in each row": LONG.format("SUM(length(trim(t.x || u.n, u.x || 'b' || v.n || w.n)))"),
     "replace in each row": LONG.format("SUM(length(replace(t.x, 'ba', u.n || v.n || w.n)))"),
     "a search in each row": LONG.format("SUM(instr(t.x, substr(t.x, 1, 30000) || 'c'))"),
