@@ -17,9 +17,8 @@ def tag_format(completion: str, tags: Sequence[str] = ("think", "answer")) -> fl
     Source: DeepSeek-AI, "DeepSeek-R1", arXiv 2501.12948, section 2.2.2 (format rewards).
     """
     pairs = r"\s*".join(rf"<{re.escape(tag)}>(?P<t{i}>.*?)</{re.escape(tag)}>" for i, tag in enumerate(tags))
-    found = re.fullmatch(rf"\s*{pairs}\s*", completion, re.DOTALL)
     once = all(completion.count(f"<{tag}>") == completion.count(f"</{tag}>") == 1 for tag in tags)
-    return float(once and found is not None)
+    return float(once and re.fullmatch(rf"\s*{pairs}\s*", completion, re.DOTALL) is not None)
 
 
 def length(num_tokens: int) -> float:

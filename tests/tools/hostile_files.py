@@ -62,7 +62,7 @@ READS = [
     ),
     _reads("what it has printed, by its descriptor", "os.write(1, b'x') and os.read(1, 1)", False, ("ok",)),
     _reads(
-        "what it has printed, by a copy of its descriptor", "os.write(1, b'x') and os.read(os.dup(1), 1)", False, ("ok",)
+        "what it has printed, by a copy of its end", "os.write(1, b'x') and os.read(os.dup(1), 1)", False, ("ok",)
     ),
     _reads("devices in /sys", "os.listdir('/sys')"),
     _reads("a disk", "os.listdir('/dev/disk')", False),

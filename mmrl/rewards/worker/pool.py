@@ -19,10 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from mmrl.rewards.worker_end import adopt_orphans, end_tree, end_with_parent, kill_tree
-from mmrl.rewards.worker_output import show_output
+from mmrl.rewards.worker.ending import adopt_orphans, end_tree, end_with_parent, kill_tree
+from mmrl.rewards.worker.output import show_output
 
-_START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker import serve; serve({end}, {parent})"
+_START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker.pool import serve; serve({end}, {parent})"
 
 
 class WorkerError(RuntimeError):
@@ -200,7 +200,10 @@ class _Worker:
                     raise EOFError
             outcome, *value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError) as error:
-            raise WorkerDied(f"the process ended: {self._read_exit()}") from error
+            ended = self._read_exit()
+            if self.process.poll() == -signal.SIGPROF:  # of a timer of processor time: `mmrl.rewards.limits`
+                raise CallTimedOut(f"{what} used more than its limit of processor time") from error
+            raise WorkerDied(f"the process ended: {ended}") from error
         if outcome == "raised":
             raise CallRaised(*value)
         return value[0]
