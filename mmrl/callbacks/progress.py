@@ -36,9 +36,9 @@ class Progress(RichProgressBar):
     """Progress bars of an iteration's rollout and optimiser steps in a terminal; else a plain line per iteration.
 
     A line has the iteration, counted from 0 as in metrics.csv, seconds without evaluation, held-out metrics where they
-    were measured, and the numbers of the method. Where the policy samples, these are mean reward and length, or the mean
-    return of the last whole episodes; KL divergence, clip fraction and accuracy of the terms that have them; and the
-    terms of the loss where no term has a KL divergence or a clip fraction, as in imitation and preference learning.
+    were measured, and the numbers of the method: where the policy samples, mean reward and length, or the mean return
+    of the last whole episodes; KL divergence, clip fraction and accuracy of the terms that have them; the terms of the
+    loss where no term has a KL divergence or a clip fraction, as in imitation and preference learning.
     """
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class Progress(RichProgressBar):
 def select_episode_metrics(data: Any, metrics: Mapping[str, float]) -> dict[str, str]:
     """Return the metrics of episodes that describe the policy, and their short names.
 
-    Episodes that the policy did not play have none but errors. A reward that is 0 for all episodes, because the simulator
-    pays every decision or there are preferences alone, is left out.
+    Episodes that the policy did not play have none but errors. A reward that is 0 for all episodes is left out, as
+    where the simulator pays every decision or there are preferences alone.
 
     Args:
         data: the run's data module; None counts as one whose policy samples whole episodes.

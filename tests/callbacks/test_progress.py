@@ -53,6 +53,9 @@ def test_the_parts_of_a_line(metrics, expected):
     assert format_iteration(metrics, 2.0, {}) == expected
 
 
+SAC_TERMS = ("critic/td", "actor/q", "actor/entropy", "actor/temperature")
+
+
 @pytest.mark.parametrize(
     "recipe, numbers, more",
     [
@@ -64,7 +67,7 @@ def test_the_parts_of_a_line(metrics, expected):
         ("bc", ("loss",), ()),
         ("progress", ("loss",), ()),
         ("ppo_control", ("return", "kl", "clip_fraction"), ("data.rollout.horizon=64",)),
-        ("sac", ("return", "critic/td", "actor/q", "actor/entropy", "actor/temperature"), ("data.rollout.horizon=210",)),
+        ("sac", ("return", *SAC_TERMS), ("data.rollout.horizon=210",)),
         ("reinforce", ("reward", "length", "truncated", "loss"), ()),
     ],
 )
