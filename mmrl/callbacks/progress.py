@@ -67,7 +67,7 @@ class Progress(RichProgressBar):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)
         if self._plain and self._prints and trainer.current_epoch == 0 and (shown := _format_start(trainer)):
-            print(f"{_prefix()}start: held-out {shown}", flush=True)
+            print(f"{format_stage()}start: held-out {shown}", flush=True)
         self._started, self._measured = time.perf_counter(), False
 
     def on_train_batch_end(
@@ -89,7 +89,7 @@ class Progress(RichProgressBar):
         last = "" if trainer.max_epochs in (None, -1) else f"/{trainer.max_epochs - 1}"
         shown = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
         line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, shown)
-        print(f"{_prefix()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
+        print(f"{format_stage()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
 
     def _reset_progress_bar_ids(self) -> None:
         super()._reset_progress_bar_ids()
@@ -206,7 +206,8 @@ def _format_start(trainer: Any) -> str:
     )
 
 
-def _prefix() -> str:
+def format_stage() -> str:
+    """Return the name of the warm-start stage that this process runs, as the start of a line; empty outside of one."""
     return f"{os.environ[STAGE]}: " if os.environ.get(STAGE) else ""
 
 
