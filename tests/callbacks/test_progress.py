@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from mmrl.__main__ import main
 from mmrl.callbacks.progress import STAGE, format_iteration, select_loss_metrics
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
@@ -24,7 +25,18 @@ def test_a_run_prints_one_line_per_iteration(tmp_path, capsys):
     for number, (line, row) in enumerate(zip(lines, rows)):
         assert line.startswith(f"iteration {number}/2: reward {float(row['rollout/reward']):.4g}, length ")
         assert re.search(rf", kl {float(row['train/policy/kl']):.3g}, clip_fraction \S+, \S+ s(,|$)", line)
-        assert ("held-out greedy/exact" in line) == (number == 1)
+        assert ("held-out greedy/exact" in line) == (number >= 1)  # every second one, and the last
+
+
+@pytest.mark.parametrize("recipe, name", [("grpo", "greedy/exact/mean"), ("sac", "greedy/returns/return")])
+def test_the_last_iteration_is_measured_whatever_the_interval(recipe, name, tmp_path):
+    dropped = ("trainer.max", "trainer.check", "trainer.logger")
+    words = [word for word in words_of(recipe, tmp_path) if not word.startswith(dropped)]
+    logger = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
+    assert main(["fit", *words, logger, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=5"]) == 0
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["iterations"]) for row in rows if row.get(f"val/{name}")] == [0, 3]
 
 
 def test_the_start_has_its_held_out_numbers_and_a_stage_its_name(tmp_path, capsys, monkeypatch):
