@@ -166,7 +166,8 @@ def test_the_held_out_mean_is_the_objective_of_a_search(words, code, message, tm
     assert message in done.stdout + done.stderr and "Traceback" not in done.stderr
     if code == 0:
         rows = list(csv.DictReader((tmp_path / "many" / "results.csv").open()))
-        assert [float(row["val/greedy/exact/mean"]) for row in rows] == json.loads((tmp_path / "values.json").read_text())
+        values = [float(row["val/greedy/exact/mean"]) for row in rows]
+        assert values == json.loads((tmp_path / "values.json").read_text())
 
 
 @pytest.mark.slow
