@@ -112,7 +112,7 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
             f"{error.filename or run_dir}: {error.strerror}; make room, then {_format_resume_hint(run_dir, trust)}"
         ) from error
     if cli.trainer.is_global_zero:
-        if text := format_early_end(cli.trainer):
+        for text in filter(None, (format_early_end(cli.trainer), format_nothing_learned(cli.datamodule))):
             print(f"{format_stage()}{text}", flush=True)
         print(f"run folder: {run_dir}")
 
@@ -127,8 +127,18 @@ def format_early_end(trainer: Any) -> str:
     return f"ended after {done} of {last} iterations{reason}"
 
 
+def format_nothing_learned(data: Any) -> str:
+    """Say that no iteration had a row to learn from, so that the weights are those of the start; else empty."""
+    empty = getattr(data, "empty", None)
+    if empty is None or not data.iteration or empty.count < data.iteration:
+        return ""
+    return "nothing was learned: no iteration left an episode to learn from, and the weights are those of the start"
+
+
 def _format_stop(request: StopRequest, run_dir: Path, trust: bool) -> str:
     name = signal.Signals(request.number or signal.SIGTERM).name
+    if format_stage():  # the run that the stage belongs to says how to go on
+        return f"mmrl fit: {format_stage()}stopped by {name}"
     return f"mmrl fit: stopped by {name}; {_format_resume_hint(run_dir, trust)}"
 
 

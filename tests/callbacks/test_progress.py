@@ -10,7 +10,7 @@ from mmrl.callbacks.progress import STAGE, format_iteration, select_loss_metrics
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from tests.test_recipes import words_of
-from tests.tiny_recipes import fit
+from tests.tiny_recipes import fit, words
 
 PLAIN = ("trainer.callbacks.progress={_target_: mmrl.callbacks.progress.Progress}", "trainer.enable_progress_bar=true")
 
@@ -93,6 +93,12 @@ def test_a_line_has_the_numbers_of_its_method(recipe, numbers, more, tmp_path, c
     assert tuple(part.rpartition(" ")[0] for part in parts[:-1]) == numbers and parts[-1].endswith(" s")
     if "return" in numbers:  # of whole episodes, not of segments
         assert float(parts[0].split()[1]) == pytest.approx(cli.datamodule.metrics["return_100"], rel=1e-3)
+
+
+def test_a_run_that_learned_nothing_says_so(tmp_path, capsys):
+    drop = "data.transforms.none={_target_: tests.tiny_recipes.DropFrom, iteration: 0}"
+    assert main(["fit", *words(tmp_path, drop, "trainer.max_epochs=1", "data.evaluation=null")]) == 0
+    assert "nothing was learned: no iteration left an episode to learn from" in capsys.readouterr().out
 
 
 def test_the_numbers_of_the_loss_are_those_of_the_learning_step_alone():
