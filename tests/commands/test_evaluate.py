@@ -54,7 +54,7 @@ def test_a_comparison_of_several_samples_is_refused_before_the_run_is_built(conf
         (tmp_path / "checkpoints" / name).write_bytes(b"no weights")
     evaluation = {"class_path": "no.such.Class", "init_args": {"num_samples": configured}}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"init_args": {"evaluation": evaluation}}}))
-    with pytest.raises(ConfigError, match="compare=... pairs one sample per problem"):
+    with pytest.raises(ConfigError, match="pairs one sample per problem"):
         evaluate([str(tmp_path), "compare=start", *([given] if given else [])])
 
 
