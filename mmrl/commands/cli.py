@@ -27,6 +27,7 @@ from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
@@ -193,6 +194,10 @@ class CLI(LightningCLI):
         if path is not None:
             check_resumable(path, trust, parallel.shards(self.trainer))
         check_decodes(getattr(self.model, "policy", None), self.datamodule)
+        if path is not None:
+            for logger in self.trainer.loggers:
+                if isinstance(logger, ContinuedLogger):
+                    logger.continue_run()
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
         except (MisconfigurationException, RuntimeError) as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from mmrl.rewards.base import NamedScores, Reward
@@ -13,6 +13,8 @@ from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
 from mmrl.types import Episode, Task
+
+log = logging.getLogger(__name__)
 
 Parts = Sequence[Sequence[Episode]]
 """The episodes of each call."""
@@ -28,7 +30,8 @@ class FunctionReward(Reward):
     either for all completions. Functions declared with `async def` run for all completions at the same time.
 
     The functions run in a worker process. An exception, a call past its time limit, a dead process and a value that is
-    not a finite number end the run; none is counted as 0.
+    not a finite number end the run; none is counted as 0. With `max_failures`, such as of requests to a judge, so many
+    calls of an iteration may fail: their episodes are errors, are not trained on and count as `rollout/errors`.
 
     Args:
         functions: paths, as rewards.py:score, rewards.py:Judge.score or package.module:score.
@@ -36,6 +39,7 @@ class FunctionReward(Reward):
             as exact, count only if they are named.
         timeout_s: time limit of a call in seconds; of all calls of an iteration for an async function.
         in_process: call the functions in this process, which has no time limit.
+        max_failures: calls of an iteration that may fail; one more ends the run.
     """
 
     def __init__(
@@ -44,11 +48,14 @@ class FunctionReward(Reward):
         weights: dict[str, float] | None = None,
         timeout_s: float = 60.0,
         in_process: bool = False,
+        max_failures: int = 0,
     ):
+        if max_failures < 0:
+            raise ValueError(f"reward.max_failures must be at least 0, got {max_failures}")
         if not functions:
             raise ValueError("reward.functions is empty; name a function, as in reward=rewards.py:score")
         self.functions, self.weights = list(functions), dict(weights or {})
-        self.timeout_s, self.in_process = timeout_s, in_process
+        self.timeout_s, self.in_process, self.max_failures = timeout_s, in_process, max_failures
         load = functools.partial(FunctionCalls, self.functions)
         self._pool = None if in_process else WorkerPool(load, timeout_s=timeout_s)
         try:
@@ -79,30 +86,54 @@ class FunctionReward(Reward):
         groups: dict[int, list[int]] = {}
         for index, episode in enumerate(episodes):
             groups.setdefault(episode.group, []).append(index)
+        failures: list[str] = []  # of this iteration's calls
         for number, signature in enumerate(self._signatures):
             parts = list(groups.values()) if signature.batch else [[index] for index in range(len(episodes))]
-            found = self._run(number, signature, [[episodes[index] for index in part] for part in parts])
-            for index, named in zip(chain.from_iterable(parts), chain.from_iterable(found)):
-                self._check_names(signature, named)
-                out[index].update(named)
+            calls = [[episodes[index] for index in part] for part in parts]
+            for part, answer in zip(parts, self._run(number, signature, calls)):
+                if isinstance(answer, RuntimeError):
+                    self._drop([episodes[index] for index in part], answer, failures)
+                    continue
+                for index, named in zip(part, answer):
+                    self._check_names(signature, named)
+                    out[index].update(named)
         return out
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return WeightedSum({**dict.fromkeys(self._names, 1.0), **self.weights})(group)
 
-    def _run(self, number: int, signature: Signature, parts: Parts) -> list[list[dict[str, float]]]:
-        """Call one function: for each part, the named numbers of its episodes."""
+    def _drop(self, part: Sequence[Episode], error: RuntimeError, failures: list[str]) -> None:
+        """Make the episodes of a failed call errors; end the run after too many of them."""
+        failures.append(str(error))
+        if len(failures) > self.max_failures:
+            count = f" ({len(failures)} calls failed, reward.max_failures={self.max_failures})"
+            raise RuntimeError(f"{error}{count if self.max_failures else ''}") from error.__cause__
+        log.warning("%s; its episodes are left out (%d of at most %d)", error, len(failures), self.max_failures)
+        for episode in part:
+            episode.ended, episode.info["error"], episode.scores = "error", str(error), {}
+
+    def _run(self, number: int, signature: Signature, parts: Parts) -> list[list[dict[str, float]] | RuntimeError]:
+        """Call one function: for each part, the named numbers of its episodes, or the error of its call."""
         calls = [(_bind(signature, part), len(part)) for part in parts]
         if signature.is_async:
             answers = self._ask(number, signature, calls, parts)
         else:
-            answers = [
-                answer for call, part in zip(calls, parts) for answer in self._ask(number, signature, [call], [part])
-            ]
-        for part, answer in zip(parts, answers):
-            if isinstance(answer, Failure):
-                raise RuntimeError(_format(signature, answer.reason, part, answer.position))
-        return answers
+            answers = [self._ask_one(number, signature, call, part) for call, part in zip(calls, parts)]
+        return [
+            RuntimeError(_format(signature, answer.reason, part, answer.position))
+            if isinstance(answer, Failure)
+            else answer
+            for part, answer in zip(parts, answers)
+        ]
+
+    def _ask_one(self, number: int, signature: Signature, call: Any, part: Sequence[Episode]) -> Any:
+        """Call a function that is not async once; where calls may fail, an exceeded time limit is a result too."""
+        try:
+            return self._ask(number, signature, [call], [part])[0]
+        except RuntimeError as error:
+            if not self.max_failures:
+                raise
+            return error
 
     def _ask(self, number: int, signature: Signature, calls: list[Any], parts: Parts) -> list[Any]:
         if not calls:

@@ -42,11 +42,14 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
             )
         episode.scores = found
     for episode, further in zip(finished, reward.scores(finished)):
+        if episode.ended == "error":
+            continue
         if twice := sorted(further.keys() & episode.scores.keys()):
             raise ValueError(
                 f"data.reward gives a score {twice[0]!r}, and so does task {task.name!r}; rename the reward function"
             )
         episode.scores = {**episode.scores, **further}
+    finished = [episode for episode in finished if episode.ended != "error"]  # some may have no score after all
     for group in group_episodes(finished).values():
         rewards = list(reward(group))
         if len(rewards) != len(group):

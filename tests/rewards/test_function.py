@@ -72,6 +72,23 @@ def test_what_gives_no_score_ends_the_run_by_function_and_completion(name, messa
     assert time.monotonic() - before < 10
 
 
+@pytest.mark.parametrize("name", ["sometimes", "sometimes_async", "sometimes_hangs"])
+def test_calls_that_may_fail_leave_their_episodes_out(name):
+    group = [episode("fine", 1), episode("dead judge", 2), episode("good", 3)]
+    reward = make(name, timeout_s=1.0, max_failures=1)
+    score(group, Counting(), reward)
+    assert [each.ended == "error" for each in group] == [False, True, False]
+    assert [each.reward for each in group] == [4.0, 0.0, 4.0] and group[1].scores == {}
+    assert "sometimes" in group[1].info["error"]
+    with pytest.raises(RuntimeError, match=r"2 calls failed, reward.max_failures=1"):
+        score([episode("dead", 1), episode("fine", 2), episode("dead", 3)], Counting(), reward)
+
+
+def test_the_number_of_failures_is_not_negative():
+    with pytest.raises(ValueError, match=r"reward\.max_failures must be at least 0"):
+        make("divide", max_failures=-1)
+
+
 def test_a_column_is_an_argument_and_a_missing_one_is_refused():
     assert make("needs_level").scores([episode("x", 1, level=7)]) == [{"needs_level": 7.0}]
     with pytest.raises(
