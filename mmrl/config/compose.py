@@ -22,6 +22,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mmrl.config.empty_values import check_removed, removed_parts
 from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
 from mmrl.config.paths import resolve_tool_functions
@@ -157,13 +158,20 @@ def compose(arguments: Sequence[str]) -> DictConfig:
     """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes."""
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
+        cfg = _compose_overrides(overrides)
         check_effect(cfg, overrides)
+        if removed := removed_parts(overrides, NAMED_PARTS):
+            rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] not in removed]
+            check_removed(overrides, _compose_overrides(rest), NAMED_PARTS)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
     return finish(cfg, choices, arguments)
+
+
+def _compose_overrides(overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
@@ -219,6 +227,10 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     for name in ("callbacks", "logger"):  # named in conf/, so that each can be overridden; Lightning takes a list
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
+            if empty := [key for key, part in named.items() if part == {}]:
+                raise ConfigError(
+                    f"trainer.{name}.{empty[0]}={{}} is no part: name its class in _target_, or take it out with null"
+                )
             out["trainer"][name] = list(named.values())
     extract_schedules(out)
     return {
@@ -233,9 +245,14 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 NAMED_PARTS = (
     *("callbacks", "logger", "stages", "annotators", "transforms", "rows", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
+    *("evaluators", _DECODES := "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
+
+
+def _holds_parts(node: dict[str, Any]) -> bool:
+    """Whether all values are mappings or null: the decodes of an evaluation, not the numbers of one decode."""
+    return all(value is None or isinstance(value, dict) for value in node.values())
 
 
 def to_class_path(node: Any) -> Any:
@@ -246,7 +263,7 @@ def to_class_path(node: Any) -> Any:
         return node
     inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
     for key in NAMED_PARTS:
-        if isinstance(inner.get(key), dict):
+        if isinstance(inner.get(key), dict) and (key != _DECODES or _holds_parts(inner[key])):
             inner[key] = {name: part for name, part in inner[key].items() if part is not None}
     if "_target_" not in node:
         return inner

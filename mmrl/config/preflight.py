@@ -53,6 +53,7 @@ def check_config(config: Mapping[str, Any]) -> None:
             check_folder(key, value)
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
     check_strategy(trainer)
+    _check_whole_iterations(trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
@@ -111,6 +112,20 @@ def check_folder(key: str, name: Any) -> None:
         raise ConfigError(
             f"{key}={text}: {there} cannot be written ({error.strerror}); choose another folder"
         ) from error
+
+
+def _check_whole_iterations(trainer: Mapping[str, Any]) -> None:
+    """Refuse options of Lightning that end an iteration before all of its rows were trained on."""
+    share = trainer.get("limit_train_batches")
+    values = {"overfit_batches": trainer.get("overfit_batches"), "fast_dev_run": trainer.get("fast_dev_run")}
+    broken = {name: value for name, value in values.items() if value}
+    if share is not None and not (isinstance(share, float) and share == 1):
+        broken["limit_train_batches"] = share
+    for name, value in broken.items():
+        raise ConfigError(
+            f"trainer.{name}={value}: an iteration would be broken off; trainer.max_epochs counts iterations, and "
+            "data.num_prompts and data.group_size are their size"
+        )
 
 
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
