@@ -36,6 +36,7 @@ class Prompt:
     answer: Any = None
     info: dict[str, Any] = field(default_factory=dict)  # further columns of the row, for verifiers and rewards
     place: str = ""  # file and row, for messages
+    tools: tuple[dict[str, Any], ...] = ()  # schemas that the chat template shows, of tools that the row brings
 
     @property
     def index(self) -> int:
@@ -45,7 +46,33 @@ class Prompt:
     @property
     def observation(self) -> dict[str, Any]:
         """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
-        return {"messages": self.messages, "images": self.images}
+        seen = {"messages": self.messages, "images": self.images}
+        return {**seen, "tools": list(self.tools)} if self.tools else seen
+
+
+class AssistantMessage(str):
+    """A demonstrated message of the assistant that has more than text: calls of tools, or reasoning.
+
+    As a text it is the message's content. A text policy's `encode_demonstration` writes all of it by the chat template.
+
+    Args:
+        text: content of the message.
+        fields: the whole message: role, content, tool_calls, reasoning_content and so on.
+    """
+
+    fields: Mapping[str, Any]
+
+    def __new__(cls, text: str, fields: Mapping[str, Any] | None = None) -> AssistantMessage:
+        message = super().__new__(cls, text)
+        message.fields = dict(fields or {"role": "assistant", "content": text})
+        return message
+
+
+def assistant_message(output: str) -> dict[str, Any]:
+    """Return the chat message of a demonstrated answer, which is a text or an `AssistantMessage`."""
+    if isinstance(output, AssistantMessage):
+        return dict(output.fields)
+    return {"role": "assistant", "content": output}
 
 
 @dataclass

@@ -36,13 +36,13 @@ def check_index(task: Task, index: int) -> None:
 
 
 def reply_text(episode: Episode) -> str:
-    """Text of the policy's answer; raises if the answer is missing or not text."""
+    """Text of the policy's answer, behind a tag that its chat template opened; raises if it is missing or not text."""
     if not isinstance(episode.output, str):
         raise TypeError(
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
             "this task needs a policy that answers in text"
         )
-    return episode.output
+    return episode.info.get("prompt_end", "") + episode.output
 
 
 def final_line(text: str) -> str:

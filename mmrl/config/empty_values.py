@@ -26,7 +26,9 @@ def check_empty(given: Any, parsed: Any) -> None:
     for key, known in _vanished(given, parsed):
         parent, _, name = key.rpartition(".")
         listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
-        raise ConfigError(f"{parent or 'configuration'}: unknown key {name!r} (its value is {{}}). It takes {listed or 'no key'}")
+        raise ConfigError(
+            f"{parent or 'configuration'}: unknown key {name!r} (its value is {{}}). It takes {listed or 'no key'}"
+        )
 
 
 def _vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
@@ -35,7 +37,7 @@ def _vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, lis
         part = _entries(parsed)
         if part.get("class_path", given["class_path"]) != given["class_path"]:
             return  # another argument chose another class
-        given, parsed = given.get("init_args") or {}, part["init_args"] if "init_args" in part else parsed
+        given, parsed = given.get("init_args") or {}, part.get("init_args", parsed)
     if isinstance(given, Mapping):
         entries = _entries(parsed)
         for name, value in given.items():

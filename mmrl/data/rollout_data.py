@@ -132,15 +132,18 @@ class RolloutData(L.LightningDataModule):
         self.engine.check_models(find_models(self))
         observe = partial(self.rollout.build_observation, policy=policy)
         self.task = drop_long_prompts(self.task, policy, observe)
+        self.rollout.check_task(self.task)
         self.reward.check_task(self.task)
         if stage == "fit":
             self.scheduled.bind(self, self.trainer.lightning_module, self.trainer.max_epochs)
             longest = max(self.scheduled.all_values("data.sampling.max_tokens"), default=self.sampling.max_tokens)
-            check_prompt_lengths(self.task, policy, int(longest), observe)
+            check_prompt_lengths(self.task, policy, int(longest), observe, imitated=not self.rollout.samples)
         if self.evaluation is not None:
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
             observe = partial(self.evaluation.rollout.build_observation, policy=policy)
-            check_prompt_lengths(self.evaluation.select_problems(self.task), policy, longest, observe)
+            held_out = self.evaluation.select_problems(self.task)
+            self.reward.check_task(held_out)
+            check_prompt_lengths(held_out, policy, longest, observe)
 
     def train_dataloader(self) -> IterationLoader:
         if self.trainer.lightning_module.takes_update_epochs:

@@ -16,7 +16,14 @@ RUN = (
     *("trainer.logger=false", "trainer.accelerator=cpu", "run_dir=runs/x"),
 )
 PLACES = (
-    *("data.sampling.logit_bias", "data.foo", "data.task.foo", "data.engine.foo", "data.rollout.foo", "data.reward.foo"),
+    *(
+        "data.sampling.logit_bias",
+        "data.foo",
+        "data.task.foo",
+        "data.engine.foo",
+        "data.rollout.foo",
+        "data.reward.foo",
+    ),
     *("data.parity.foo", "data.curriculum.foo", "data.weighting.foo", "data.annotators.group_advantage.foo"),
     *("data.evaluation.foo", "data.evaluation.sampling.greedy.foo", "data.evaluation.evaluators.exact.foo"),
     *("model.foo", "model.policy.foo", "model.objective.foo", "model.objective.terms.policy.foo"),

@@ -72,10 +72,9 @@ def assistant_spans(
         raise ValueError("a conversation to imitate ends with the assistant's message; add the answer")
     text, spans = render(list(messages), False), []
     for position, message in enumerate(messages):
-        if held := [token for token in end_tokens if token in str(message["content"])]:
-            raise ValueError(
-                f"the message {str(message['content'])[:80]!r} holds {held[0]}, which ends turns; delete it"
-            )
+        written = " ".join(str(entry) for key, entry in message.items() if key != "role")
+        if held := [token for token in end_tokens if token in written]:
+            raise ValueError(f"the message {written[:80]!r} holds {held[0]}, which ends turns; delete it")
         if message["role"] != "assistant":
             continue
         before = render(list(messages[:position]), True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
-from mmrl.types import Completion, Context
+from mmrl.types import Completion, Context, assistant_message
 
 
 class Conversations(Demonstrations):
@@ -25,6 +25,7 @@ class Conversations(Demonstrations):
             raise ValueError(
                 "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
             )
-        ids, mask = ctx.policy.encode_conversation([*raw["messages"], {"role": "assistant", "content": output}])
+        messages = [*raw["messages"], assistant_message(output)]
+        ids, mask = ctx.policy.encode_conversation(messages, raw.get("tools"))
         first = int(mask.int().argmax())
         return demonstrated_choices(ids[first:], {"input_ids": ids[:first]}, output, mask[first:])

@@ -126,6 +126,11 @@ class ToolUse(Rollout):
     def _observe(self, prompt: Prompt, shown: bool) -> Mapping[str, Any]:
         """Return the observation of a prompt; a chat model's one has the tools in its template or system message."""
         raw = text_observation(prompt)
+        if "tools" in raw:
+            raise ValueError(
+                f"{prompt.place or prompt.key}: the row brings tools of its own, and the rollout calls "
+                f"{sorted(self.tools)}; leave the column out of the rows, or use rollout=single_turn"
+            )
         if self.chat is None:
             return raw
         if shown:
