@@ -152,10 +152,10 @@ def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:
 
 
 def _format_missing(signature: Signature, name: str, prompt: Prompt, have: Sequence[str]) -> str:
-    place = prompt.place or repr(prompt.key)
+    remedy = f"add it to the row {prompt.place}" if prompt.place else "choose a task that has it"
     return (
-        f"reward={signature.path}: {signature.name} has a parameter {name!r}, and {place} has no such column; there are "
-        f"{', '.join(have)}. Rename the parameter, give it a default, or correct the row"
+        f"reward={signature.path}: {signature.name} has a parameter {name!r}, and {prompt.key!r} has no such column; "
+        f"there are {', '.join(have)}. Rename the parameter, give it a default, or {remedy}"
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.rewards.extract import build_extractor
-from mmrl.strict_json import MAX_DIGITS, quote
+from mmrl.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
 from mmrl.types import AssistantMessage
 from tasks.chat import Message, describe_extras, join_text, read_message, read_tools
 from tasks.dataset.media import Media, digest, read_images, read_videos
@@ -35,6 +35,7 @@ class Columns:
         videos: columns of a video or a list of them; empty for none.
         tools: of schemas of tools, a list or its JSON text; None for none.
         marks: whether <image> and <video> in a text say where they stand even where the row brings none.
+        texts: whether a prompt may be a text; a conversation is a list.
         optional: those of "images", "videos" and "tools" that a row may lack.
     """
 
@@ -44,6 +45,7 @@ class Columns:
     videos: tuple[str, ...] = ()
     tools: str | None = None
     marks: bool = False
+    texts: bool = True
     optional: frozenset[str] = frozenset()
 
 
@@ -51,7 +53,7 @@ _CHAT = dict(images=("images",), tools="tools", optional=frozenset({"images", "t
 FORMATS: Mapping[str, Columns] = {
     "questions": Columns(),
     "prompts": Columns("prompt", None, **_CHAT),  # type: ignore[arg-type]
-    "conversations": Columns("messages", None, **_CHAT),  # type: ignore[arg-type]
+    "conversations": Columns("messages", None, texts=False, **_CHAT),  # type: ignore[arg-type]
     "trl": Columns("prompt", "solution", **_CHAT),  # type: ignore[arg-type]
     "verl": Columns(
         "prompt",
@@ -59,8 +61,8 @@ FORMATS: Mapping[str, Columns] = {
         ("images",),
         ("videos",),
         "tools",
-        True,
-        frozenset({"images", "videos", "tools"}),
+        marks=True,
+        optional=frozenset({"images", "videos", "tools"}),
     ),
 }
 """Columns by the name of a row format; of `prompts` a reward function judges the completions, of `conversations` the
@@ -250,10 +252,12 @@ def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message]
 
         return [{"role": "user", "content": fill_template(layout.template, value_of)}], None
     value = _column(record, name, "prompt", place)
-    if isinstance(value, str):
+    value = _parse_messages(value, f"{place}: column {name!r}") if isinstance(value, str) else value
+    if isinstance(value, str) and layout.columns.texts:
         return [{"role": "user", "content": value}], None
     if not isinstance(value, list):
-        raise ValueError(f"{place}: column {name!r} must be text or a list of messages, got {quote(value)}")
+        form = "text or a list of messages" if layout.columns.texts else "a list of messages"
+        raise ValueError(f"{place}: column {name!r} must be {form}, got {quote(value)}")
     messages = [read_message(message, name, place, layout.filled, layout.ignored) for message in value]
     messages = [read_contents(message, name, place) for message in messages]
     *before, last = messages
@@ -271,6 +275,17 @@ def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message]
         f"{place}: column {name!r} ends with the assistant's message; delete it, or set "
         "task.format=conversations where it is the answer"
     )
+
+
+def _parse_messages(text: str, where: str) -> Any:
+    """Return the messages of a JSON text, as tables without lists hold them; another text as it is."""
+    if not re.match(r"\s*\[\s*\{", text) or '"role"' not in text:
+        return text
+    try:
+        value = parse_json(text, where, "write a list of messages")
+    except BrokenJSON:
+        return text
+    return value if all(isinstance(message, dict) and "role" in message for message in value) else text
 
 
 def _answer(record: Record, name: str, extract: str | None, place: str) -> str:

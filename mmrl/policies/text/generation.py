@@ -256,7 +256,7 @@ class ServedPolicy(Policy):
 
     @functools.cached_property
     def opened_tag(self) -> str:  # type: ignore[override]
-        """A tag such as <think> that the chat template writes before every completion, with the white space after it."""
+        """A tag such as <think> with which the chat template ends every prompt, with the white space after it."""
         if self.processor.chat_template is None:
             return ""
         for content in ("?", [{"type": "text", "text": "?"}]):  # templates of processors may take parts alone
