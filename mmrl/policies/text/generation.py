@@ -185,7 +185,7 @@ class ServedPolicy(Policy):
             last_id: last id of the assistant's turn.
         """
         text = format_tool_results(
-            lambda conversation, opened: self.prompt_text(list(conversation), tools, opened),
+            lambda conversation, opened: self._render(list(conversation), tools, opened),
             messages,
             [{**m, "content": self.break_special_tokens(m["content"])} for m in results],
             [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())],
