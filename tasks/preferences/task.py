@@ -51,7 +51,11 @@ class Preferences(Task):
 
     @property
     def _pairs(self) -> tuple[Pair, ...]:
-        rows = _splits(self.path, self.held_out_fraction, self.skip_bad, self.seed)[self.split]
+        file = EXAMPLE if self.path is None else Path(self.path).expanduser().resolve()
+        if not file.is_file():
+            raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
+        version = (file.stat().st_mtime_ns, file.stat().st_size)  # so that a changed file is read again
+        rows = _splits(file, version, self.held_out_fraction, self.skip_bad, self.seed)[self.split]
         chosen = tuple(row for row in rows if row.chosen is not None) if self.desirable_only else rows
         if not chosen:
             raise ValueError(f"task 'preferences': split {self.split!r} has no desirable answer; add rows")
@@ -97,10 +101,9 @@ class Preferences(Task):
 
 
 @lru_cache(maxsize=8)
-def _splits(path: str | None, fraction: float, skip_bad: bool, seed: int) -> dict[str, tuple[Pair, ...]]:
-    file = EXAMPLE if path is None else Path(path).expanduser().resolve()
-    if not file.is_file():
-        raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
+def _splits(
+    file: Path, version: tuple[int, int], fraction: float, skip_bad: bool, seed: int
+) -> dict[str, tuple[Pair, ...]]:
     pairs_read, skipped = pairs(file, skip_bad)
     if skipped:
         rows = len(skipped) + len(pairs_read)
