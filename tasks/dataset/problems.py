@@ -18,7 +18,7 @@ from tasks.chat import Message, describe_extras, join_text, read_message, read_t
 from tasks.dataset.media import Media, digest, read_images, read_videos
 from tasks.dataset.messages import lift_images, parts_of, place_media, read_contents, refuse_marks, split_marks
 from tasks.dataset.source import Record
-from tasks.dataset.template import fill_template
+from tasks.dataset.template import fill_template, parse_template
 from tasks.dataset.verify import number
 
 _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?", re.IGNORECASE)
@@ -69,6 +69,12 @@ FORMATS: Mapping[str, Columns] = {
 last message is the answer."""
 
 
+_SHOWN = {"image": "images", "images": "images", "video": "videos", "videos": "videos", "tools": "tools"}
+"""Columns that people mean for the policy, and the option that names such a column."""
+_BESIDE = ("system", "context", "input", "history", "chat_template_kwargs")
+"""Columns of other programs' prompts, which only reward functions read here."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """How rows become problems.
@@ -80,7 +86,7 @@ class Layout:
         answer_extract: extractor of the answer in its column, for example "marker" for "...#### 7".
         frames: of each video.
         folder: where paths of images start, and which they may not leave.
-        ignored: entries of chat messages that are left out.
+        ignored: entries of chat messages, and columns of images, videos and tools, that are left out.
         filled: whether entries that are missing stand as None inside of structures, as in Arrow's tables.
     """
 
@@ -129,6 +135,7 @@ def _lines(part: Message) -> str:
 def read_problem(record: Record, place: str, layout: Layout) -> Problem:
     """Read a row; raises ValueError with the place, the column and the remedy."""
     columns = layout.columns
+    refuse_unshown(record, place, layout)
     messages, target = _messages(record, place, layout)
     if columns.answer is not None:
         answer = _answer(record, columns.answer, layout.answer_extract, place)
@@ -185,6 +192,25 @@ def _further_columns(record: Record, columns: Columns) -> dict[str, Any]:
     used = {columns.prompt, *columns.images, *columns.videos, columns.tools}
     used |= {"answer"} if columns.answer == "answer" else set()
     return {name: value for name, value in record.items() if name not in used and not isinstance(value, bytes)}
+
+
+def refuse_unshown(record: Record, place: str, layout: Layout) -> None:
+    """Refuse a column of images, videos or tools that no option names: the policy would not see it."""
+    columns = layout.columns
+    used = {*columns.images, *columns.videos, columns.tools, columns.prompt, columns.answer, *layout.ignored}
+    for name, option in _SHOWN.items():
+        if name in record and name not in used and record[name] not in (None, "", [], "[]"):
+            raise ValueError(
+                f"{place}: column {name!r} would not be shown to the policy; set task.{option}={name}, or leave it out "
+                f"by task.ignored=[{name}]"
+            )
+
+
+def list_beside(record: Record, layout: Layout) -> list[str]:
+    """Columns with a value that belong to the prompt in other programs and are not in the prompt here."""
+    shown = {name for _, name in parse_template(layout.template)} if layout.template is not None else set()
+    shown |= {layout.columns.prompt, layout.columns.answer, *layout.ignored}
+    return [name for name in _BESIDE if record.get(name) and name not in shown]
 
 
 def _tools(record: Record, place: str, layout: Layout) -> tuple[dict[str, Any], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -14,10 +15,12 @@ import numpy as np
 
 from mmrl.rng import derive_rng
 from mmrl.strict_json import quote
-from tasks.dataset.problems import Layout, Problem, find_value, read_problem
+from tasks.dataset.problems import Layout, Problem, find_value, list_beside, read_problem
 from tasks.dataset.source import Source, Table
 from tasks.dataset.tables import open_table
 from tasks.dataset.verify import verify
+
+log = logging.getLogger(__name__)
 
 _PENDING = 64  # images that wait to be decoded, which bounds the memory
 
@@ -121,6 +124,12 @@ def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
                 raise
             found.reasons.append(" ".join(str(error).split()))
             continue
+        if not found.indices and (beside := list_beside(record, layout)):
+            log.warning(
+                "%s: columns %s are not in the prompt, only reward functions read them; task.template shows a column "
+                "as {%s}, task.ignored=[%s] silences this",
+                *(source.path, ", ".join(beside), beside[0], ", ".join(beside)),
+            )
         found.indices.append(index)
         found.identities.append(identity)
         found.exact.append(exact)

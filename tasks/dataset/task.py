@@ -46,7 +46,8 @@ class DatasetTask(AnswerTask):
         images: column of an image or a list of images (paths, bytes, or {bytes, path}), or a list of such columns.
         videos: column of a video file or its frames, which the policy sees as images, or a list of such columns.
         tools: column of the schemas of tools that the chat template shows: a list, or its JSON text.
-        ignored: entries of chat messages that are left out, such as id and timestamp; others are refused by name.
+        ignored: entries of chat messages that are left out, such as id and timestamp, and columns of images, videos and
+            tools that the policy shall not see; others are refused by name.
         system: system message, before prompts that have none.
         template: text of the user's message with {column} for columns, in place of `prompt`.
         answer_extract: extractor that finds the answer in its column, as `extract`; "marker" for "...#### 7".

@@ -55,11 +55,10 @@ class Preferences(Task):
         if not file.is_file():
             raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
         version = (file.stat().st_mtime_ns, file.stat().st_size)  # so that a changed file is read again
-        rows = _splits(file, version, self.held_out_fraction, self.skip_bad, self.seed)[self.split]
-        chosen = tuple(row for row in rows if row.chosen is not None) if self.desirable_only else rows
-        if not chosen:
+        rows = _splits(file, version, self.held_out_fraction, self.skip_bad, self.desirable_only, self.seed)[self.split]
+        if not rows:
             raise ValueError(f"task 'preferences': split {self.split!r} has no desirable answer; add rows")
-        return chosen
+        return rows
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -102,7 +101,7 @@ class Preferences(Task):
 
 @lru_cache(maxsize=8)
 def _splits(
-    file: Path, version: tuple[int, int], fraction: float, skip_bad: bool, seed: int
+    file: Path, version: tuple[int, int], fraction: float, skip_bad: bool, desirable_only: bool, seed: int
 ) -> dict[str, tuple[Pair, ...]]:
     pairs_read, skipped = pairs(file, skip_bad)
     if skipped:
@@ -116,9 +115,10 @@ def _splits(
         )
     order = derive_rng("preferences", "split", seed).permutation(len(prompts))
     chosen = {prompts[i] for i in order[:num_held_out]}
+    used = [pair for pair in pairs_read if pair.chosen is not None or not desirable_only]
     return {
-        "train": tuple(pair for pair in pairs_read if _identity(pair) not in chosen),
-        "held_out": tuple(pair for pair in pairs_read if _identity(pair) in chosen),
+        "train": tuple(pair for pair in used if _identity(pair) not in chosen),
+        "held_out": tuple(pair for pair in used if _identity(pair) in chosen),
     }
 
 

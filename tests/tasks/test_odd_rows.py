@@ -140,6 +140,20 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any], str | dict[str, Any]]] = [
         "'r' is empty",
     ),
     ("path outside", {"question": "q", "answer": "a", "p": "../a.png"}, {"images": "p"}, "'p' names"),
+    (
+        "a column that is not named",
+        {"question": "q", "answer": "a", "image": "a.png"},
+        {},
+        r"'image' .*task\.images=image",
+    ),
+    ("tools without a name", {"question": "q", "answer": "a", "tools": [TOOL]}, {}, r"'tools' .*task\.tools=tools"),
+    (
+        "an image for the reward",
+        {"question": "q", "answer": "a", "image": "a.png"},
+        {"ignored": ["image"]},
+        {"parts": None},
+    ),
+    ("an empty column", {"question": "q", "answer": "a", "image": None}, {}, {"answer": "a"}),
     # answers
     (
         "answer of many",
@@ -312,6 +326,16 @@ def test_what_datasets_saved_has_the_names_of_classes(tmp_path):
     stored.to_parquet(tmp_path / "a.parquet")
     for path in ("saved", "a.parquet"):
         assert read_third(str(tmp_path / path))[0].answer == "yes"
+
+
+def test_columns_beside_the_prompt_are_said(tmp_path, caplog):
+    """SQuAD's context, Alpaca's input, a system message: whoever leaves them out trains on half of a question."""
+    path = tmp_path / "a.jsonl"
+    rows = [{"question": f"{i}?", "answer": "a", "context": "c", "input": "", "system": "s"} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len(DatasetTask(str(path))) == 2 and "columns system, context are not in the prompt" in caplog.text
+    caplog.clear()
+    assert len(DatasetTask(str(path), template="{context} {question}", ignored=["system"])) == 2 and not caplog.text
 
 
 def test_a_csv_file_with_two_columns_of_pictures(folder):

@@ -1,20 +1,25 @@
 """Calls, tools and reasoning of rows are written by the chat template and learned, or refused before the first step."""
 
+import copy
 import json
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
+from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rollouts.offline.conversations import Conversations
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.offline.pairs import PreferencePairs
 from mmrl.types import Context, Sampling
 from tasks.dataset import DatasetTask
 from tasks.preferences.task import Preferences
+from tests.policies.text.test_vision import LLAVA
 
 PLAIN = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}"
@@ -192,3 +197,20 @@ def test_the_tag_that_a_template_opens(plain, tmp_path):
     assert build(tmp_path / "opened", opened).opened_tag == "<think>\n"
     closed = PLAIN.replace("<assistant>{% endif %}", "<assistant><think>\n\n</think>\n\n{% endif %}")
     assert build(tmp_path / "closed", closed).opened_tag == plain.opened_tag == ""
+
+
+def test_the_mark_of_an_image_without_an_image_is_refused_by_row(tmp_path):
+    """The model's own token would be read as an image that is not there."""
+    policy = VisionLanguagePolicy(config=copy.deepcopy(LLAVA))
+    assert policy.reserved_texts == ("<image>",)
+    rows = [{"prompt": f"{i}?", "solution": "a"} for i in range(4)]
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    for odd in ({"prompt": "What is in <image>?"}, {"solution": "<image>"}):
+        task = DatasetTask(write(tmp_path / "a.jsonl", [*rows, {**rows[0], "prompt": "x", **odd}]), format="trl")
+        with pytest.raises(ValueError, match=r"a\.jsonl:5: a text holds '<image>', which stands for an image"):
+            for split in ("train", "held_out"):
+                check_prompt_lengths(task.on(split), policy, 8)
+    shown = [{**row, "prompt": f"{row['prompt']} <image>", "images": ["a.png"]} for row in rows]
+    task = DatasetTask(write(tmp_path / "b.jsonl", shown), format="trl")
+    check_prompt_lengths(task, policy, 8)
+    assert task[0].messages[0]["content"][1:] == [{"type": "image"}]
