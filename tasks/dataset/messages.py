@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,23 @@ _OTHER_MARK = re.compile(
 """Marks of models and data sets that are not turned into images here."""
 
 
-def read_contents(message: Message, name: str, place: str) -> Message:
-    """Check the content parts of a message of the column `name`."""
+def read_contents(message: Message, name: str, place: str, ignored: Collection[str] = ()) -> Message:
+    """Check the content parts of a message of the column `name`; entries that are `ignored` are left out."""
     if isinstance(message["content"], str):
         return message
-    return {**message, "content": [_part(part, name, place) for part in message["content"]]}
+    return {**message, "content": [_part(part, name, place, ignored) for part in message["content"]]}
 
 
-def _part(value: Any, name: str, place: str) -> Message:
-    part = {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, Mapping) else {}
+def _part(value: Any, name: str, place: str, ignored: Collection[str]) -> Message:
+    entries = value.items() if isinstance(value, Mapping) else ()
+    part = {key: entry for key, entry in entries if key not in ignored and entry is not None}
+    if part.get("type") == "text" and (
+        further := sorted(key for key in part if key not in ("type", "text") and part[key])
+    ):
+        raise ValueError(
+            f"{place}: column {name!r} has a content part with {further[0]!r}, which would not be read; delete it, or "
+            f"leave it out by task.ignored=[{further[0]}]"
+        )
     if part.get("type") == "text" and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     if part.get("type") in ("image", "video"):

@@ -71,7 +71,8 @@ last message is the answer."""
 
 _SHOWN = {"image": "images", "images": "images", "video": "videos", "videos": "videos", "tools": "tools"}
 """Columns that people mean for the policy, and the option that names such a column."""
-_BESIDE = ("system", "context", "input", "history", "chat_template_kwargs")
+_TEMPLATE = "chat_template_kwargs"
+_BESIDE = ("system", "context", "input", "history", "audio")
 """Columns of other programs' prompts, which only reward functions read here."""
 
 
@@ -198,6 +199,11 @@ def refuse_unshown(record: Record, place: str, layout: Layout) -> None:
     """Refuse a column of images, videos or tools that no option names: the policy would not see it."""
     columns = layout.columns
     used = {*columns.images, *columns.videos, columns.tools, columns.prompt, columns.answer, *layout.ignored}
+    if record.get(_TEMPLATE) and _TEMPLATE not in layout.ignored:
+        raise ValueError(
+            f"{place}: column {_TEMPLATE!r} would not reach the chat template; set policy.template_arguments for all "
+            f"rows, and task.ignored=[{_TEMPLATE}]"
+        )
     for name, option in _SHOWN.items():
         if name in record and name not in used and record[name] not in (None, "", [], "[]"):
             raise ValueError(
@@ -285,7 +291,7 @@ def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message]
         form = "text or a list of messages" if layout.columns.texts else "a list of messages"
         raise ValueError(f"{place}: column {name!r} must be {form}, got {quote(value)}")
     messages = [read_message(message, name, place, layout.filled, layout.ignored) for message in value]
-    messages = [read_contents(message, name, place) for message in messages]
+    messages = [read_contents(message, name, place, layout.ignored) for message in messages]
     *before, last = messages
     if last["role"] != "assistant":
         return messages, None

@@ -154,6 +154,13 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any], str | dict[str, Any]]] = [
         {"parts": None},
     ),
     ("an empty column", {"question": "q", "answer": "a", "image": None}, {}, {"answer": "a"}),
+    (
+        "a cached part",
+        talk({**USER, "content": [{"type": "text", "text": "q", "cache_control": {"type": "x"}}]}, said()),
+        {},
+        "'messages' has a content part with 'cache_control'",
+    ),
+    ("arguments of the template", talk(USER, said(), chat_template_kwargs={"x": 1}), {}, r"policy\.template_arguments"),
     # answers
     (
         "answer of many",
