@@ -18,12 +18,11 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
-from mmrl.config.empty_values import check_empty
 from mmrl.config.parser_errors import format_parser_error, is_from_callback
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.paths import resolve_inputs
-from mmrl.config.preflight import check_config, check_numbers, check_seed
+from mmrl.config.preflight import check_config, check_empty, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring

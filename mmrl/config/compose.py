@@ -22,9 +22,15 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from mmrl.config.empty_values import check_removed, removed_parts
 from mmrl.config.option_files import CONF, groups, search_path
-from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
+from mmrl.config.overrides import (
+    check_argument,
+    check_effect,
+    check_removed,
+    drop_leftovers,
+    quote,
+    removed_parts,
+)
 from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD

@@ -8,7 +8,8 @@ from omegaconf import OmegaConf
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.config.empty_values import check_empty, check_removed
+from mmrl.config.overrides import check_removed
+from mmrl.config.preflight import check_empty
 from mmrl.errors import ConfigError
 
 RUN = (
