@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mmrl.lazy_module import torch
+from mmrl.messages import AssistantMessage as AssistantMessage
+from mmrl.messages import assistant_message as assistant_message
 from mmrl.sampling import Sampling as Sampling
 
 if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
@@ -48,31 +50,6 @@ class Prompt:
         """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
         seen = {"messages": self.messages, "images": self.images}
         return {**seen, "tools": list(self.tools)} if self.tools else seen
-
-
-class AssistantMessage(str):
-    """A demonstrated message of the assistant that has more than text: calls of tools, or reasoning.
-
-    As a text it is the message's content. A text policy's `encode_demonstration` writes all of it by the chat template.
-
-    Args:
-        text: content of the message.
-        fields: the whole message: role, content, tool_calls, reasoning_content and so on.
-    """
-
-    fields: Mapping[str, Any]
-
-    def __new__(cls, text: str, fields: Mapping[str, Any] | None = None) -> AssistantMessage:
-        message = super().__new__(cls, text)
-        message.fields = dict(fields or {"role": "assistant", "content": text})
-        return message
-
-
-def assistant_message(output: str) -> dict[str, Any]:
-    """Return the chat message of a demonstrated answer, which is a text or an `AssistantMessage`."""
-    if isinstance(output, AssistantMessage):
-        return dict(output.fields)
-    return {"role": "assistant", "content": output}
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Chat messages and tools of a row, as Hugging Face, OpenAI and TRL write them: every entry is used or refused by name.
 
 A message has a role and a content. Further entries that chat templates read are kept: `tool_calls` of the assistant,
-`tool_call_id` of a tool's result, `name`, and the reasoning of the assistant. Other entries are refused, since nobody
-would read them; entries without a value say nothing and are left out.
+`tool_call_id` of a tool's result, `name`, and the reasoning of the assistant. Other entries are refused, since they
+would not be read; entries without a value say nothing and are left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_message(value: Any, name: str, place: str, filled: bool = False, ignore
         ignored: names of entries that are left out.
 
     Raises:
-        ValueError: another form, or an entry that nobody reads.
+        ValueError: another form, or an entry that is not read.
     """
     where = f"{place}: column {name!r}"
     if not isinstance(value, Mapping) or value.get("role") not in ROLES:

@@ -72,7 +72,7 @@ def check_empty(given: Any, parsed: Any) -> None:
     Raises:
         ConfigError: with the key and those that stand beside it.
     """
-    for key, known in _vanished(given, parsed):
+    for key, known in _find_vanished(given, parsed):
         parent, _, name = key.rpartition(".")
         listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
         raise ConfigError(
@@ -80,7 +80,7 @@ def check_empty(given: Any, parsed: Any) -> None:
         )
 
 
-def _vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
+def _find_vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
     """Yield the keys of empty mappings that were not parsed, with the keys that were."""
     if isinstance(given, Mapping) and "class_path" in given:
         part = _entries(parsed)
@@ -95,10 +95,10 @@ def _vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, lis
             if isinstance(value, Mapping) and not value and entries.get(name, Namespace()) == Namespace():
                 yield place, sorted(str(known) for known in entries if known != name)
             elif name in entries:
-                yield from _vanished(value, entries[name], place)
+                yield from _find_vanished(value, entries[name], place)
     elif isinstance(given, list) and isinstance(parsed, list):
         for number, (one, other) in enumerate(zip(given, parsed)):
-            yield from _vanished(one, other, f"{key}.{number}")
+            yield from _find_vanished(one, other, f"{key}.{number}")
 
 
 def _entries(node: Any) -> Mapping[str, Any]:

@@ -146,10 +146,10 @@ def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str
     texts: dict[str, list[str]] = {}
     for name in node:
         refuse_external(node, name)
-        rows, told = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
+        rows, lines = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
         seen |= rows
-        if any(told):
-            texts[name] = told
+        if any(lines):
+            texts[name] = lines
     named = [texts[name] for name in _TOLD if name in texts]
     return seen, (named or list(texts.values()) or [[]])[0]
 

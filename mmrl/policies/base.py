@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmrl.batch import Batch, Ragged, concatenate_columns, pad_stack
 from mmrl.columns import is_ragged, pad_value
 from mmrl.rng import Noise
-from mmrl.types import AssistantMessage, Ended, Observation, PolicyOutput, Sampling
+from mmrl.types import Ended, Observation, PolicyOutput, Sampling
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Policy(nn.Module, ABC):
         """Encode a demonstrated `output` as choices [T]: the inverse of decoding."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
-    def write_turn(self, raw: Mapping[str, Any], message: AssistantMessage) -> str:
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
         """Write a demonstrated message as the policy would; its content alone where there is no chat template."""
         return str(message)
 

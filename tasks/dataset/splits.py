@@ -15,7 +15,8 @@ import numpy as np
 
 from mmrl.rng import derive_rng
 from mmrl.strict_json import quote
-from tasks.dataset.problems import Layout, Problem, find_value, list_beside, read_problem
+from tasks.dataset.columns import Layout, list_beside
+from tasks.dataset.problems import Problem, find_value, read_problem
 from tasks.dataset.source import Source, Table
 from tasks.dataset.tables import open_table
 from tasks.dataset.verify import verify

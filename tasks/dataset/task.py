@@ -20,7 +20,8 @@ from mmrl.rewards.math_equality import compare_answers
 from mmrl.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split, final_line
-from tasks.dataset.problems import FORMATS, Layout, Problem, with_columns
+from tasks.dataset.columns import FORMATS, Layout, with_columns
+from tasks.dataset.problems import Problem
 from tasks.dataset.source import Source, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
 from tasks.dataset.template import parse_template

@@ -56,7 +56,7 @@ def check_prompt_lengths(
             )
         if isinstance(answer := prompt.answer, str):
             if imitated and isinstance(answer, AssistantMessage):
-                with _named(place):
+                with _name_place(place):
                     answer = policy.write_turn(observe(prompt), answer)
             said, answer_tokens = lengths.text(answer, lengths.limit - tokens)
             if tokens + answer_tokens > lengths.limit:
@@ -79,7 +79,7 @@ def _refuse_reserved(prompt: Prompt, reserved: Sequence[str], place: str) -> Non
 
 
 @contextmanager
-def _named(place: str) -> Iterator[None]:
+def _name_place(place: str) -> Iterator[None]:
     """Put the place of a row before the message of a ValueError."""
     try:
         yield
@@ -116,7 +116,7 @@ class _Lengths:
         return self._bound_tokens(written, self._around[frame], more, lambda: self._count(prompt))
 
     def _count(self, prompt: Prompt) -> int:
-        with _named(prompt.place or prompt.key):
+        with _name_place(prompt.place or prompt.key):
             return len(self.policy.encode(self.observe(prompt))["input_ids"])
 
     def text(self, text: str, room: int) -> tuple[str, int]:

@@ -16,8 +16,13 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.chat_fields import ChatFields, refuse_fields
-from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
+from mmrl.policies.text.conversation import (
+    ChatFields,
+    assistant_spans,
+    break_special_tokens,
+    format_tool_results,
+    refuse_fields,
+)
 from mmrl.policies.text.loading import merge_lora, save_config, save_model
 from mmrl.policies.text.tokenizer import join_messages
 from mmrl.types import AssistantMessage, Sampling
@@ -40,6 +45,7 @@ class ServedPolicy(Policy):
     processor: Any
     path: str | None
     template_arguments: dict[str, Any]
+    forbidden: list[int]  # ids that stand for other inputs, such as images
 
     def refuse_long(self, tokens: int) -> None:
         """Refuse a prompt that leaves no positions for a completion."""
@@ -217,12 +223,20 @@ class ServedPolicy(Policy):
             ids, mask = [*ids, self.tokenizer.eos_token_id], [*mask, True]
         return torch.tensor(ids, dtype=torch.long), torch.tensor(mask)
 
-    def write_turn(self, raw: Mapping[str, Any], message: AssistantMessage) -> str:
+    @property
+    def reserved_texts(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self.tokenizer.convert_ids_to_tokens(self.forbidden))
+
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
         """Write a demonstrated message as the chat template does behind the prompt, without the end token.
+
+        A text stays as it is.
 
         Raises:
             ValueError: the template writes the prompt in another way once the message follows.
         """
+        if not isinstance(message, AssistantMessage):
+            return message
         tools = raw.get("tools")
         before = self.prompt_text(list(raw["messages"]), tools)
         text = self.prompt_text([*raw["messages"], dict(message.fields)], tools, opened=False)

@@ -33,7 +33,7 @@ from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
 from mmrl.rng import Noise
-from mmrl.types import AssistantMessage, Observation, PolicyOutput, Sampling
+from mmrl.types import Observation, PolicyOutput, Sampling
 
 
 class TextPolicy(ServedPolicy):
@@ -124,10 +124,6 @@ class TextPolicy(ServedPolicy):
     def forbidden(self) -> list[int]:
         """Ids that the policy must not sample, because the model reads them as other inputs, such as images."""
         return []
-
-    @property
-    def reserved_texts(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(self.tokenizer.convert_ids_to_tokens(self.forbidden))
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages"], self)
@@ -292,8 +288,7 @@ class TextPolicy(ServedPolicy):
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: str) -> Tensor:
-        text = self.write_turn(raw, output) if isinstance(output, AssistantMessage) else output
-        return torch.tensor(encode_answer(text, self.tokenizer, self.forbidden), dtype=torch.long)
+        return torch.tensor(encode_answer(self.write_turn(raw, output), self.tokenizer, self.forbidden))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save model and tokenizer or processor in transformers' format, with adapters merged, and the value head."""

@@ -16,8 +16,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
-from mmrl.policies.text.chat_fields import ChatFields, refuse_fields
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.conversation import ChatFields, refuse_fields
 from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token

@@ -101,7 +101,9 @@ class VisionLanguagePolicy(TextPolicy):
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
         return self._chat_ids(_expand_content(raw["messages"]), raw.get("tools")), list(raw["images"])
 
-    def write_turn(self, raw: Mapping[str, Any], message: AssistantMessage) -> str:
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
+        if not isinstance(message, AssistantMessage):
+            return message
         (fields,) = _expand_content([dict(message.fields)])
         return super().write_turn(
             {**raw, "messages": _expand_content(raw["messages"])}, AssistantMessage(message, fields)

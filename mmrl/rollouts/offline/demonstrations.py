@@ -13,7 +13,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.types import AssistantMessage, Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 
 
 class Demonstrations(Rollout):
@@ -68,8 +68,8 @@ def demonstration(
         valid: bool [H, A], the entries of a chunk that mean something; all by default.
     """
     action = ctx.policy.encode_demonstration(raw, output)
-    if isinstance(output, AssistantMessage):
-        output = ctx.policy.write_turn(raw, output)  # as a policy's own completion is a text
+    if isinstance(output, str):
+        output = ctx.policy.write_turn(raw, output)  # with its calls and reasoning, as the policy's own completions
     return demonstrated_choices(action, ctx.policy.encode(raw), output, None if valid is None else _mask(action, valid))
 
 
