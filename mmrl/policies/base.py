@@ -192,6 +192,10 @@ class Policy(nn.Module, ABC):
         """Whether a chat template writes the schemas of tools into the prompt; policies without text have none."""
         raise NotImplementedError(f"{type(self).__name__} has no chat template for tools; choose a text policy")
 
+    def template_shows_calls(self, calls: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a chat template writes the assistant's calls of tools, as `template_shows_tools`."""
+        raise NotImplementedError(f"{type(self).__name__} has no chat template for calls; choose a text policy")
+
     def contract(self) -> dict[str, Any]:
         """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""
         return {}

@@ -116,14 +116,18 @@ class ChatFields:
     def refuse_unread(self, messages: Sequence[Mapping[str, Any]], tools: Any) -> None:
         """Raise ValueError for a field of a message, or for tools, that the template leaves out."""
         for role, key, value in list_fields(messages, tools):
-            if (role, key) not in self._read:
-                self._read[role, key] = self._changes(role, key, value)
-            if not self._read[role, key]:
+            if not self.reads(role, key, value):
                 what = "the tools of the prompt" if key == "tools" else f"{key!r} of a message of role {role!r}"
                 raise ValueError(
                     f"{self.place}: the chat template does not write {what}, so the policy would not read it; write it "
                     "into a content, leave it out of the rows, or choose a model whose template shows it"
                 )
+
+    def reads(self, role: str, key: str, value: Any) -> bool:
+        """Whether the template reads a field of messages of a role; `value` is an example."""
+        if (role, key) not in self._read:
+            self._read[role, key] = self._changes(role, key, value)
+        return self._read[role, key]
 
     def _changes(self, role: str, key: str, value: Any) -> bool:
         """Whether a short conversation is written in another way with the field."""

@@ -170,6 +170,9 @@ class ServedPolicy(Policy):
         messages = [{"role": "user", "content": "?"}]
         return self._render(messages, tools, True) != self._render(messages, None, True)
 
+    def template_shows_calls(self, calls: Sequence[Mapping[str, Any]]) -> bool:
+        return self._chat_fields.reads("assistant", "tool_calls", calls)
+
     def turn_text(self, ids: Sequence[int]) -> str:
         """Decode a turn with its special tokens, without the end token: models mark tool calls with special tokens."""
         ids = ids[:-1] if len(ids) and ids[-1] in self._eos_ids() else ids

@@ -196,6 +196,9 @@ class ToolUse(Rollout):
         safe = ctx.policy.break_special_tokens
         if self.chat:
             before, answers = self._write_results(play, results)
+            if play.last is not None and not ctx.policy.template_shows_calls(before[-1]["tool_calls"]):
+                said = safe(ctx.policy.turn_text(play.last.action.tolist()))  # else the new row would not have the call
+                before[-1] = {"role": "assistant", "content": said}
         else:
             said = safe(ctx.policy.decode(play.script.ids.tolist()))
             before = [*play.messages, {"role": "assistant", "content": said}]
