@@ -16,6 +16,7 @@ from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rollouts.offline.conversations import Conversations
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.offline.pairs import PreferencePairs
+from mmrl.samples.record import SampleFormat
 from mmrl.types import Context, Sampling
 from tasks.dataset import DatasetTask
 from tasks.preferences.task import Preferences
@@ -111,6 +112,8 @@ def test_rows_with_calls_are_those_of_the_template(full, tmp_path):
         said = [f'<call>f{{"x": {number}}}</call><end>', f"<think>it said {number}</think>{number}<end>"]
         assert full.tokenizer.decode(choices) == "".join(said[-learned:])
     assert task.score(episode)["exact"] == 1
+    (shown,) = SampleFormat(full).describe_prompt(episode)["messages"]
+    assert "<call>f{" in shown["content"] and '"required"' in shown["content"]
 
 
 def test_pairs_with_calls_are_those_of_the_template(full, tmp_path):
