@@ -173,13 +173,15 @@ def compose(arguments: Sequence[str]) -> DictConfig:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
         cfg = _compose_overrides(overrides)
         check_effect(cfg, overrides)
-        if removed := removed_parts(overrides, NAMED_PARTS):
-            rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] not in removed]
-            check_removed(overrides, _compose_overrides(rest), NAMED_PARTS)
+        removed = removed_parts(overrides, NAMED_PARTS)
+        rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] not in removed]
+        without = _compose_overrides(rest) if removed else cfg
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
-    return finish(cfg, choices, arguments)
+    composed = finish(cfg, choices, arguments)  # refuses renamed keys, by their present names
+    check_removed(overrides, without, NAMED_PARTS)
+    return composed
 
 
 def _compose_overrides(overrides: Sequence[str]) -> DictConfig:
