@@ -37,13 +37,17 @@ def check_index(task: Task, index: int) -> None:
 
 
 def reply_text(episode: Episode) -> str:
-    """Text of the policy's answer, with line feeds as ends of lines; raises if the answer is missing or not text."""
+    """Text of the policy's answer, behind a tag that its chat template opened, with line feeds as ends of lines.
+
+    Raises if the answer is missing or not text.
+    """
     if not isinstance(episode.output, str):
         raise TypeError(
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
             "this task needs a policy that answers in text"
         )
-    return episode.output.replace("\r\n", "\n").replace("\r", "\n")
+    text = episode.info.get("prompt_end", "") + episode.output
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def answer_text(episode: Episode) -> str:

@@ -6,13 +6,14 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
-from mmrl.types import Episode, Task
+from mmrl.types import Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,8 @@ class FunctionReward(Reward):
     """Reward of an episode: sum_k weights_k * scores_k over the scores that functions return.
 
     A function takes its arguments by name: prompt (text), messages, completion (text or an action), answer, images,
-    num_tokens, truncated, any column of the row (`Prompt.info`), and the task's scores; **kwargs takes all of them. A
+    num_tokens, truncated, prompt_end (a tag such as <think> that the chat template opened before the completion), any
+    column of the row (`Prompt.info`), and the task's scores; **kwargs takes all of them. A
     function with a parameter `completions`, `prompts` or `answers` is called once for all completions of a prompt, with
     lists; any other function is called for each completion. It returns a number, a dict of named numbers, or a list of
     either for all completions. Functions declared with `async def` run for all completions at the same time.
@@ -74,12 +76,21 @@ class FunctionReward(Reward):
         self._names: dict[str, str] = {}  # of scores, and the function that returned it
 
     def check_task(self, task: Task) -> None:
-        """Refuse a required parameter that is no column of the task's first prompt, no field and no score."""
-        if isinstance(task, NamedScores):
-            prompt = task[0]
-            names = task.score_names(prompt)
-            for signature in self._signatures:
-                _bind(signature, [Episode(prompt, 0, 0, scores=dict.fromkeys(names, 0.0))])
+        """Refuse a required parameter that is no field, no score and no column of every prompt of the task."""
+        if not isinstance(task, NamedScores):
+            return
+        prompt = task[0]
+        first = Episode(prompt, 0, 0, scores=dict.fromkeys(task.score_names(prompt), 0.0))
+        for signature in self._signatures:
+            _bind(signature, [first])
+        fields = {*episode_columns(replace(first, prompt=replace(prompt, info={}))), *BATCH}
+        columns = [(each, set(each.required) - fields) for each in self._signatures]
+        if not any(names for _, names in columns):
+            return
+        for prompt in task.prompts_to_check():
+            for signature, names in columns:
+                if absent := sorted(names - prompt.info.keys()):
+                    raise ValueError(_format_missing(signature, absent[0], prompt, sorted(prompt.info)))
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         out: list[dict[str, float]] = [{} for _ in episodes]
@@ -168,10 +179,15 @@ def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:
         return bind_arguments(signature, rows)
     except KeyError as error:
         have = [*(BATCH if signature.batch else ()), *rows[0]]
-        raise ValueError(
-            f"reward={signature.path}: {signature.name} has a parameter {error.args[0]!r}, and {part[0].prompt.key!r} "
-            f"has no such column; there are {', '.join(have)}. Rename the parameter, or give it a default"
-        ) from error
+        raise ValueError(_format_missing(signature, error.args[0], part[0].prompt, have)) from error
+
+
+def _format_missing(signature: Signature, name: str, prompt: Prompt, have: Sequence[str]) -> str:
+    remedy = f"add it to the row {prompt.place}" if prompt.place else "choose a task that has it"
+    return (
+        f"reward={signature.path}: {signature.name} has a parameter {name!r}, and {prompt.key!r} has no such column; "
+        f"there are {', '.join(have)}. Rename the parameter, give it a default, or {remedy}"
+    )
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -187,6 +203,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "images": list(prompt.images),
         "num_tokens": episode.tokens,
         "truncated": episode.ended == "length",
+        "prompt_end": episode.info.get("prompt_end", ""),
     }
 
 

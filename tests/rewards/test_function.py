@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
 from mmrl.types import Completion, Episode, Prompt, Turn
+from tasks.dataset import DatasetTask
 from tests.tiny_recipes import Counting
 
 HERE = "tests.rewards.functions"
@@ -129,3 +131,20 @@ def test_a_weight_of_a_score_that_nobody_gives_is_refused():
 def test_a_path_without_a_function_is_refused_before_a_run(path, message, in_process):
     with pytest.raises(ValueError, match=message):
         FunctionReward([path], in_process=in_process)
+
+
+def test_every_row_has_the_columns_of_a_function_before_the_first_step(tmp_path):
+    rows = [{"question": f"{i}?", "answer": "a", "level": i} for i in range(40)]
+    del rows[30]["level"]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reward = make("needs_level")
+    for split in ("train", "held_out"):
+        task = DatasetTask(str(path), split=split, held_out_fraction=0.5, seed=0)
+        places = {prompt.place for prompt in task.prompts_to_check()}
+        if not any(place.endswith(":31") for place in places):
+            reward.check_task(task)
+            continue
+        with pytest.raises(ValueError, match=r"needs_level has a parameter 'level', .*to the row .*a\.jsonl:31"):
+            reward.check_task(task)
+    make("rank").check_task(DatasetTask(str(path)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from mmrl.commands.catalogue.sources import find_source
 from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
 from mmrl.errors import ConfigError
 from mmrl.experiments.results import ABSENT, FOLDER, describe_result, read_result
@@ -115,8 +116,10 @@ def find_kind(recipe: str) -> str:
         return "preference"
     if str(_read("rollout", chosen["rollout"]).get("_target_")).startswith(_OFFLINE):
         return "offline"
-    policy = _find_target("policy", str(chosen["policy"]))
-    return next((kind for prefix, kind in _POLICIES.items() if policy.startswith(prefix)), "control")
+    policy = find_source(_find_target("policy", str(chosen["policy"])))
+    paths = [source.path for source in policy.family()] if policy is not None else []
+    kinds = (kind for path in paths for prefix, kind in _POLICIES.items() if path.startswith(prefix))
+    return next(kinds, "control")  # the policy of one paper is of the kind of the class that it extends
 
 
 def resolve_groups(recipe: str) -> dict[str, str | None]:
