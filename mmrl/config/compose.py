@@ -70,8 +70,14 @@ OmegaConf.register_new_resolver("product", _product, replace=True)
 OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
-def _sim_size(name: str, *, _root_: DictConfig) -> Any:
-    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy."""
+_NO_DEFAULT = "no default"
+
+
+def _sim_size(name: str, default: Any = _NO_DEFAULT, *, _root_: DictConfig) -> Any:
+    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy.
+
+    ${sim:image_size,null} is null with a simulator that does not state it.
+    """
     node = OmegaConf.select(_root_, "data.task.sim")
     if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
         node = _root_.data.task  # a task that gives the sizes without a simulator
@@ -80,9 +86,22 @@ def _sim_size(name: str, *, _root_: DictConfig) -> Any:
     plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
     plain, _ = split_workers(plain)
     sizes = _sizes(json.dumps(plain, sort_keys=True))
+    if name not in sizes and default != _NO_DEFAULT:
+        return default
     if name not in sizes:
         raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
     return sizes[name]
+
+
+def _real_actions(*, _root_: DictConfig) -> Any:
+    """Resolve ${real_actions:}: as ${sim:actions}, for policies of real numbers."""
+    if _sim_size("kind", None, _root_=_root_) not in (None, "gaussian"):
+        sim = OmegaConf.select(_root_, "data.task.sim")
+        raise ConfigError(
+            f"sim.id={sim.get('id')}: its actions are numbered, and this recipe's policy gives real numbers; use "
+            "recipe=ppo_control (policy=control)"
+        )
+    return _sim_size("actions", _root_=_root_)
 
 
 @functools.cache
@@ -105,6 +124,7 @@ def _build_processor(
 
 
 OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
+OmegaConf.register_new_resolver("real_actions", _real_actions, replace=True)
 OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")

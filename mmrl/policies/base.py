@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -155,6 +155,17 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
+
+    def count_rows(self, batch: Batch, total: Callable[[Tensor], Tensor]) -> None:
+        """Note the rows of an iteration for running statistics, which policies without such ignore. Collective.
+
+        Args:
+            batch: this rank's rows.
+            total: sums a tensor over all ranks.
+        """
+
+    def include_rows(self) -> None:
+        """Let running statistics include the rows that were noted; called before the next rows are sampled."""
 
     def measure_network(self) -> None:
         """Measure once what needs a call of the network; called when sharded weights are gathered."""
