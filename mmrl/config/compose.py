@@ -107,11 +107,15 @@ def _real_actions(*, _root_: DictConfig) -> Any:
 @functools.cache
 def _sizes(sim: str) -> dict[str, Any]:
     node = json.loads(sim)
+    place = f"data.task.sim ({node['_target_']})"
     try:
-        return instantiate(node).sizes()
+        simulator = instantiate(node)
     except Exception as error:  # Hydra wraps the simulator's error
-        cause = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
+        raise ConfigError(f"{place}: {' '.join(str(error.__cause__ or error).split())}") from error
+    try:
+        return simulator.sizes()
+    except Exception as error:
+        raise ConfigError(f"{place}: {' '.join(str(error).split())}") from error
 
 
 def _build_processor(

@@ -138,7 +138,10 @@ def read_image_shape(size: int | Sequence[int] | None) -> tuple[int, int, int] |
 
 def _same(name: str, value: Tensor, shape: tuple[int, ...], word: str) -> None:
     if value.shape != shape:
-        raise ValueError(f"{word}: observation {name!r} has shape {tuple(value.shape)}, the policy reads {shape}")
+        size = shape[0] if len(shape) == 1 else list(shape)
+        raise ValueError(
+            f"{word}={size}: observation {name!r} has shape {tuple(value.shape)}, the policy reads {shape}"
+        )
 
 
 class Perceptron(nn.Sequential):
