@@ -65,7 +65,7 @@ class Host:
         os.close(descriptor)
 
     def do_build(self, description: Any) -> dict[str, Any]:
-        """Build the simulator; returns name, sizes or their refusal, contract, tasks, stored states, if it has an expert."""
+        """Build the simulator; returns name, sizes or their refusal, contract, tasks, states, expert or not."""
         self.sim = build(description)
         try:
             sizes, refusal = self.sim.sizes(), None

@@ -15,6 +15,7 @@ from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.rollouts.env.autoreset import AutoresetAdapter, EnvStep, EpisodeEnd
 from mmrl.rollouts.env.episodic import mask_unplayed
+from mmrl.rollouts.env.reward_scale import CLIP, RewardScale
 from mmrl.transitions import ActionBatch, TransitionTable
 from mmrl.types import Completion, Context, Ended, Episode, Prompt, Task
 
@@ -42,14 +43,27 @@ class FixedHorizon(Rollout):
         horizon: decisions per environment and iteration, on average.
         max_errors: failures of the simulator in one iteration and process beyond which the run stops.
         stats_window_size: number of last finished episodes of a process over which the mean return is reported.
+        normalize_rewards: divide rewards by the standard deviation of discounted returns (`RewardScale`), which is
+            saved with the run. Reported returns, and evaluations, have the simulator's rewards.
+        reward_discount: discount factor of these returns.
     """
 
-    def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, stats_window_size: int = 100):
+    def __init__(
+        self,
+        num_envs: int = 8,
+        horizon: int = 32,
+        max_errors: int = 10,
+        stats_window_size: int = 100,
+        normalize_rewards: bool = False,
+        reward_discount: float = 0.99,
+    ):
         for name, value in (("num_envs", num_envs), ("horizon", horizon), ("stats_window_size", stats_window_size)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.num_envs, self.horizon, self.max_errors = num_envs, horizon, max_errors
         self.stats_window_size = stats_window_size
+        self.normalize_rewards, self.reward_discount = normalize_rewards, reward_discount
+        self._scale = RewardScale(reward_discount)
         self._env: AutoresetAdapter | None = None
         self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
         self._checked: Any = None  # the policy that was last compared with the simulator
@@ -75,6 +89,8 @@ class FixedHorizon(Rollout):
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
             builder.add(self._trajectories, acting, acts, step)
+            if self.normalize_rewards:
+                self._note_rewards(acting, step)
             self._env_steps += len(acting)
             for w, end in step.ends.items():
                 self._count(self._trajectories[w], end, ctx.task)
@@ -86,6 +102,8 @@ class FixedHorizon(Rollout):
             ctx.progress("rollout", builder.rows, wanted)
         for w, trajectory in enumerate(self._trajectories):
             builder.cut(trajectory, env.observation(w))
+        if self.normalize_rewards:
+            builder.scale_rewards(self._scale.update())
         return builder.finish(ctx)
 
     def metrics(self) -> dict[str, float]:
@@ -106,7 +124,7 @@ class FixedHorizon(Rollout):
                 simulator = self._env.state_dict()
             except NotImplementedError as error:
                 log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
-        kept = ("number", "num_episodes", "episode_return", "episode_length")
+        kept = ("number", "num_episodes", "episode_return", "episode_length", "discounted_return")
         return {
             "simulator": simulator,
             "num_envs": self.num_envs,
@@ -114,6 +132,7 @@ class FixedHorizon(Rollout):
             "returns": list(self._returns),
             "env_steps": self._env_steps,
             "errors": self._errors,
+            "reward_scale": self._scale.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -123,6 +142,8 @@ class FixedHorizon(Rollout):
         self._trajectories = [EnvTrajectory(**each) for each in _number_trajectories(state["trajectories"])]
         self._returns = deque(state["returns"], maxlen=self.stats_window_size)
         self._env_steps, self._errors = state["env_steps"], state["errors"]
+        if "reward_scale" in state:  # older checkpoints do not have it
+            self._scale.load_state_dict(state["reward_scale"])
         self._env, self._saved = None, state["simulator"]
         if self._saved is None and self._env_steps:
             log.warning("the checkpoint has no simulator state: the environments start new episodes")
@@ -145,6 +166,7 @@ class FixedHorizon(Rollout):
             "returns": returns[rank::size],
             "env_steps": share("env_steps"),
             "errors": share("errors"),
+            **{name: states[0][name] for name in ("reward_scale",) if name in states[0]},
         }
 
     def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> AutoresetAdapter:
@@ -163,6 +185,14 @@ class FixedHorizon(Rollout):
             ctx.policy.check_spaces(self._env.venv.single_observation_space, self._env.venv.single_action_space)
         self._checked = ctx.policy
         return self._env
+
+    def _note_rewards(self, acting: Sequence[int], step: EnvStep) -> None:
+        """Note the rewards of a step for their scale; those of environments that failed are undefined."""
+        for w, reward in zip(acting, step.rewards):
+            end = step.ends.get(w)
+            if end is None or end.error is None:
+                trajectory = self._trajectories[w]
+                trajectory.discounted_return = self._scale.add(trajectory.discounted_return, reward)
 
     def _episode_seed(self, w: int, ctx: Context, following: int = 0) -> int:
         """Seed of the current or a following episode of environment `w`: one of the task's initial states."""
@@ -193,11 +223,12 @@ class EnvTrajectory:
     num_episodes: int = 0  # that ended
     episode_return: float = 0.0
     episode_length: int = 0
+    discounted_return: float = 0.0  # of the rewards so far, for their scale
     rows: list[int] = field(default_factory=list)  # of the open segment, in the table of this iteration
 
     def end_episode(self) -> None:
         self.num_episodes += 1
-        self.episode_return, self.episode_length = 0.0, 0
+        self.episode_return, self.episode_length, self.discounted_return = 0.0, 0, 0.0
 
 
 def _number_trajectories(trajectories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -266,6 +297,10 @@ class SegmentBuilder:
         segment = self._close(trajectory, "cut", after=1)
         if segment is not None:
             self._following.append((segment, observation))
+
+    def scale_rewards(self, scale: float) -> None:
+        """Multiply the rewards of all rows by a number, and clip them."""
+        self._table.scale_rewards(scale, CLIP)
 
     def finish(self, ctx: Context) -> list[Episode]:
         """Return all segments, with a bootstrap value where they did not terminate. Collective.
