@@ -177,7 +177,10 @@ DICT = spaces.Dict(
 )
 TRAINS: dict[str, tuple[Any, dict[str, Any]]] = {
     "discrete": (lambda: Odd(spaces.Discrete(5)), {"observation_dims": 5}),
-    "discrete from 3": (lambda: Odd(spaces.Discrete(5, start=3), spaces.Discrete(2, start=-1)), {"observation_dims": 5}),
+    "discrete from 3": (
+        lambda: Odd(spaces.Discrete(5, start=3), spaces.Discrete(2, start=-1)),
+        {"observation_dims": 5},
+    ),
     "multi-discrete": (
         lambda: Odd(spaces.MultiDiscrete([3, 4]), spaces.MultiDiscrete([2, 5, 3])),
         {"observation_dims": 7, "actions": [2, 5, 3], "kind": "multi_categorical"},
