@@ -50,6 +50,7 @@ class Policy(nn.Module, ABC):
     captured: Any = None  # replacement of that part while acting, from `mmrl.capture`; None for the network itself
     not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
     pads_left: bool = False  # whether `collate` pads tokens at the start of a row
+    scales_images: bool = False  # whether images of every size are brought to that of the network
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
@@ -84,6 +85,10 @@ class Policy(nn.Module, ABC):
     def observation_names(self) -> tuple[str, ...]:
         """Return the names of the raw observations that `encode` reads; empty where they are not known in advance."""
         return ()
+
+    def scaled_images(self) -> frozenset[str]:
+        """Return the names of raw images that the policy's processor brings to a size of its own."""
+        return frozenset()
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""

@@ -34,14 +34,11 @@ def test_a_run_with_workers_and_statistics_goes_on_exactly_and_its_policy_has_th
     # the statistics of the last evaluation are those of the checkpoint, the export and the loaded policy
     run = mmrl.Run(tmp_path / "whole")
     measured = mmrl.evaluate(run, count=4)["greedy"]["returns"]["return"]
-    assert (
-        measured
-        == [row for row in whole["metrics"] if "val/greedy/returns/return" in row][-1]["val/greedy/returns/return"]
-    )
+    rows = [row["val/greedy/returns/return"] for row in whole["metrics"] if "val/greedy/returns/return" in row]
+    assert np.float32(measured) == np.float32(rows[-1])
     loaded, exported = mmrl.load_policy(run), type(mmrl.load_policy(run).policy)(path=str(run.policy))
-    assert (
-        int(loaded.policy.encoder.statistics.count) == 3 * 32
-    )  # the rows of the last iteration count from the next on
+    # the rows of the last iteration count from the next one on
+    assert int(loaded.policy.encoder.statistics.count) == 3 * 32
     state = np.array([0.3, -0.8, 4.0], np.float32)
     encoded = {"state": torch.from_numpy(state)[None]}
     assert torch.equal(exported.predict_values(encoded), loaded.policy.predict_values(encoded))
