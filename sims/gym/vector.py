@@ -6,6 +6,7 @@ import io
 import logging
 import pickle
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -209,8 +210,9 @@ def merge_infos(
         if isinstance(value, _NUMBERS) and key not in infos:
             column = [report.get(key) for report in reports]
             if len(set(map(type, column))) == 1:
-                infos[key], infos[f"_{key}"] = np.array(column, dtype=type(value)), everyone
-                shared.add(key)
+                with suppress(OverflowError):  # a whole number of more than 64 bits
+                    infos[key], infos[f"_{key}"] = np.array(column, dtype=type(value)), everyone
+                    shared.add(key)
     for i, report in enumerate(reports):
         if len(report) > len(shared):
             rest = {key: value for key, value in report.items() if key not in shared}

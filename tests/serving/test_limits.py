@@ -33,7 +33,7 @@ REFUSED = {
     "large image": ({"image": np.zeros((1000, 1000, 3), np.uint8)}, "must be an image of 64 x 64 pixels"),
     "small image": ({"image": np.zeros((63, 64, 3), np.uint8)}, "must be an image of 64 x 64 pixels"),
     "long image": ({"image": np.zeros((1, 100_000, 3), np.uint8)}, "must be an image of 64 x 64 pixels"),
-    "NaN in proprio": ({"proprio": np.array([0, 0, np.nan, 0, 0], np.float32)}, "'proprio' has numbers that are not fin"),
+    "NaN in proprio": ({"proprio": np.array([0, 0, np.nan, 0, 0], np.float32)}, "numbers that are not finite"),
     "infinite proprio": ({"proprio": np.full(5, np.inf)}, "'proprio' has numbers that are not finite"),
     "NaN in a list": ({"proprio": [0.0, 0.0, 0.0, 0.0, float("nan")]}, "'proprio' has numbers that are not finite"),
     "NaN alone": ({"proprio": float("nan")}, "'proprio' has numbers that are not finite"),

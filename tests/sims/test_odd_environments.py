@@ -3,12 +3,20 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+from mmrl.api.environments import sim_arguments
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.errors import ConfigError
 from sims.gym import GymSim
-from tests.sims.odd_environments import REFUSED, TRAINS, id_of
+from sims.gym.guard import Guard
+from sims.gym.vector import GymVectorEnv
+from sims.host.interface import convert_scores
+from sims.host.registered import Registered
+from sims.host.vector import GuestVectorEnv
+from sims.workers.sim import WorkerSim
+from tests.sims.odd_environments import IMAGE, REFUSED, TRAINS, Odd, SameBuffer, id_of
 from tests.tiny_recipes import QUIET
 
 PPO = (
@@ -52,10 +60,6 @@ def test_it_trains(name, tmp_path, caplog):
 
 
 def test_an_actor_reads_pixels(tmp_path):
-    from gymnasium import spaces
-
-    from tests.sims.odd_environments import IMAGE, Odd
-
     gymnasium.register("odd/PixelsWithReals-v0", entry_point=lambda: Odd(IMAGE, spaces.Box(-1, 1, (2,))))
     fit(tmp_path, "odd/PixelsWithReals-v0", *SAC)
 
@@ -112,8 +116,6 @@ def test_names_of_the_interface_in_foreign_infos_mean_nothing():
 
 @pytest.mark.parametrize("form", ["array", "dict"])
 def test_the_final_observation_of_one_buffer_is_not_that_after_the_reset(form):
-    from tests.sims.odd_environments import SameBuffer
-
     class Nested(SameBuffer):
         def __init__(self):
             super().__init__()
@@ -136,7 +138,6 @@ def test_the_final_observation_of_one_buffer_is_not_that_after_the_reset(form):
 
 def test_an_environment_of_one_buffer_that_fails_keeps_the_observation_before():
     from sims.gym.guard import Guard
-    from tests.sims.odd_environments import SameBuffer
 
     class Diverging(SameBuffer):
         def observe(self):
@@ -155,3 +156,84 @@ def test_whole_numbers_are_rounded_to_the_nearest():
     env.reset(seed=0)
     assert env.step(np.array([0.4, 0.6], np.float32))[1] == 0.5 / 4
     assert env.step(np.array([3.9, 9.0], np.float32))[1] == 1.0
+
+
+class Changing(Odd):
+    """Goes wrong at its fifth step."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+
+    def observe(self):
+        return np.zeros(4, np.float32) if self.fault == "shape" and self.time == 5 else super().observe()
+
+    def reward(self, action):
+        return {"None": None, "array": np.ones(1), "text": "1"}.get(self.fault, 1.0) if self.time == 5 else 1.0
+
+    def info(self):
+        return {"a": [1, {"x": 1}, "b", 2**80][self.time % 4]} if self.fault == "infos" else {}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("fault", ["shape", "None", "array", "text", "infos"])
+def test_what_goes_wrong_later_is_an_error_of_its_episode(fault, count):
+    makes = [lambda: Guard(lambda: Changing(fault))] * count
+    venv = GymVectorEnv(makes, autoreset_mode=gymnasium.vector.AutoresetMode.DISABLED)
+    venv.reset(seed=list(range(count)))
+    for _ in range(5):
+        *_, truncated, infos = venv.step(np.zeros(count, int))
+    if fault == "infos":
+        assert not truncated.any()
+    else:
+        words = {"shape": "is none of Box", "None": "got NoneType", "array": "got ndarray", "text": "got str"}
+        assert truncated.all() and words[fault] in infos["error"][0]
+
+
+def test_a_guest_reads_spaces_and_infos_in_the_same_way():
+    guest = Registered(id_of("multi-discrete"))
+    assert guest.sizes() == GymSim(id_of("multi-discrete")).sizes()
+    with pytest.raises(ValueError, match=r"sim\.options\.id='odd/RewardIsNone-v0': the reward must be one number"):
+        Registered(id_of("reward is None")).sizes()
+    venv = GuestVectorEnv(Registered(id_of("names of mmrl in infos")).make_env, 2)
+    venv.reset(seed=[0, 1])
+    for _ in range(10):
+        *_, infos = venv.step(np.array([0, 1]))
+        assert not {"error", "scores", "executed", "task", "final_obs"} & set(infos)
+
+
+def test_names_that_an_environment_states_are_read():
+    class Stating(Odd):
+        metadata = {"render_modes": [], "mmrl_infos": ["scores"]}
+
+        def info(self):
+            return {"scores": {"share": 1 if self.time % 2 else 0.5}, "error": "mine"}
+
+    guard = Guard(Stating)
+    guard.reset(seed=0)
+    assert guard.step(0)[4] == {"scores": {"share": 1.0}} and guard.step(0)[4] == {"scores": {"share": 0.5}}
+    with pytest.raises(TypeError, match="must be a dict of numbers"):
+        convert_scores({"scores": [1]})
+
+
+def test_environments_in_other_processes_are_the_same():
+    sim = GymSim(f"tests.sims.odd_environments:{id_of('dict')}")
+    here, there = sim.make(2), WorkerSim(sim, 2).make(2)
+    try:
+        for venv in (here, there):
+            venv.reset(seed=[3, 4])
+        one, two = here.step(np.array([0, 1])), there.step(np.array([0, 1]))
+        assert all(np.array_equal(one[0][name], two[0][name]) for name in ("state", "image"))
+    finally:
+        there.close()
+
+
+def test_two_functions_of_one_name_are_two_environments():
+    def make():
+        return Odd()
+
+    first = list(sim_arguments("sim", make))
+    assert first == list(sim_arguments("sim", make))
+    make_again = lambda: Odd()  # noqa: E731
+    make_again.__name__ = "make"
+    assert list(sim_arguments("sim", make_again)) != first
