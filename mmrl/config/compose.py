@@ -7,8 +7,6 @@ alone. Both build the same classes, and the second reads the file that the first
 from __future__ import annotations
 
 import difflib
-import functools
-import json
 import math
 import os
 import time
@@ -18,7 +16,6 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -28,7 +25,13 @@ from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
-from mmrl.config.signatures import choose_state_task, import_class, split_workers, spread_sim
+from mmrl.config.signatures import (
+    choose_state_task,
+    import_class,
+    read_real_actions,
+    read_sim_size,
+    spread_sim,
+)
 from mmrl.errors import ConfigError
 from mmrl.schedules.extraction import extract_schedules
 
@@ -70,54 +73,6 @@ OmegaConf.register_new_resolver("product", _product, replace=True)
 OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
-_NO_DEFAULT = "no default"
-
-
-def _sim_size(name: str, default: Any = _NO_DEFAULT, *, _root_: DictConfig) -> Any:
-    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy.
-
-    ${sim:image_size,null} is null with a simulator that does not state it.
-    """
-    node = OmegaConf.select(_root_, "data.task.sim")
-    if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
-        node = _root_.data.task  # a task that gives the sizes without a simulator
-    if node is None:
-        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
-    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
-    plain, _ = split_workers(plain)
-    sizes = _sizes(json.dumps(plain, sort_keys=True))
-    if name not in sizes and default != _NO_DEFAULT:
-        return default
-    if name not in sizes:
-        raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
-    return sizes[name]
-
-
-def _real_actions(*, _root_: DictConfig) -> Any:
-    """Resolve ${real_actions:}: as ${sim:actions}, for policies of real numbers."""
-    if _sim_size("kind", None, _root_=_root_) not in (None, "gaussian"):
-        sim = OmegaConf.select(_root_, "data.task.sim")
-        raise ConfigError(
-            f"sim.id={sim.get('id')}: its actions are numbered, and this recipe's policy gives real numbers; use "
-            "recipe=ppo_control (policy=control)"
-        )
-    return _sim_size("actions", _root_=_root_)
-
-
-@functools.cache
-def _sizes(sim: str) -> dict[str, Any]:
-    node = json.loads(sim)
-    place = f"data.task.sim ({node['_target_']})"
-    try:
-        simulator = instantiate(node)
-    except Exception as error:  # Hydra wraps the simulator's error
-        raise ConfigError(f"{place}: {' '.join(str(error.__cause__ or error).split())}") from error
-    try:
-        return simulator.sizes()
-    except Exception as error:
-        raise ConfigError(f"{place}: {' '.join(str(error).split())}") from error
-
-
 def _build_processor(
     path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
 ) -> Any:
@@ -127,8 +82,8 @@ def _build_processor(
     return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
 
 
-OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
-OmegaConf.register_new_resolver("real_actions", _real_actions, replace=True)
+OmegaConf.register_new_resolver("sim", read_sim_size, replace=True)
+OmegaConf.register_new_resolver("real_actions", read_real_actions, replace=True)
 OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")

@@ -202,8 +202,7 @@ class RolloutData(L.LightningDataModule):
     def _update_epochs(self) -> Iterator[UpdateEpoch]:
         learner: BaseLearner = self.trainer.lightning_module
         learner.policy.include_rows()
-        ctx = build_context(self, learner)
-        collected = self._next_collection(ctx)
+        collected = self._next_collection(ctx := build_context(self, learner))
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
             batch = self._rows(collected, ctx)

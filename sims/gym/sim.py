@@ -14,7 +14,8 @@ from sims.gym.enums import mend_enums
 from sims.gym.guard import Guard, add_divergence_check
 from sims.gym.opengl import choose_gl
 from sims.gym.vector import GymVectorEnv
-from sims.host.adapter import SpaceError, adapt, state_sizes
+from sims.host.actions import SpaceError
+from sims.host.adapter import adapt, state_sizes
 from sims.host.dry_call import check_env
 
 

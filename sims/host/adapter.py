@@ -5,7 +5,6 @@ Observations are read as Stable-Baselines3 reads them: discrete ones one-hot, di
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,18 +12,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-log = logging.getLogger(__name__)
+from sims.host.actions import ActionReader, SpaceError
+from sims.host.masks import MASK, check_mask, read_mask
 
-STATE, IMAGE, MASK = "state", "image", "action_mask"
-"""Names of the parts of an observation; the last one is also the name of an environment's mask."""
+STATE, IMAGE = "state", "image"
+"""Names of the parts of an observation, beside the mask of actions."""
 IMAGE_FEATURES = 50
 """Width of the features that a policy computes from an image, unless policy.image_features says otherwise."""
 SMALLEST_IMAGE = 17
 """Pixels a side below which bytes are numbers and no image: the convolutions of the policies need that many."""
-
-
-class SpaceError(ValueError):
-    """A space that no control policy reads or acts in."""
 
 
 class ControlEnv(gymnasium.Wrapper):
@@ -156,117 +152,6 @@ class ObservationReader:
         return parts
 
 
-class ActionReader:
-    """Converts a policy's action to the environment's.
-
-    Args:
-        space: of the environment's action.
-    """
-
-    def __init__(self, space: spaces.Space):
-        self._target = space
-        self.blocks: list = []
-        """How many actions each number of a discrete action has."""
-        if isinstance(space, spaces.Discrete):
-            self.space: spaces.Space = spaces.Discrete(int(space.n))
-            self.blocks = [int(space.n)]
-        elif isinstance(space, spaces.MultiDiscrete):
-            self.blocks = [int(n) for n in np.ravel(space.nvec)]
-            self.space = spaces.MultiDiscrete(self.blocks)
-        elif isinstance(space, spaces.MultiBinary):
-            self.blocks = [2] * int(np.prod(space.shape))
-            self.space = spaces.MultiDiscrete(self.blocks)
-        elif isinstance(space, spaces.Box):
-            self.space = _bounded_vector(space)
-        else:
-            raise SpaceError(
-                f"the actions {space} are of the kind {type(space).__name__}; actions can be Discrete, MultiDiscrete, "
-                "MultiBinary or a bounded Box: flatten them in a wrapper (gymnasium.ActionWrapper)"
-            )
-
-    @property
-    def mask_size(self) -> int:
-        """Entries of a mask of legal actions; 0 where actions are real numbers."""
-        return sum(self.blocks)
-
-    def decode(self, action: Any) -> Any:
-        """The action of the environment."""
-        target = self._target
-        if isinstance(target, spaces.Discrete):
-            return int(target.start) + int(action)
-        if isinstance(target, spaces.MultiBinary):
-            return np.asarray(action, target.dtype).reshape(target.shape)
-        if isinstance(target, spaces.MultiDiscrete):
-            start = getattr(target, "start", 0)
-            return (np.asarray(action).reshape(target.shape) + start).astype(target.dtype)
-        values = np.asarray(action).reshape(target.shape)
-        if target.dtype.kind in "iub":
-            values = np.clip(np.rint(values), target.low, target.high)
-        return values.astype(target.dtype)
-
-
-def plan_mask(env: gymnasium.Env, info: Mapping[str, Any]) -> str | None:
-    """Where an environment's mask of legal actions comes from, after a reset; None without one.
-
-    Raises:
-        ValueError: there is a mask that does not fit the actions.
-    """
-    try:
-        size = ActionReader(env.action_space).mask_size
-    except SpaceError:
-        return None
-    observed = env.observation_space
-    if not size:
-        return None
-    if isinstance(observed, spaces.Dict) and MASK in observed.spaces:
-        _check_size("observation['action_mask']", spaces.flatdim(observed.spaces[MASK]), size, env)
-        return "observation"
-    if MASK in info:
-        _check_size("info['action_mask']", _join(info[MASK]).size, size, env)
-        return "info"
-    method = _mask_method(env)
-    if method is None:
-        return None
-    _check_size("action_masks()", _join(method()).size, size, env)
-    return "method"
-
-
-def read_mask(env: gymnasium.Env, source: str, observation: Any, info: Mapping[str, Any]) -> np.ndarray | None:
-    """The mask of legal actions [sum of the blocks] as the environment gives it; None where this step has none."""
-    if source == "observation":
-        return _join(observation[MASK])
-    if source == "info":
-        return _join(info[MASK]) if MASK in info else None
-    method = _mask_method(env)
-    return None if method is None else _join(method())
-
-
-def check_mask(mask: np.ndarray | None, blocks: list, ended: bool) -> np.ndarray:
-    """The mask as int8, with at least one legal action in every block.
-
-    Args:
-        mask: as the environment gave it.
-        blocks: numbers of actions.
-        ended: the episode is over, where no action follows and all count as legal.
-
-    Raises:
-        ValueError: there is none, it has another size, or no action of a block is legal.
-    """
-    size = sum(blocks)
-    if ended and (mask is None or mask.size != size):
-        return np.ones(size, np.int8)
-    if mask is None or mask.size != size:
-        entries = None if mask is None else mask.size
-        raise ValueError(f"the mask of legal actions must have {size} entries, got {entries}")
-    legal = (mask != 0).astype(np.int8)
-    for part in np.split(legal, np.cumsum(blocks)[:-1]):
-        if not part.any():
-            if not ended:
-                raise ValueError("the mask of legal actions allows no action; end the episode in such a state")
-            part[:] = 1
-    return legal
-
-
 def is_image(space: spaces.Space) -> bool:
     """Whether a space is that of images: bytes [H, W], [H, W, C] or [C, H, W], or a stack of such, of some size."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3, 4):
@@ -316,34 +201,3 @@ def _flatten(space: spaces.Space, value: Any) -> np.ndarray:
     if array.shape != space.shape:
         raise ValueError(f"an observation has the shape {array.shape}, its space is {space}")
     return array
-
-
-def _bounded_vector(space: spaces.Box) -> spaces.Box:
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise SpaceError(
-            f"the actions {space} have no finite bounds; give the box low and high, in the environment or by a wrapper"
-        )
-    if space.dtype.kind in "iub":
-        log.warning("the actions %s are whole numbers: the policy's real numbers are rounded to the nearest", space)
-        return spaces.Box(space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32))
-    return space if len(space.shape) == 1 else spaces.Box(space.low.ravel(), space.high.ravel(), dtype=space.dtype.type)
-
-
-def _join(mask: Any) -> np.ndarray:
-    """A mask, or one for each number of the action, as one vector."""
-    if isinstance(mask, (list, tuple)) and mask and not np.isscalar(mask[0]):
-        return np.concatenate([np.ravel(part) for part in mask])
-    return np.ravel(np.asarray(mask))
-
-
-def _mask_method(env: gymnasium.Env) -> Any:
-    while env is not None:
-        if callable(getattr(type(env), "action_masks", None)):
-            return env.action_masks
-        env = env.__dict__.get("env")
-    return None
-
-
-def _check_size(name: str, size: int, wanted: int, env: gymnasium.Env) -> None:
-    if size != wanted:
-        raise ValueError(f"{name} has {size} entries, but the actions {env.action_space} need {wanted}")

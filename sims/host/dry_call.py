@@ -1,4 +1,4 @@
-"""One dry call of an environment that somebody else wrote, before anything is built on it."""
+"""Check a gymnasium environment by two resets with one seed and some steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from sims.host.adapter import ActionReader, check_mask, plan_mask, read_mask
+from sims.host.actions import ActionReader
+from sims.host.masks import check_mask, plan_mask, read_mask
 
 _COUNTED = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 STEPS = 16
@@ -42,7 +43,7 @@ def check_env(make: Callable[[], gymnasium.Env], repeatable: bool = True, acts: 
         acts: its actions are those of `sims.host.adapter`; otherwise it is only reset and stepped.
 
     Returns:
-        Where its mask of legal actions comes from (`sims.host.adapter.plan_mask`); None without one.
+        Where its mask of legal actions comes from (`sims.host.masks.plan_mask`); None without one.
 
     Raises:
         DryCallError: what is wrong and what helps.
@@ -99,7 +100,7 @@ def _play(env: gymnasium.Env, acts: bool) -> tuple[list, str | None]:
             if step:
                 break
             raise
-        log.append((_copied(observation), reward, terminated, truncated))
+        log.append((_copy(observation), reward, terminated, truncated))
         if terminated or truncated or time.monotonic() - began > LONGEST_S:
             break
     return log, source
@@ -118,7 +119,7 @@ def _reset(env: gymnasium.Env) -> tuple[Any, dict]:
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
         raise DryCallError(f"reset must return (observation, info) with a dict, got {_describe(result)}")
     _check_observation(env, result[0], "reset")
-    return _copied(result[0]), dict(result[1])
+    return _copy(result[0]), dict(result[1])
 
 
 def _takes_seed(env: Any) -> bool:
@@ -235,9 +236,9 @@ def _close(one: Any, two: Any) -> bool:
     return bool(np.allclose(one, two, rtol=1e-3, atol=1e-6, equal_nan=True))
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _copied(part) for name, part in value.items()}
+        return {name: _copy(part) for name, part in value.items()}
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
