@@ -7,8 +7,6 @@ alone. Both build the same classes, and the second reads the file that the first
 from __future__ import annotations
 
 import difflib
-import functools
-import json
 import math
 import os
 import time
@@ -18,7 +16,6 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -39,7 +36,8 @@ from mmrl.config.signatures import (
     NAMED_PARTS,
     choose_state_task,
     import_class,
-    split_workers,
+    read_real_actions,
+    read_sim_size,
     spread_sim,
     to_class_path,
 )
@@ -84,31 +82,6 @@ OmegaConf.register_new_resolver("product", _product, replace=True)
 OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
-def _sim_size(name: str, *, _root_: DictConfig) -> Any:
-    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy."""
-    node = OmegaConf.select(_root_, "data.task.sim")
-    if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
-        node = _root_.data.task  # a task that gives the sizes without a simulator
-    if node is None:
-        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
-    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
-    plain, _ = split_workers(plain)
-    sizes = _sizes(json.dumps(plain, sort_keys=True))
-    if name not in sizes:
-        raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
-    return sizes[name]
-
-
-@functools.cache
-def _sizes(sim: str) -> dict[str, Any]:
-    node = json.loads(sim)
-    try:
-        return instantiate(node).sizes()
-    except Exception as error:  # Hydra wraps the simulator's error
-        cause = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
-
-
 def _build_processor(
     path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
 ) -> Any:
@@ -118,7 +91,8 @@ def _build_processor(
     return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
 
 
-OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
+OmegaConf.register_new_resolver("sim", read_sim_size, replace=True)
+OmegaConf.register_new_resolver("real_actions", read_real_actions, replace=True)
 OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")

@@ -1,4 +1,4 @@
-"""Parameters of the classes of import paths, and the options that every simulator takes beside its own."""
+"""Parameters of the classes of import paths, options that every simulator takes, and sizes that a simulator states."""
 
 from __future__ import annotations
 
@@ -143,3 +143,53 @@ def to_class_path(node: Any) -> Any:
     if not isinstance(node["_target_"], str):
         raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
     return {"class_path": node["_target_"], "init_args": inner}
+
+
+_NO_DEFAULT = "no default"
+
+
+def read_sim_size(name: str, default: Any = _NO_DEFAULT, *, _root_: DictConfig) -> Any:
+    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy.
+
+    ${sim:image_size,null} is null with a simulator that does not state it.
+    """
+    node = OmegaConf.select(_root_, "data.task.sim")
+    if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
+        node = _root_.data.task  # a task that gives the sizes without a simulator
+    if node is None and default != _NO_DEFAULT:
+        return default
+    if node is None:
+        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
+    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    plain, _ = split_workers(plain)
+    sizes = _sizes(json.dumps(plain, sort_keys=True))
+    if name not in sizes and default != _NO_DEFAULT:
+        return default
+    if name not in sizes:
+        raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
+    return sizes[name]
+
+
+def read_real_actions(*, _root_: DictConfig) -> Any:
+    """Resolve ${real_actions:}: as ${sim:actions}, for policies of real numbers."""
+    if read_sim_size("kind", None, _root_=_root_) not in (None, "gaussian"):
+        sim = OmegaConf.select(_root_, "data.task.sim")
+        raise ConfigError(
+            f"sim.id={sim.get('id')}: its actions are numbered, and this recipe's policy gives real numbers; use "
+            "recipe=ppo_control (policy=control)"
+        )
+    return read_sim_size("actions", _root_=_root_)
+
+
+@functools.cache
+def _sizes(sim: str) -> dict[str, Any]:
+    node = json.loads(sim)
+    place = f"data.task.sim ({node['_target_']})"
+    try:
+        simulator = instantiate(node)
+    except Exception as error:  # Hydra wraps the simulator's error
+        raise ConfigError(f"{place}: {' '.join(str(error.__cause__ or error).split())}") from error
+    try:
+        return simulator.sizes()
+    except Exception as error:
+        raise ConfigError(f"{place}: {' '.join(str(error).split())}") from error

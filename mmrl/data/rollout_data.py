@@ -202,11 +202,12 @@ class RolloutData(L.LightningDataModule):
 
     def _update_epochs(self) -> Iterator[UpdateEpoch]:
         learner: BaseLearner = self.trainer.lightning_module
-        ctx = build_context(self, learner)
-        collected = self._next_collection(ctx)
+        learner.policy.include_rows()
+        collected = self._next_collection(ctx := build_context(self, learner))
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
             batch = self._rows(collected, ctx)
+            learner.policy.count_rows(batch, partial(parallel.total, device=ctx.device))
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
         notify_rollout_end(self.trainer, collected, batch, ctx)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -50,6 +50,7 @@ class Policy(nn.Module, ABC):
     captured: Any = None  # replacement of that part while acting, from `mmrl.capture`; None for the network itself
     not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
     pads_left: bool = False  # whether `collate` pads tokens at the start of a row
+    scales_images: bool = False  # whether images of every size are brought to that of the network
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
@@ -86,6 +87,10 @@ class Policy(nn.Module, ABC):
     def observation_names(self) -> tuple[str, ...]:
         """Return the names of the raw observations that `encode` reads; empty where they are not known in advance."""
         return ()
+
+    def scaled_images(self) -> frozenset[str]:
+        """Return the names of raw images that the policy's processor brings to a size of its own."""
+        return frozenset()
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""
@@ -157,6 +162,17 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
+
+    def count_rows(self, batch: Batch, total: Callable[[Tensor], Tensor]) -> None:
+        """Note the rows of an iteration for running statistics, which policies without such ignore. Collective.
+
+        Args:
+            batch: this rank's rows.
+            total: sums a tensor over all ranks.
+        """
+
+    def include_rows(self) -> None:
+        """Let running statistics include the rows that were noted; called before the next rows are sampled."""
 
     def measure_network(self) -> None:
         """Measure once what needs a call of the network; called when sharded weights are gathered."""
