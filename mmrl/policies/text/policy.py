@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
+from mmrl.policies.text.multimodal_ids import multimodal_ids
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens, scored_states
@@ -120,10 +121,10 @@ class TextPolicy(ServedPolicy):
         kind = config.pop("model_type", "qwen2")
         return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
 
-    @property
+    @cached_property
     def forbidden(self) -> list[int]:
         """Ids that the policy must not sample, because the model reads them as other inputs, such as images."""
-        return []
+        return multimodal_ids(self.model.config, self.processor)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages"], self)

@@ -56,18 +56,6 @@ class VisionLanguagePolicy(TextPolicy):
             )
         return llava_parts(config)
 
-    @property
-    def forbidden(self) -> list[int]:
-        config = self.model.config
-        names = (
-            "image_token_id",
-            "image_token_index",
-            "video_token_id",
-            "vision_start_token_id",
-            "vision_end_token_id",
-        )
-        return sorted({i for name in names if isinstance(i := getattr(config, name, None), int)})
-
     def optional_modules(self) -> list[nn.Module]:
         return [self.model.get_encoder(modality="image")]
 
