@@ -27,7 +27,13 @@ from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.multimodal_ids import multimodal_ids
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
-from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens, scored_states
+from mmrl.policies.text.packing.packed_inputs import (
+    BatchTokens,
+    PackedInputs,
+    full_logprobs,
+    score_tokens,
+    scored_states,
+)
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic
@@ -242,7 +248,8 @@ class TextPolicy(ServedPolicy):
             part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
             for part in parts
         )
-        extra = dict(zip((*self.statistics, *(["hidden_states"] if self.hidden_layers else ())), more))
+        full = ["full_logprobs"] if "packed_support_ids" in batch else []
+        extra = dict(zip((*full, *self.statistics, *(["hidden_states"] if self.hidden_layers else ())), more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
@@ -259,16 +266,21 @@ class TextPolicy(ServedPolicy):
         forbidden = self._is_forbidden(action)
         chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
         temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
+        truncated = "packed_support_ids" in batch
 
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
-            logprobs, entropy = score_tokens(logits, chosen[at], batch, choice_index[at])
+            scored = logits, chosen[at], batch, choice_index[at]
+            full = [full_logprobs(*scored)] if truncated else []
             given = logits[:, None], temperature[at], chosen[at][:, None]
-            return [logprobs, entropy, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
+            measured = (each.measure(*given)[:, 0] for each in self.statistics.values())
+            return [*score_tokens(*scored), *full, *measured]
 
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
         (logprobs, *others), out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
         made = [logprobs.masked_fill(forbidden, 0.0), *others]
+        if truncated:
+            made[2] = made[2].masked_fill(forbidden, 0.0)
         if self.hidden_layers:
             made.append(
                 torch.stack([out.hidden_states[k] for k in self.hidden_layers], 2)[:, -inputs.width :].flatten(0, 1)

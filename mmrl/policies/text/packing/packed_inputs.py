@@ -213,8 +213,14 @@ def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> 
         logprobs, entropy = logprob_entropy(logits[:, None], action[:, None], temperature)
         return logprobs[:, 0], entropy[:, 0]
     ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
-    starts = sizes.cumsum(0) - sizes
-    return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot])
+    starts, scored = sizes.cumsum(0) - sizes, batch.score_mask.flatten()[slot]
+    return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot], scored)
+
+
+def full_logprobs(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> Tensor:
+    """Compute the log-probabilities [M] of M choices over the whole vocabulary; arguments as of `score_tokens`."""
+    temperature = batch["temperature"][slot // batch["action"].shape[1]]
+    return logprob_entropy(logits[:, None], action[:, None], temperature)[0][:, 0]
 
 
 def scored_states(hidden_states: Sequence[Tensor], layers: Sequence[int], width: int) -> Tensor:
