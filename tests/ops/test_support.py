@@ -31,7 +31,7 @@ def test_it_says_what_padded_ids_say():
         assert_close(one, other[:, 0])
         (slope,) = torch.autograd.grad(one.sum(), logits, retain_graph=True)
         assert_close(slope, torch.autograd.grad(other.sum(), logits, retain_graph=True)[0])
-    assert result[0][1] == logprob_entropy(logits[:, None], action[:, None], temperature)[0][1, 0]  # nothing restricts it
+    assert result[0][1] == logprob_entropy(logits[:, None], action[:, None], temperature)[0][1, 0]
     scored = torch.arange(9) != 1
     skipped = support_logprob_entropy(logits, action, temperature, ids, sizes.cumsum(0) - sizes, sizes, scored)
     assert skipped[0][1] == 0 and torch.equal(skipped[0][2:], result[0][2:])

@@ -83,7 +83,7 @@ class Categorical(Choices):
         return self.restrict(ids[:, None])
 
     def restrict(self, support_ids: Tensor) -> Categorical:
-        """Restrict the distribution to the ids in `support_ids` [N, 1, K]; -1 is padding, and no id restricts nothing."""
+        """Restrict the distribution to the ids in `support_ids` [N, 1, K]; -1 is padding; without an id all stay."""
         ids = support_ids[:, 0]
         # the padding ids -1 are written to an extra column
         allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)

@@ -24,21 +24,14 @@ from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
-from mmrl.policies.text.multimodal_ids import multimodal_ids
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
-from mmrl.policies.text.packing.packed_inputs import (
-    BatchTokens,
-    PackedInputs,
-    full_logprobs,
-    score_tokens,
-    scored_states,
-)
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
-from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
+from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -248,8 +241,8 @@ class TextPolicy(ServedPolicy):
             part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
             for part in parts
         )
-        full = ["full_logprobs"] if "packed_support_ids" in batch else []
-        extra = dict(zip((*full, *self.statistics, *(["hidden_states"] if self.hidden_layers else ())), more))
+        names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
+        extra = dict(zip(names, more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
@@ -266,25 +259,18 @@ class TextPolicy(ServedPolicy):
         forbidden = self._is_forbidden(action)
         chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
         temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
-        truncated = "packed_support_ids" in batch
 
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
-            scored = logits, chosen[at], batch, choice_index[at]
-            full = [full_logprobs(*scored)] if truncated else []
             given = logits[:, None], temperature[at], chosen[at][:, None]
-            measured = (each.measure(*given)[:, 0] for each in self.statistics.values())
-            return [*score_tokens(*scored), *full, *measured]
+            scored = score_tokens(logits, chosen[at], batch, choice_index[at], forbidden[at])
+            return [*scored, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
 
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
-        (logprobs, *others), out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
-        made = [logprobs.masked_fill(forbidden, 0.0), *others]
-        if truncated:
-            made[2] = made[2].masked_fill(forbidden, 0.0)
+        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        made = list(scores)
         if self.hidden_layers:
-            made.append(
-                torch.stack([out.hidden_states[k] for k in self.hidden_layers], 2)[:, -inputs.width :].flatten(0, 1)
-            )
+            made.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
         if self.value_head is not None:
             hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())

@@ -199,28 +199,32 @@ def annotate_mask(mask: Tensor, completion: Tensor, owner: Tensor) -> Tensor:
     return mask
 
 
-def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> tuple[Tensor, Tensor]:
+def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor, forced: Tensor) -> list[Tensor]:
     """Compute log-probabilities [M] and entropies [M] of M choices, in nats, at the temperatures of their rows.
+
+    Where sampling was truncated, which the columns packed_support_ids and support_sizes state, a third entry [M] is the
+    log-probabilities over the whole vocabulary.
 
     Args:
         logits: [M, V].
         action: [M] ids.
-        batch: has the columns packed_support_ids and support_sizes where sampling was truncated.
+        batch: with the temperatures.
         slot: [M] of the choices among the N * T of the batch.
+        forced: [M] bool, choices whose log-probabilities are 0.
     """
     temperature = batch["temperature"][slot // batch["action"].shape[1]]
+    full, entropy = (part[:, 0] for part in logprob_entropy(logits[:, None], action[:, None], temperature))
     if "packed_support_ids" not in batch:
-        logprobs, entropy = logprob_entropy(logits[:, None], action[:, None], temperature)
-        return logprobs[:, 0], entropy[:, 0]
+        return [full.masked_fill(forced, 0.0), entropy]
     ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
     starts, scored = sizes.cumsum(0) - sizes, batch.score_mask.flatten()[slot]
-    return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot], scored)
+    logprobs, entropy = support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot], scored)
+    return [logprobs.masked_fill(forced, 0.0), entropy, full.masked_fill(forced, 0.0)]
 
 
-def full_logprobs(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> Tensor:
-    """Compute the log-probabilities [M] of M choices over the whole vocabulary; arguments as of `score_tokens`."""
-    temperature = batch["temperature"][slot // batch["action"].shape[1]]
-    return logprob_entropy(logits[:, None], action[:, None], temperature)[0][:, 0]
+def score_names(batch: Batch) -> list[str]:
+    """Name what `score_tokens` returns after log-probabilities and entropies."""
+    return ["full_logprobs"] if "packed_support_ids" in batch else []
 
 
 def scored_states(hidden_states: Sequence[Tensor], layers: Sequence[int], width: int) -> Tensor:
