@@ -47,14 +47,14 @@ def refuse_recurrent(model: Any) -> None:
     kinds = set(getattr(config, "layer_types", None) or ())
     unknown = ", ".join(sorted(kinds - ATTENTION))
     if recurrent := kinds & RECURRENT:
-        why = f"layers of type {', '.join(sorted(recurrent))}, which keep a recurrent state"
+        why = f"layers of type {', '.join(sorted(recurrent))} with a recurrent state"
     elif getattr(model, "_is_stateful", False):
         why = (
             f"layers of type {unknown}" if unknown else "layers"
-        ) + ", whose cache cannot be cut by tokens and copied"
+        ) + " whose cache cannot be cut and copied by tokens"
     else:
         return
     raise ValueError(
-        f"policy: {config.model_type} has {why}; sampling several completions of a prompt does not support it. Choose "
-        "a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
+        "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
     )
