@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hydra.utils import get_class
+from hydra.utils import get_class, instantiate
+from omegaconf import DictConfig, OmegaConf
 
 from mmrl.errors import ConfigError
 

@@ -216,10 +216,11 @@ class ControlPolicy(Policy):
     def forward(self, batch: Batch) -> PolicyOutput:
         observation = batch.observation()
         features = self.encoder(observation)
-        choices = self._choices(observation, features, batch["temperature"])
+        choices, extra = self._choices(observation, features, batch["temperature"]), {}
         if "support_ids" in batch:
+            extra["full_logprobs"] = choices.logprobs(batch["action"])
             choices = choices.restrict(batch["support_ids"])
-        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(features))
+        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(features), extra)
 
     def save_pretrained(self, folder: str | Path) -> None:
         policy_folder.save(folder, self.config, self)
