@@ -11,6 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from transformers import AutoProcessor
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
@@ -32,6 +33,7 @@ from mmrl.types import Completion, Episode, Request, Sampling, Turn
 from scripts.model_sweep.checkpoints import NotTinyError, build_checkpoint
 from scripts.model_sweep.letters import Letters
 from scripts.model_sweep.plain import load_plain, score_row
+from scripts.model_sweep.processors import run_with_picture
 
 EXACT = 1e-3
 """Nats; larger differences are another model."""
@@ -67,7 +69,10 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
     try:
         build_checkpoint(kind, family, folder / "start")
         plain = load_plain(folder / "start", family)
-        _refuse_odd_model(plain)
+        if family == "image":
+            run_with_picture(plain, AutoProcessor.from_pretrained(folder / "start"))
+        else:
+            _refuse_odd_model(plain)
     except NotTinyError as error:
         return _ended(outcome, "not tiny", error)
     except Exception as error:

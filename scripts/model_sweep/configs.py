@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import (
 
 from scripts.model_sweep.overrides import OVERRIDES
 
+IMAGE_SIZE, PATCH = 32, 8
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, WIDE, CONTEXT, WINDOW = 2, 32, 4, 2, 8, 48, 256, 8
 SIZES: tuple[tuple[str, int], ...] = (
     (r"(hidden_size|d_model|n_embd|embed_dim|dim|model_dim|embedding_size|hidden_dim|width|word_embed_proj_dim)", HIDDEN),
@@ -37,8 +38,8 @@ SIZES: tuple[tuple[str, int], ...] = (
     (r"n_shared_experts|num_shared_experts|moe_num_shared_experts", 1),
     (r"max_position_embeddings|n_positions|max_seq_len|n_ctx|max_sequence_length|model_max_length", CONTEXT),
     (r"sliding_window|sliding_window_size|window|attention_window|attention_chunk_size", WINDOW),
-    (r"image_size", 32),
-    (r"patch_size", 8),
+    (r"image_size|img_size|posemb_grid_size", IMAGE_SIZE),
+    (r"patch_size", PATCH),
     (r"vocab_size|unpadded_vocab_size|vocab_size_per_layer_input", 0),
     (r"hidden_size_per_layer_input|laurel_rank", 8),
     (r"first_k_dense_replace|num_dense_layers", 1),
@@ -50,7 +51,8 @@ SIZES: tuple[tuple[str, int], ...] = (
 """Regular expression of a size's name, and its tiny value; 0 stands for the tokenizer's vocabulary."""
 KINDS = ("layer_types", "mlp_layer_types", "layers_block_type", "block_types", "attention_types")
 """Lists with a kind for every layer: a tiny model has one layer of each kind."""
-VISION = ("vision", "image", "visual", "sam", "vit", "vq")
+MROPE = [2, 1, 1]
+"""Sections of half a head of 8 numbers."""
 
 
 def causal_types() -> list[str]:
@@ -90,11 +92,14 @@ def _tiny_arguments(cls: type[PreTrainedConfig], ids: Mapping[str, int], overrid
     if "is_decoder" in signature:
         arguments["is_decoder"] = True
     arguments |= _one_layer_of_each_kind(default, signature, arguments)
+    rope = _default_value(default, "rope_parameters", None)
+    if isinstance(rope, dict) and "mrope_section" in rope:
+        arguments["rope_parameters"] = {**rope, "mrope_section": MROPE}
     for name, nested in cls.sub_configs.items():
         inner = getattr(default, name, None)
         kind = type(inner) if isinstance(inner, PreTrainedConfig) else nested
         if isinstance(kind, type) and issubclass(kind, PreTrainedConfig):
-            own = overrides.get(name, {})
+            own = {**OVERRIDES.get(kind.model_type, {}), **overrides.get(name, {})}
             arguments[name] = {"model_type": kind.model_type, **_tiny_arguments(kind, ids, own)}
     return arguments | {name: value for name, value in overrides.items() if name not in cls.sub_configs}
 

@@ -7,6 +7,7 @@ from typing import Any
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_expand": 2, "mamba_chunk_size": 8}
 NO_LATENT_GROUPS = {"num_key_value_heads": 4}
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+PINPOINTS = [[32, 64], [64, 32]]
 QSA = {
     "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8, "indexer_compress_ratio": 2,
     "hc_lowrank": 8, "ngram_vocab_size_base": 100, "split_ngram_parts": 1,
@@ -57,9 +58,36 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "xlstm": {"qk_dim_factor": 1.0},
     "xmod": {"default_language": "en_XX"},
     "zamba": {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
+    **{
+        kind: {"rope_parameters": {**ROPE, "mrope_section": [2, 1, 1], "partial_rotary_factor": 1.0}}
+        for kind in (
+            "glm4v_text", "glm4v_moe_text", "glm_ocr_text", "qwen2_5_vl_text", "qwen2_vl_text", "paddleocr_vl_text",
+            "qwen2_5_omni_text", "glm46v_text",
+        )
+    },
+    "gemma3": {"mm_tokens_per_image": 4},
+    "t5gemma2": {"mm_tokens_per_image": 4},
+    "shieldgemma2": {"mm_tokens_per_image": 4},
+    "hunyuan_vl_text": {"head_dim": 8},
+    "llava_next": {"image_grid_pinpoints": PINPOINTS},
+    "llava_next_video": {"image_grid_pinpoints": PINPOINTS},
+    "llava_onevision": {"image_grid_pinpoints": PINPOINTS},
+    "granite4_vision": {"image_grid_pinpoints": PINPOINTS},
+    "vipllava": {"vision_feature_layers": [-1, -2]},
+    "dots3_note_text": {"num_key_value_heads": 4},
+    "glm5_next_text": {"num_key_value_heads": 4},
+    "mistral4_text": {"num_key_value_heads": 4},
+    "mistral4": {"num_key_value_heads": 4},
+    "mllama_vision_model": {"intermediate_layers_indices": [0, 1], "max_num_tiles": 2, "vision_output_dim": 96},
     "zaya": {"num_experts_per_tok": 1},
 }
 """By model type: arguments of its configuration; nested configurations are dictionaries."""
 
+PROCESSORS: dict[str, dict[str, Any]] = {}
+"""By model type: arguments of its processor."""
+IMAGE_PROCESSORS: dict[str, dict[str, Any]] = {}
+"""By model type: arguments of its image processor."""
+IMAGE_TOKENS: dict[str, str] = {}
+"""By model type: the token that stands for an image in a text."""
 NOT_TINY: dict[str, str] = {}
 """By model type: why no tiny checkpoint is built."""
