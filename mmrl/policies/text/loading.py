@@ -130,16 +130,21 @@ def _quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def remove_dropout(model: nn.Module) -> nn.Module:
-    """Set every dropout of a model to zero.
+NOISE = ("dropout", "pdrop", "layerdrop", "drop_prob", "drop_rate", "drop_path_rate", "jitter_noise", "jitter_eps")
+"""Ends of the names of numbers by which models draw noise in training mode."""
 
-    With dropout in the training step only, the importance ratio of an unchanged policy would not be one.
+
+def remove_noise(model: nn.Module) -> nn.Module:
+    """Set dropout, layer drop and the jitter of routers to zero.
+
+    With noise in the training step only, the importance ratio of an unchanged policy would not be one. What has another
+    name is found by comparing the model in training mode (`mmrl.policies.text.fidelity`).
     """
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
         for name, value in vars(module).items():  # transformers stores some of them as numbers
-            if name.endswith("dropout") and isinstance(value, float):
+            if name.endswith(NOISE) and isinstance(value, float):
                 setattr(module, name, 0.0)
     return model
 

@@ -16,7 +16,7 @@ from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
-from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
+from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -65,7 +65,7 @@ class ScoringPolicy(Policy):
             model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
-        self.model: Any = remove_dropout(model)
+        self.model: Any = remove_noise(model)
         width = model.config.get_text_config().hidden_size
         self.head: nn.Module | None = None
         if hidden is not None:

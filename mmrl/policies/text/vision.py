@@ -20,7 +20,7 @@ from mmrl.policies.text.tiny import llava_parts
 from mmrl.types import Observation
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
-"""Processor outputs that run along the tokens; every other one runs along images or patches and stays ragged."""
+"""Processor outputs that run along the tokens; every other one stays ragged."""
 
 
 class VisionLanguagePolicy(TextPolicy):
@@ -33,6 +33,7 @@ class VisionLanguagePolicy(TextPolicy):
     """
 
     auto_model: Any = AutoModelForImageTextToText
+    per_token = PER_TOKEN
 
     def __init__(self, freeze_vision: bool = False, **kwargs: Any):
         super().__init__(**kwargs)
@@ -145,7 +146,22 @@ def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tenso
     distinct = {id(part): part for part in given}
     number = {key: i for i, key in enumerate(distinct)}
     sizes = torch.tensor([len(part) for part in distinct.values()])
-    return Ragged(torch.cat(list(distinct.values())), sizes, torch.tensor([number[id(part)] for part in given]))
+    return Ragged(
+        torch.cat(_pad_images(list(distinct.values()))), sizes, torch.tensor([number[id(part)] for part in given])
+    )
+
+
+def _pad_images(parts: list[Tensor]) -> list[Tensor]:
+    """Pad images of different sizes [n, ...] with zeros at their ends, as processors pad the images of a batch."""
+    if len({part.shape[1:] for part in parts if len(part)}) < 2:
+        return [part for part in parts if len(part)] or parts[:1]
+    sizes = [max(size) for size in zip(*(part.shape[1:] for part in parts if len(part)), strict=True)]
+    padded = []
+    for part in parts:
+        if len(part):
+            ends = [(0, size - have) for size, have in zip(sizes, part.shape[1:])]
+            padded.append(torch.nn.functional.pad(part, [each for end in reversed(ends) for each in end]))
+    return padded
 
 
 def _expand_content(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

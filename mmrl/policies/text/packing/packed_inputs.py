@@ -88,7 +88,14 @@ class BatchTokens:
 
     def has_images(self) -> bool:
         """Whether a prompt has inputs that are not per token, such as images."""
-        return any(bool(column.lengths.any()) for column in self.ragged.values())
+        return bool(self.with_images().any())
+
+    def with_images(self) -> np.ndarray:
+        """[U] bool: which prompts have inputs that are not per token."""
+        found = np.zeros(self.prompts, dtype=bool)
+        for column in self.ragged.values():
+            found |= column.lengths.cpu().numpy() > 0
+        return found
 
     def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
         """Build the network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
