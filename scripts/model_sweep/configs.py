@@ -16,7 +16,7 @@ from transformers.models.auto.modeling_auto import (
 from scripts.model_sweep.overrides import OVERRIDES
 
 IMAGE_SIZE, PATCH = 32, 8
-LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, WIDE, CONTEXT, WINDOW = 2, 32, 4, 2, 8, 48, 256, 8
+LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, WIDE, CONTEXT, WINDOW = 2, 32, 4, 2, 8, 48, 512, 8
 SIZES: tuple[tuple[str, int], ...] = (
     (r"(hidden_size|d_model|n_embd|embed_dim|dim|model_dim|embedding_size|hidden_dim|width|word_embed_proj_dim)", HIDDEN),
     (r"(text|vision|encoder|decoder|projection|projector|image_text|attention|out|dense|patch_embed)_hidden_size", HIDDEN),
@@ -63,6 +63,11 @@ def causal_types() -> list[str]:
 def image_types() -> list[str]:
     """List the model types of AutoModelForImageTextToText."""
     return sorted(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+
+
+def every_type() -> list[tuple[str, str]]:
+    """List the pairs of model type and family, "text" or "image", of the installed transformers."""
+    return [(kind, "text") for kind in causal_types()] + [(kind, "image") for kind in image_types()]
 
 
 def tiny_config(kind: str, ids: Mapping[str, int]) -> PreTrainedConfig:

@@ -78,7 +78,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "glm5_next_text": {"num_key_value_heads": 4},
     "mistral4_text": {"num_key_value_heads": 4},
     "mistral4": {"num_key_value_heads": 4},
-    "mllama_vision_model": {"intermediate_layers_indices": [0, 1], "max_num_tiles": 2, "vision_output_dim": 96},
+    "mllama_vision_model": {"intermediate_layers_indices": [0, 1], "vision_output_dim": 96},
     "zaya": {"num_experts_per_tok": 1},
 }
 """By model type: arguments of its configuration; nested configurations are dictionaries."""
@@ -89,5 +89,15 @@ IMAGE_PROCESSORS: dict[str, dict[str, Any]] = {}
 """By model type: arguments of its image processor."""
 IMAGE_TOKENS: dict[str, str] = {}
 """By model type: the token that stands for an image in a text."""
+CONFIG_TOKENS: dict[str, dict[str, Any]] = {
+    "aya_vision": {"image_token_id": "<|IMG_PATCH|>", "image_token_index": "<|IMG_PATCH|>"},
+    "ovis2": {
+        "image_token_id": "<IMG_ATOM>",
+        "visual_indicator_token_ids": ["<IMG_START>", "<IMG_GRID>", "<IMG_COL>", "<IMG_ROW>", "<IMG_END>"],
+    },
+}
+"""By model type: tokens whose ids its configuration names, where they are not those of `IMAGE_TOKENS`."""
+TEMPLATE_TOKENS = {"gemma3": "boi_token", "t5gemma2": "boi_token"}
+"""By model type: the processor's attribute with the token that its chat template writes for an image."""
 NOT_TINY: dict[str, str] = {}
 """By model type: why no tiny checkpoint is built."""

@@ -69,6 +69,7 @@ def compare_folder(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    assert "mmrl" not in sys.modules
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     for place in sys.argv[1:]:

@@ -18,7 +18,7 @@ from transformers.models.auto.video_processing_auto import VIDEO_PROCESSOR_MAPPI
 from mmrl.policies.text.tiny import CHAT_TEMPLATE, character_tokenizer, special_ids
 from scripts.model_sweep.configs import IMAGE_SIZE, PATCH, tiny_config
 from scripts.model_sweep.letters import Letters
-from scripts.model_sweep.overrides import IMAGE_PROCESSORS, IMAGE_TOKENS, PROCESSORS
+from scripts.model_sweep.overrides import CONFIG_TOKENS, IMAGE_PROCESSORS, IMAGE_TOKENS, PROCESSORS, TEMPLATE_TOKENS
 
 TOKEN = re.compile(r"""["'](<[^<>"'\s{}]{1,40}>|\[[A-Z_]{2,20}\])["']""")
 """Special tokens in the source of a processor."""
@@ -61,10 +61,12 @@ def build_processor(kind: str) -> tuple[Any, Any]:
     attributes = {name for found in ATTRIBUTE.findall(source) for name in found if name}
     tokenizer = _tokenizer(image_token, [t for t in tokens if t != image_token], attributes)
     processor = cls(**_arguments(cls, kind, tokenizer, image_token))
-    image_token = getattr(processor, "image_token", None) or image_token
+    image_token = getattr(processor, TEMPLATE_TOKENS.get(kind, "image_token"), None) or image_token
     processor.chat_template = tokenizer.chat_template = CHAT_TEMPLATE.replace("image_token", repr(str(image_token)))
     config = tiny_config(kind, special_ids(processor.tokenizer))
-    _set_ids(config, processor, str(image_token))
+    _set_ids(config, processor, str(getattr(processor, "image_token", None) or image_token))
+    for name, special in CONFIG_TOKENS.get(kind, {}).items():
+        setattr(config, name, processor.tokenizer.convert_tokens_to_ids(special))
     return config, processor
 
 
