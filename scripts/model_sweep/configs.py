@@ -18,22 +18,40 @@ from scripts.model_sweep.overrides import OVERRIDES
 IMAGE_SIZE, PATCH = 32, 8
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, WIDE, CONTEXT, WINDOW = 2, 32, 4, 2, 8, 48, 512, 8
 SIZES: tuple[tuple[str, int], ...] = (
-    (r"(hidden_size|d_model|n_embd|embed_dim|dim|model_dim|embedding_size|hidden_dim|width|word_embed_proj_dim)", HIDDEN),
-    (r"(text|vision|encoder|decoder|projection|projector|image_text|attention|out|dense|patch_embed)_hidden_size", HIDDEN),
-    (r"(projection_dim|out_hidden_size|output_hidden_size|vision_output_dim|text_embed_dim|hidden_size_global)", HIDDEN),
-    (r"((num_|n_|encoder_|decoder_)?(hidden_)?layers?|depth|n_layer|(encoder|decoder|num)_(de|en)?coder_layers)", LAYERS),
+    (
+        r"(hidden_size|d_model|n_embd|embed_dim|dim|model_dim|embedding_size|hidden_dim|width|word_embed_proj_dim)",
+        HIDDEN,
+    ),
+    (
+        r"(text|vision|encoder|decoder|projection|projector|image_text|attention|out|dense|patch_embed)_hidden_size",
+        HIDDEN,
+    ),
+    (
+        r"(projection_dim|out_hidden_size|output_hidden_size|vision_output_dim|text_embed_dim|hidden_size_global)",
+        HIDDEN,
+    ),
+    (
+        r"((num_|n_|encoder_|decoder_)?(hidden_)?layers?|depth|n_layer|(encoder|decoder|num)_(de|en)?coder_layers)",
+        LAYERS,
+    ),
     (r"num_(en|de)coder_layers|(en|de)coder_layers|num_blocks", LAYERS),
     (r"(num_|n_)?(attention_|encoder_attention_|decoder_attention_)?heads?|(en|de)coder_attention_heads|n_head", HEADS),
     (r"num_(encoder|decoder)_attention_heads", HEADS),
     (r"num_key_value_heads|num_kv_heads|n_head_kv|multi_query_group_num|swa_num_key_value_heads", KV_HEADS),
     (r"swa_num_attention_heads", HEADS),
-    (r"head_dim|swa_head_dim|swa_v_head_dim|qk_nope_head_dim|qk_rope_head_dim|v_head_dim|d_kv|kv_channels|global_head_dim", HEAD_DIM),
+    (
+        r"head_dim|swa_head_dim|swa_v_head_dim|qk_nope_head_dim|qk_rope_head_dim|v_head_dim|d_kv|kv_channels|global_head_dim",
+        HEAD_DIM,
+    ),
     (r"kv_lora_rank|q_lora_rank", 16),
     (r"index_head_dim|index_topk", 16),
     (r"index_n_heads", 4),
     (r".*intermediate_size(_mlp)?|.*ffn_dim|d_ff|ffn_hidden_size|n_inner|dim_ff|mlp_dim|expert_ffn_hidden_size", WIDE),
     (r"num_experts|n_routed_experts|num_local_experts|moe_num_experts|num_routed_experts", 4),
-    (r"num_experts_per_tok|num_experts_per_token|moe_topk|moe_k|top_k_experts|experts_per_token|num_selected_experts", 2),
+    (
+        r"num_experts_per_tok|num_experts_per_token|moe_topk|moe_k|top_k_experts|experts_per_token|num_selected_experts",
+        2,
+    ),
     (r"n_group|topk_group|num_expert_group", 1),
     (r"n_shared_experts|num_shared_experts|moe_num_shared_experts", 1),
     (r"max_position_embeddings|n_positions|max_seq_len|n_ctx|max_sequence_length|model_max_length", CONTEXT),
@@ -84,7 +102,9 @@ def _shrink(cls: type[PreTrainedConfig], ids: Mapping[str, int], overrides: Mapp
     return cls(**_tiny_arguments(cls, ids, overrides))
 
 
-def _tiny_arguments(cls: type[PreTrainedConfig], ids: Mapping[str, int], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _tiny_arguments(
+    cls: type[PreTrainedConfig], ids: Mapping[str, int], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
     """Tiny values of the arguments of a configuration class, those of nested configurations as dictionaries."""
     signature = inspect.signature(cls.__init__).parameters
     default = _default(cls)

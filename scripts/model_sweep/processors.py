@@ -165,7 +165,11 @@ def _sized(cls: Any, overrides: dict[str, Any] | None = None) -> Any:
             sizes[name] = AREA if value["longest_edge"] > 10_000 else SIDES
         elif "shortest_edge" in keys or "longest_edge" in keys:
             sizes[name] = dict.fromkeys((k for k in ("shortest_edge", "longest_edge") if k in keys), IMAGE_SIZE)
-    for name, value in (("patch_size", PATCH), ("min_pixels", AREA["shortest_edge"]), ("max_pixels", AREA["longest_edge"])):
+    for name, value in (
+        ("patch_size", PATCH),
+        ("min_pixels", AREA["shortest_edge"]),
+        ("max_pixels", AREA["longest_edge"]),
+    ):
         if isinstance(getattr(default, name, None), int):
             sizes[name] = value
     if isinstance(getattr(default, "image_grid_pinpoints", None), list):
@@ -182,7 +186,9 @@ def _set_ids(config: Any, processor: Any, image_token: str) -> None:
         for name, value in list(vars(part).items()):
             if not re.fullmatch(r".*(token_id|token_ids|token_index|_start_id|_end_id|_newline_id|_patch_id)", name):
                 continue
-            if name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id") or name.startswith("_"):
+            if name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id") or name.startswith(
+                "_"
+            ):
                 continue
             own = getattr(processor, name, None)
             if isinstance(value, list | tuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts.model_sweep.checks import EXACT, Outcome, check_type
 
-SECONDS = 120
+SECONDS = 180
 """Limit of one type."""
 BATCH = 40
 """Types whose exports are read in one fresh process."""
