@@ -17,7 +17,7 @@ from scripts.model_sweep.checks import EXACT, Outcome, check_type
 
 SECONDS = 180
 """Limit of one type."""
-BATCH = 40
+BATCH = 50
 """Types whose exports are read in one fresh process."""
 ROOT = Path(__file__).resolve().parents[2]
 
