@@ -16,7 +16,6 @@ from torch import nn
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
-from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
@@ -133,42 +132,32 @@ def _quiet() -> Iterator[None]:
 
 NOISE = ("dropout", "pdrop", "layerdrop", "drop_prob", "drop_rate", "drop_path_rate", "jitter_noise", "jitter_eps")
 """Ends of the names of numbers by which models draw noise in training mode."""
-JITTER = ("jitter_noise", "jitter_eps")
+
+NoiseSettings = list[tuple[nn.Module, str, float]]
+"""Numbers by which modules draw noise: module, name, and value."""
+
+
+def list_noise(model: nn.Module) -> NoiseSettings:
+    """List the settings of dropout, layer drop and the jitter of routers that are not zero."""
+    return [
+        (module, name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()  # transformers stores some of them as numbers
+        if isinstance(value, float)
+        and value != 0.0
+        and (name.endswith(NOISE) or (name == "p" and isinstance(module, nn.modules.dropout._DropoutNd)))
+    ]
 
 
 def remove_noise(model: nn.Module) -> nn.Module:
     """Set dropout, layer drop and the jitter of routers to zero.
 
     With noise in the training step only, the importance ratio of an unchanged policy would not be one. What has another
-    name, and a jitter that the model reads in evaluation too and therefore keeps, is found by comparing the model in
-    training mode (`mmrl.policies.text.fidelity`).
+    name is found by comparing the model in training mode (`mmrl.policies.text.fidelity`).
     """
-    jitters = [
-        (module, name, value)
-        for module in model.modules()
-        for name, value in vars(module).items()
-        if name.endswith(JITTER) and isinstance(value, float) and value and not next(model.parameters()).is_meta
-    ]
-    before = _logits_in_evaluation(model) if jitters else None
-    for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            module.p = 0.0
-        for name, value in vars(module).items():  # transformers stores some of them as numbers
-            if name.endswith(NOISE) and isinstance(value, float):
-                setattr(module, name, 0.0)
-    if before is not None and not torch.equal(before, _logits_in_evaluation(model)):
-        for module, name, value in jitters:
-            setattr(module, name, value)
+    for module, name, _ in list_noise(model):
+        setattr(module, name, 0.0)
     return model
-
-
-@torch.no_grad()
-def _logits_in_evaluation(model: Any) -> torch.Tensor:
-    """Compute the logits of a few hundred tokens: a threshold of a router moves few of them."""
-    ids = torch.arange(256, device=next(model.parameters()).device) % (model.config.get_text_config().vocab_size - 4)
-    ids = ids.view(4, 64) + 4
-    with evaluation_mode(model):
-        return model(input_ids=ids, use_cache=False).logits
 
 
 def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | None = None) -> nn.Module:
