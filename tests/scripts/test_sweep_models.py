@@ -12,7 +12,7 @@ from scripts.model_sweep.page import PAGE, format_page
 from scripts.model_sweep.sweep import sweep
 
 ROOT = Path(__file__).parents[2]
-ENDS = {"exact", "refused", "not tiny"}
+ENDS = {"exact", "refused", "refused late", "not tiny"}
 EXACT_TEXT = (
     "bloom",
     "cohere2",

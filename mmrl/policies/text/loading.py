@@ -133,6 +133,7 @@ def _quiet() -> Iterator[None]:
 NOISE = ("dropout", "pdrop", "layerdrop", "drop_prob", "drop_rate", "drop_path_rate", "jitter_noise", "jitter_eps")
 """Ends of the names of numbers by which models draw noise in training mode."""
 
+
 NoiseSettings = list[tuple[nn.Module, str, float]]
 """Numbers by which modules draw noise: module, name, and value."""
 
