@@ -74,22 +74,22 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
         else:
             _refuse_odd_model(plain)
     except NotTinyError as error:
-        return _ended(outcome, "not tiny", error)
+        return end_outcome(outcome, "not tiny", error)
     except Exception as error:
-        return _ended(outcome, "not tiny", error, "transformers does not run it: ")
+        return end_outcome(outcome, "not tiny", error, "transformers does not run it: ")
     try:
         policy = POLICIES[family](path=str(folder / "start")).eval()
     except ValueError as error:
-        return _ended(outcome, "refused", error)
+        return end_outcome(outcome, "refused", error)
     except Exception as error:
-        return _ended(outcome, "crash", error)
+        return end_outcome(outcome, "crash", error)
     try:
         _compare(outcome, policy, plain)
         _compare_packed(outcome, family, folder, plain)
     except ValueError as error:
-        return _ended(outcome, "refused late", error)
+        return end_outcome(outcome, "refused late", error)
     except Exception as error:
-        return _ended(outcome, "crash", error)
+        return end_outcome(outcome, "crash", error)
     _fit_and_export(outcome, policy, folder)
     worst = max(outcome.differences.values())
     outcome.status = "exact" if worst <= EXACT else "wrong"  # NaN is wrong
@@ -102,7 +102,7 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
     return outcome
 
 
-def _ended(outcome: Outcome, status: str, error: Exception, before: str = "") -> Outcome:
+def end_outcome(outcome: Outcome, status: str, error: Exception, before: str = "") -> Outcome:
     name = "" if isinstance(error, ValueError | NotTinyError) else f"{type(error).__name__}: "
     outcome.status, outcome.reason = status, before + name + " ".join(str(error).split())[:400]
     return outcome

@@ -99,25 +99,25 @@ def tiny_config(kind: str, ids: Mapping[str, int]) -> PreTrainedConfig:
 
 
 def _shrink(cls: type[PreTrainedConfig], ids: Mapping[str, int], overrides: Mapping[str, Any]) -> PreTrainedConfig:
-    return cls(**_tiny_arguments(cls, ids, overrides))
+    return cls(**shrink_arguments(cls, ids, overrides))
 
 
-def _tiny_arguments(
+def shrink_arguments(
     cls: type[PreTrainedConfig], ids: Mapping[str, int], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Tiny values of the arguments of a configuration class, those of nested configurations as dictionaries."""
     signature = inspect.signature(cls.__init__).parameters
-    default = _default(cls)
+    default = build_default(cls)
     arguments: dict[str, Any] = {}
     for name, parameter in signature.items():
-        value = _default_value(default, name, parameter.default)
-        if isinstance(value, int) and not isinstance(value, bool) and (size := _size_of(name)) is not None:
+        value = read_default(default, name, parameter.default)
+        if isinstance(value, int) and not isinstance(value, bool) and (size := find_size(name)) is not None:
             arguments[name] = ids["vocab_size"] if not size and "vocab" in name else size
     arguments |= {name: ids[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id") if name in signature}
     if "is_decoder" in signature:
         arguments["is_decoder"] = True
-    arguments |= _one_layer_of_each_kind(default, signature, arguments)
-    rope = _default_value(default, "rope_parameters", None)
+    arguments |= choose_layer_kinds(default, signature, arguments)
+    rope = read_default(default, "rope_parameters", None)
     if isinstance(rope, dict) and "mrope_section" in rope:
         arguments["rope_parameters"] = {**rope, "mrope_section": MROPE}
     for name, nested in cls.sub_configs.items():
@@ -125,11 +125,11 @@ def _tiny_arguments(
         kind = type(inner) if isinstance(inner, PreTrainedConfig) else nested
         if isinstance(kind, type) and issubclass(kind, PreTrainedConfig):
             own = {**OVERRIDES.get(kind.model_type, {}), **overrides.get(name, {})}
-            arguments[name] = {"model_type": kind.model_type, **_tiny_arguments(kind, ids, own)}
+            arguments[name] = {"model_type": kind.model_type, **shrink_arguments(kind, ids, own)}
     return arguments | {name: value for name, value in overrides.items() if name not in cls.sub_configs}
 
 
-def _default_value(default: Any, name: str, declared: Any) -> Any:
+def read_default(default: Any, name: str, declared: Any) -> Any:
     """Value of an argument in the default configuration, where it states one number for all layers."""
     try:
         return getattr(default, name, declared)
@@ -137,18 +137,18 @@ def _default_value(default: Any, name: str, declared: Any) -> Any:
         return declared
 
 
-def _default(cls: type[PreTrainedConfig]) -> Any:
+def build_default(cls: type[PreTrainedConfig]) -> Any:
     try:
         return cls()
     except Exception:  # some configurations have no valid default
         return None
 
 
-def _size_of(name: str) -> int | None:
+def find_size(name: str) -> int | None:
     return next((size for pattern, size in SIZES if re.fullmatch(pattern, name)), None)
 
 
-def _one_layer_of_each_kind(default: Any, signature: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def choose_layer_kinds(default: Any, signature: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """Lists of kinds of layers in which every kind that the default model has occurs, and their length."""
     count = next((name for name in ("num_hidden_layers", "num_layers", "n_layer") if name in arguments), None)
     lists = {

@@ -32,8 +32,8 @@ def format_page(outcomes: Sequence[Outcome]) -> str:
     ordered = sorted(outcomes, key=lambda outcome: (outcome.family != "text", outcome.kind))
     counts = Counter(outcome.status for outcome in ordered)
     words = {"exact": "are exact", "refused": "are refused", "not tiny": "were not tried"}
-    told = ", ".join(f"{counts[status]} {words.get(status, status)}" for status in sorted(counts))
-    parts = [HEAD.format(version=transformers.__version__, counts=f"Of {len(ordered)} types {told}.")]
+    numbers = ", ".join(f"{counts[status]} {words.get(status, status)}" for status in sorted(counts))
+    parts = [HEAD.format(version=transformers.__version__, counts=f"Of {len(ordered)} types {numbers}.")]
     for family, title in (("text", "## Text"), ("image", "## Images and text")):
         rows = [format_row(outcome) for outcome in ordered if outcome.family == family]
         parts.append("\n".join([title, "", "| type | loads | exact | fit | export | reason |", RULE, *rows]) + "\n")

@@ -59,8 +59,8 @@ def build_processor(kind: str) -> tuple[Any, Any]:
     image_token = IMAGE_TOKENS.get(kind) or next((t for t in tokens if "image" in t.lower()), "<image>")
     source = inspect.getsource(inspect.getmodule(cls))  # type: ignore[arg-type]
     attributes = {name for found in ATTRIBUTE.findall(source) for name in found if name}
-    tokenizer = _tokenizer(image_token, [t for t in tokens if t != image_token], attributes)
-    processor = cls(**_arguments(cls, kind, tokenizer, image_token))
+    tokenizer = build_tokenizer(image_token, [t for t in tokens if t != image_token], attributes)
+    processor = cls(**collect_arguments(cls, kind, tokenizer, image_token))
     image_token = getattr(processor, TEMPLATE_TOKENS.get(kind, "image_token"), None) or image_token
     processor.chat_template = tokenizer.chat_template = CHAT_TEMPLATE.replace("image_token", repr(str(image_token)))
     config = tiny_config(kind, special_ids(processor.tokenizer))
@@ -70,10 +70,10 @@ def build_processor(kind: str) -> tuple[Any, Any]:
     return config, processor
 
 
-def _tokenizer(image_token: str, others: list[str], attributes: set[str]) -> Any:
+def build_tokenizer(image_token: str, others: list[str], attributes: set[str]) -> Any:
     others = [t for t in dict.fromkeys([*others, *(f"<{word}>" for word in FURTHER)]) if t not in TEXT_TOKENS]
     tokenizer: Any = character_tokenizer(image_token, tuple(others))
-    named = {f"{part}_token": token for part, token in _named(image_token, others).items()}
+    named = {f"{part}_token": token for part, token in name_tokens(image_token, others).items()}
     spare = [t for t in others if t not in named.values()] or [image_token]
     for number, name in enumerate(sorted(attributes - named.keys() - set(ORDINARY))):
         named[name] = spare[number % len(spare)]
@@ -88,7 +88,7 @@ FURTHER = ("video", "audio", "start", "end")
 TEXT_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
-def _named(image_token: str, others: list[str]) -> dict[str, str]:
+def name_tokens(image_token: str, others: list[str]) -> dict[str, str]:
     """Names under which processors look for special tokens in a tokenizer."""
 
     def find(*parts: str) -> str:
@@ -114,16 +114,16 @@ def _named(image_token: str, others: list[str]) -> dict[str, str]:
     }
 
 
-def _arguments(cls: Any, kind: str, tokenizer: Any, image_token: str) -> dict[str, Any]:
+def collect_arguments(cls: Any, kind: str, tokenizer: Any, image_token: str) -> dict[str, Any]:
     """Arguments of a processor: its parts, and the numbers of tokens of an image."""
     names = set(inspect.signature(cls.__init__).parameters)
     parts: dict[str, Any] = {"tokenizer": tokenizer}
     if "image_processor" in names:
-        parts["image_processor"] = _image_processor(kind)
+        parts["image_processor"] = build_image_processor(kind)
     if "video_processor" in names:
         video = VIDEO_PROCESSOR_MAPPING_NAMES.get(kind) or "Qwen2VLVideoProcessor"
         video = video if isinstance(video, str) else next(iter(video.values()))
-        parts["video_processor"] = _sized(getattr(transformers, video))
+        parts["video_processor"] = build_sized(getattr(transformers, video))
     if "feature_extractor" in names and (sounds := FEATURE_EXTRACTOR_MAPPING_NAMES.get(kind)):
         parts["feature_extractor"] = getattr(transformers, sounds)()
     if "qformer_tokenizer" in names:
@@ -141,15 +141,15 @@ def _arguments(cls: Any, kind: str, tokenizer: Any, image_token: str) -> dict[st
     return parts | own | PROCESSORS.get(kind, {})
 
 
-def _image_processor(kind: str) -> Any:
+def build_image_processor(kind: str) -> Any:
     names = IMAGE_PROCESSOR_MAPPING_NAMES.get(kind) or {"torchvision": IMAGE_CLASSES.get(kind, "CLIPImageProcessor")}
     for name in (names.get("torchvision"), names.get("pil")):
         if name is not None:
-            return _sized(getattr(transformers, name), IMAGE_PROCESSORS.get(kind, {}))
+            return build_sized(getattr(transformers, name), IMAGE_PROCESSORS.get(kind, {}))
     raise ValueError("transformers names no image processor for it")
 
 
-def _sized(cls: Any, overrides: dict[str, Any] | None = None) -> Any:
+def build_sized(cls: Any, overrides: dict[str, Any] | None = None) -> Any:
     """Build an image or video processor whose sizes are those of the tiny vision encoders."""
     default = cls()
     sizes: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def _set_ids(config: Any, processor: Any, image_token: str) -> None:
     tokenizer = processor.tokenizer
     image = tokenizer.convert_tokens_to_ids(image_token)
     spare = [i for i in range(len(tokenizer) - 1, 4, -1) if i != image]
-    for part in _nested(config):
+    for part in list_configs(config):
         for name, value in list(vars(part).items()):
             if not re.fullmatch(r".*(token_id|token_ids|token_index|_start_id|_end_id|_newline_id|_patch_id)", name):
                 continue
@@ -199,9 +199,9 @@ def _set_ids(config: Any, processor: Any, image_token: str) -> None:
                 setattr(part, name, own if isinstance(own, int) and own >= 0 else spare[len(name) % max(len(spare), 1)])
 
 
-def _nested(config: Any) -> list[Any]:
+def list_configs(config: Any) -> list[Any]:
     inner = [value for value in vars(config).values() if isinstance(value, transformers.PreTrainedConfig)]
-    return [config, *(part for each in inner for part in _nested(each))]
+    return [config, *(part for each in inner for part in list_configs(each))]
 
 
 @torch.no_grad()
