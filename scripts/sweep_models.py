@@ -1,96 +1,50 @@
-"""Build a tiny checkpoint of every causal and image-text type of transformers, and try it: scripts/sweep_models.py."""
+"""Build a tiny random checkpoint of every causal and image-text type of transformers, try it, and write docs/models.md.
+
+`python scripts/sweep_models.py` takes a quarter of an hour; what the results file has is not tried again, so that a
+sweep that was ended goes on. `--types qwen2,llava` tries some types and prints what came; the page is written of all.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import shutil
-import signal
 import sys
-import tempfile
-import time
 import warnings
 from pathlib import Path
-from typing import Any
-
-import transformers
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts.model_sweep.checks import Outcome, check_type
-from scripts.model_sweep.configs import causal_types, image_types
+import transformers  # noqa: E402
 
-SECONDS = 120
-"""Limit of one type."""
-
-
-def every_type() -> list[tuple[str, str]]:
-    """List the (type, family) pairs of the installed transformers."""
-    return [(kind, "text") for kind in causal_types()] + [(kind, "image") for kind in image_types()]
-
-
-def sweep(types: list[tuple[str, str]], results: Path) -> dict[str, dict[str, Any]]:
-    """Check types one after the other; results of earlier calls that the file has are taken from it."""
-    stored = read_results(results)
-    for kind, family in types:
-        if f"{family}/{kind}" in stored:
-            continue
-        began = time.time()
-        folder = Path(tempfile.mkdtemp(prefix="sweep_"))
-        try:
-            outcome = _check_with_limit(kind, family, folder)
-            if (folder / "rows.pt").exists():
-                reread([(outcome, folder)])
-        finally:
-            shutil.rmtree(folder)
-        print(f"{family:5} {kind:28} {time.time() - began:5.1f} s {outcome.status:12} {outcome.reason[:150]}", flush=True)
-        stored[f"{family}/{kind}"] = outcome.as_dict()
-        results.write_text(json.dumps(stored, indent=1) + "\n")
-    return stored
-
-
-def _check_with_limit(kind: str, family: str, folder: Path) -> Outcome:
-    signal.signal(signal.SIGALRM, _raise_timeout)
-    signal.alarm(SECONDS)
-    try:
-        return check_type(kind, family, folder)
-    except TimeoutError:
-        return Outcome(kind, family, "crash", f"took longer than {SECONDS} s")
-    finally:
-        signal.alarm(0)
-
-
-def _raise_timeout(*_: Any) -> None:
-    raise TimeoutError
-
-
-def reread(made: list[tuple[Outcome, Path]]) -> None:
-    pass
-
-
-def read_results(results: Path) -> dict[str, dict[str, Any]]:
-    return json.loads(results.read_text()) if results.exists() else {}
+from scripts.model_sweep.configs import every_type  # noqa: E402
+from scripts.model_sweep.page import PAGE, format_page  # noqa: E402
+from scripts.model_sweep.sweep import sweep  # noqa: E402
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Read the arguments, sweep, and write the page if all types were tried."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--types", default="", help="comma-separated model types; all without it")
     parser.add_argument("--family", choices=["text", "image"])
-    parser.add_argument("--results", type=Path, default=Path("models.json"))
+    parser.add_argument("--results", type=Path, default=Path("models.json"), help="where outcomes are kept")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     chosen = set(filter(None, options.types.split(",")))
+    if unknown := chosen - {kind for kind, _ in every_type()}:
+        parser.error(f"--types: {sorted(unknown)} are no causal or image-text types of transformers")
     types = [
         (kind, family)
         for kind, family in every_type()
         if (not chosen or kind in chosen) and options.family in (None, family)
     ]
-    sweep(types, options.results)
+    outcomes = sweep(types, options.results)
+    if {(outcome.kind, outcome.family) for outcome in outcomes} >= set(every_type()):
+        (ROOT / PAGE).write_text(format_page(outcomes))
+        print(f"written: {PAGE}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 BLOCK, NESTED_BLOCK = 64, 256
 """Weights that share a scale, and scales that share one of their own."""
@@ -17,6 +18,7 @@ class QuantizedLinear(nn.Linear):
     """Linear layer whose frozen weight is stored in 4 bits and dequantised in every pass, forward and backward.
 
     Blocks of 64 weights share a scale, the scales are quantised to 8 bits (double quantisation): 4.13 bits a weight.
+    Rows are padded with zeros to whole blocks, because the kernels for CPUs read wrong scales for other rows.
     The layer of bitsandbytes is not used, because its state dictionary cannot be loaded into a quantised layer and on
     some processors evaluation changes the layout of its weights.
     Source: Dettmers et al., "QLoRA", 2023, section 3, arXiv:2305.14314.
@@ -30,12 +32,17 @@ class QuantizedLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features, self.kind = linear.in_features, linear.out_features, kind
         self.dtype = linear.weight.dtype
-        codes, statistics = _quantize(linear.weight.data, kind)
+        codes, statistics = _quantize(pad(linear.weight.data, (0, self.padding)), kind)
         self.weight = nn.Parameter(codes, requires_grad=False)
         self.bias = None if linear.bias is None else nn.Parameter(linear.bias.data, requires_grad=False)
         for name, tensor in zip(STATISTICS, statistics):
             # bytes, so that a conversion of the module to bfloat16 does not round them
             self.register_buffer(name, tensor.reshape(-1).contiguous().view(torch.uint8))
+
+    @property
+    def padding(self) -> int:
+        """Zeros after each row, up to whole blocks."""
+        return -self.in_features % BLOCK
 
     @property
     def state(self) -> Any:
@@ -46,7 +53,7 @@ class QuantizedLinear(nn.Linear):
         nested = QuantState(absmax=scales, code=code, blocksize=NESTED_BLOCK, dtype=torch.float32)
         return QuantState(
             absmax=self.get_buffer("scales"),
-            shape=torch.Size((self.out_features, self.in_features)),
+            shape=torch.Size((self.out_features, self.in_features + self.padding)),
             dtype=self.dtype,
             blocksize=BLOCK,
             code=get_4bit_type(self.kind, device=self.weight.device),
@@ -61,13 +68,13 @@ class QuantizedLinear(nn.Linear):
         kind = input.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.dtype
         bias = None if self.bias is None else self.bias.to(dtype)
-        return matmul_4bit(input.to(dtype), self.weight.t(), self.state, bias=bias)
+        return matmul_4bit(pad(input.to(dtype), (0, self.padding)), self.weight.t(), self.state, bias=bias)
 
     def dequantize(self) -> nn.Linear:
         """Return an ordinary layer with the dequantised weight."""
         from bitsandbytes.functional import dequantize_4bit
 
-        weight = dequantize_4bit(self.weight.data, self.state)
+        weight = dequantize_4bit(self.weight.data, self.state)[:, : self.in_features].contiguous()
         linear = nn.Linear(self.in_features, self.out_features, self.bias is not None, device="meta")
         linear.weight = nn.Parameter(weight, requires_grad=False)
         linear.bias = self.bias

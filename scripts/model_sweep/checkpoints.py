@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from scripts.model_sweep.configs import tiny_config
 from scripts.model_sweep.overrides import NOT_TINY
-from scripts.model_sweep.processors import build_processor
+from scripts.model_sweep.processors import build_processor, fit_image_tokens
 
-LARGEST = 3_000_000
+LARGEST = 20_000_000
 """Parameters of a tiny checkpoint at most."""
 FACTOR, NOISE = 4.0, 0.05
 """Weights are multiplied, so that distributions are decided, and drawn a little from the usual zeros and ones."""
@@ -47,6 +47,8 @@ def build_checkpoint(kind: str, family: str, folder: Path) -> None:
         raise NotTinyError(f"transformers does not build it: {type(error).__name__}: {error}") from error
     model.save_pretrained(folder)
     saved.save_pretrained(folder)
+    if family == "image":
+        fit_image_tokens(model, saved, folder)
 
 
 def build_model(config: Any, family: str) -> Any:

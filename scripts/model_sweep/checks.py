@@ -11,6 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from transformers import AutoProcessor
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
@@ -32,6 +33,7 @@ from mmrl.types import Completion, Episode, Request, Sampling, Turn
 from scripts.model_sweep.checkpoints import NotTinyError, build_checkpoint
 from scripts.model_sweep.letters import Letters
 from scripts.model_sweep.plain import load_plain, score_row
+from scripts.model_sweep.processors import run_with_picture
 
 EXACT = 1e-3
 """Nats; larger differences are another model."""
@@ -67,35 +69,40 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
     try:
         build_checkpoint(kind, family, folder / "start")
         plain = load_plain(folder / "start", family)
-        _refuse_odd_model(plain)
+        if family == "image":
+            run_with_picture(plain, AutoProcessor.from_pretrained(folder / "start"))
+        else:
+            _refuse_odd_model(plain)
     except NotTinyError as error:
-        return _ended(outcome, "not tiny", error)
+        return end_outcome(outcome, "not tiny", error)
     except Exception as error:
-        return _ended(outcome, "not tiny", error, "transformers does not run it: ")
+        return end_outcome(outcome, "not tiny", error, "transformers does not run it: ")
     try:
         policy = POLICIES[family](path=str(folder / "start")).eval()
     except ValueError as error:
-        return _ended(outcome, "refused", error)
+        return end_outcome(outcome, "refused", error)
     except Exception as error:
-        return _ended(outcome, "crash", error)
+        return end_outcome(outcome, "crash", error)
     try:
         _compare(outcome, policy, plain)
         _compare_packed(outcome, family, folder, plain)
     except ValueError as error:
-        return _ended(outcome, "refused late", error)
+        return end_outcome(outcome, "refused late", error)
     except Exception as error:
-        return _ended(outcome, "crash", error)
+        return end_outcome(outcome, "crash", error)
     _fit_and_export(outcome, policy, folder)
     worst = max(outcome.differences.values())
     outcome.status = "exact" if worst <= EXACT else "wrong"  # NaN is wrong
     if outcome.status == "wrong":
-        outcome.reason = ", ".join(f"{name} {value:.2g}" for name, value in outcome.differences.items() if not value <= EXACT)
+        outcome.reason = ", ".join(
+            f"{name} {value:.2g}" for name, value in outcome.differences.items() if not value <= EXACT
+        )
     elif outcome.fit != "yes":
         outcome.status, outcome.reason = "crash", outcome.fit
     return outcome
 
 
-def _ended(outcome: Outcome, status: str, error: Exception, before: str = "") -> Outcome:
+def end_outcome(outcome: Outcome, status: str, error: Exception, before: str = "") -> Outcome:
     name = "" if isinstance(error, ValueError | NotTinyError) else f"{type(error).__name__}: "
     outcome.status, outcome.reason = status, before + name + " ".join(str(error).split())[:400]
     return outcome
@@ -119,7 +126,9 @@ def _compare(outcome: Outcome, policy: Any, plain: Any) -> None:
     mask = batch["action_mask"]
     with torch.no_grad():
         scored = policy(batch)
-        alone = torch.cat([_widen(policy(batch.select(torch.tensor([i]))).logprobs, mask) for i in range(0, batch.rows, 3)])
+        alone = torch.cat(
+            [_widen(policy(batch.select(torch.tensor([i]))).logprobs, mask) for i in range(0, batch.rows, 3)]
+        )
     outcome.differences |= {
         "sampled": _largest(batch["behavior_logprobs"] - expected, mask),
         "scored": _largest(scored.logprobs - expected, mask),
@@ -162,7 +171,9 @@ def score_plainly(policy: Any, plain: Any, done: Sequence[Completion], batch: Ba
 
 def plain_inputs(completion: Completion) -> dict[str, Tensor]:
     """The prompt's inputs with a batch axis where they run along tokens."""
-    return {k: v[None] if k == "input_ids" or k.endswith("token_type_ids") else v for k, v in completion.observation.items()}
+    return {
+        k: v[None] if k == "input_ids" or k.endswith("token_type_ids") else v for k, v in completion.observation.items()
+    }
 
 
 def _fit_and_export(outcome: Outcome, policy: Any, folder: Path) -> None:

@@ -7,9 +7,16 @@ from typing import Any
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_expand": 2, "mamba_chunk_size": 8}
 NO_LATENT_GROUPS = {"num_key_value_heads": 4}
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+PINPOINTS = [[32, 64], [64, 32]]
 QSA = {
-    "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8, "indexer_compress_ratio": 2,
-    "hc_lowrank": 8, "ngram_vocab_size_base": 100, "split_ngram_parts": 1,
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 2,
+    "hc_lowrank": 8,
+    "ngram_vocab_size_base": 100,
+    "split_ngram_parts": 1,
 }
 OVERRIDES: dict[str, dict[str, Any]] = {
     "axk1": NO_LATENT_GROUPS,
@@ -36,30 +43,100 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "ministral": {"head_dim": 8},
     "nemotron": {"head_dim": 8, "num_key_value_heads": 2},
     "nemotron_h": {"n_groups": 2, "mamba_num_heads": 4, "chunk_size": 8},
-    "reformer": {"is_decoder": True},
     "roc_bert": {"shape_embed_dim": 16, "pronunciation_embed_dim": 16},
     "xlm": {"emb_dim": 32},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8},
     "cohere_compass_text": {"rope_parameters": {kind: dict(ROPE) for kind in ("full_attention", "sliding_attention")}},
     "deepseek_v2": {**NO_LATENT_GROUPS, "num_experts_per_tok": 2, "n_routed_experts": 4, "moe_intermediate_size": 16},
-    "dory": {"num_hidden_layers": 3, "n_input_layers": 1, "n_output_layers": 1, "n_recurrent_layers": 1,
-             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "dory": {
+        "num_hidden_layers": 3,
+        "n_input_layers": 1,
+        "n_output_layers": 1,
+        "n_recurrent_layers": 1,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 16},
     "dots3_note": {"num_key_value_heads": 4},
     "dots3_note_text": {"num_key_value_heads": 4},
-    "gemma3n_text": {"intermediate_size": 48, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
-                     "num_kv_shared_layers": 2, "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0]},
-    "gemma4_text": {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "gemma3n_text": {
+        "intermediate_size": 48,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+    },
+    "gemma4_text": {
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+    },
+    "jamba": {
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "mamba_dt_rank": 4,
+        "expert_layer_period": 2,
+        "expert_layer_offset": 1,
+    },
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "qwen4_exp_text": QSA,
-    "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [16, 16], "lsh_attn_chunk_length": 8, "local_attn_chunk_length": 8},
+    "reformer": {
+        "is_decoder": True,
+        "axial_pos_embds_dim": [16, 16],
+        "axial_pos_shape": [16, 16],
+        "lsh_attn_chunk_length": 8,
+        "local_attn_chunk_length": 8,
+    },
     "xlstm": {"qk_dim_factor": 1.0},
     "xmod": {"default_language": "en_XX"},
     "zamba": {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
+    **{
+        kind: {"rope_parameters": {**ROPE, "mrope_section": [2, 1, 1], "partial_rotary_factor": 1.0}}
+        for kind in (
+            "glm4v_text",
+            "glm4v_moe_text",
+            "glm_ocr_text",
+            "qwen2_5_vl_text",
+            "qwen2_vl_text",
+            "paddleocr_vl_text",
+            "qwen2_5_omni_text",
+            "glm46v_text",
+        )
+    },
+    "gemma3": {"mm_tokens_per_image": 4},
+    "t5gemma2": {"mm_tokens_per_image": 4},
+    "shieldgemma2": {"mm_tokens_per_image": 4},
+    "hunyuan_vl_text": {"head_dim": 8},
+    "llava_next": {"image_grid_pinpoints": PINPOINTS},
+    "llava_next_video": {"image_grid_pinpoints": PINPOINTS},
+    "llava_onevision": {"image_grid_pinpoints": PINPOINTS},
+    "granite4_vision": {"image_grid_pinpoints": PINPOINTS},
+    "vipllava": {"vision_feature_layers": [-1, -2]},
+    "glm5_next_text": {"num_key_value_heads": 4},
+    "mistral4_text": {"num_key_value_heads": 4},
+    "mistral4": {"num_key_value_heads": 4},
+    "mllama_vision_model": {"intermediate_layers_indices": [0, 1], "vision_output_dim": 96},
     "zaya": {"num_experts_per_tok": 1},
 }
 """By model type: arguments of its configuration; nested configurations are dictionaries."""
 
+PROCESSORS: dict[str, dict[str, Any]] = {}
+"""By model type: arguments of its processor."""
+IMAGE_PROCESSORS: dict[str, dict[str, Any]] = {
+    "gemma4": {"max_soft_tokens": 70},
+    "gemma4_unified": {"max_soft_tokens": 70},
+}
+"""By model type: arguments of its image processor."""
+IMAGE_TOKENS: dict[str, str] = {}
+"""By model type: the token that stands for an image in a text."""
+CONFIG_TOKENS: dict[str, dict[str, Any]] = {
+    "aya_vision": {"image_token_id": "<|IMG_PATCH|>", "image_token_index": "<|IMG_PATCH|>"},
+    "ovis2": {
+        "image_token_id": "<IMG_ATOM>",
+        "visual_indicator_token_ids": ["<IMG_START>", "<IMG_GRID>", "<IMG_COL>", "<IMG_ROW>", "<IMG_END>"],
+    },
+}
+"""By model type: tokens whose ids its configuration names, where they are not those of `IMAGE_TOKENS`."""
+TEMPLATE_TOKENS = {"gemma3": "boi_token", "t5gemma2": "boi_token"}
+"""By model type: the processor's attribute with the token that its chat template writes for an image."""
 NOT_TINY: dict[str, str] = {}
 """By model type: why no tiny checkpoint is built."""

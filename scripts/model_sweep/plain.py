@@ -22,7 +22,9 @@ AUTO_MODELS: dict[str, Any] = {"text": AutoModelForCausalLM, "image": AutoModelF
 def load_plain(folder: Path | str, family: str) -> Any:
     """Load a checkpoint as its users do, and refuse weights that are missing or left over."""
     model, report = AUTO_MODELS[family].from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    wrong = {name: sorted(map(str, report[name]))[:3] for name in ("missing_keys", "unexpected_keys", "mismatched_keys")}
+    wrong = {
+        name: sorted(map(str, report[name]))[:3] for name in ("missing_keys", "unexpected_keys", "mismatched_keys")
+    }
     if any(wrong.values()):
         raise ValueError(f"the weights do not fit: { {name: keys for name, keys in wrong.items() if keys} }")
     return model.eval()
@@ -69,6 +71,7 @@ def compare_folder(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    assert "mmrl" not in sys.modules
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     for place in sys.argv[1:]:

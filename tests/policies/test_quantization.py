@@ -55,11 +55,34 @@ def logits(model):
         return model.eval()(IDS).logits
 
 
+@pytest.mark.parametrize("kind", ["nf4", "fp4"])
+@pytest.mark.parametrize("size", [(8, 32), (7, 96), (5, 48), (8, 64), (3, 63), (16, 100), (1, 1), (10, 160)], ids=str)
+def test_weights_are_the_nearest_codes_of_their_blocks(kind, size):
+    """The arithmetic of the paper, written out: blocks of 64 along a row, each divided by its largest number."""
+    functional = pytest.importorskip("bitsandbytes.functional")
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(size[1], size[0])
+    weight = linear.weight.detach().clone()
+    code = functional.get_4bit_type(kind, device="cpu")
+    blocks = torch.nn.functional.pad(weight, (0, -size[1] % 64)).view(size[0], -1, 64)
+    scale = blocks.abs().amax(-1, keepdim=True)
+    nearest = code[((blocks / scale.clamp(min=1e-9))[..., None] - code).abs().argmin(-1)] * scale
+    expected = nearest.flatten(1)[:, : size[1]]
+    layer = QuantizedLinear(linear, kind)
+    largest = float(weight.abs().max())
+    found = layer.dequantize().weight
+    assert_close(found, expected, atol=0.01 * largest, rtol=0)  # scales have 8 bits
+    given = torch.randn(3, size[1], requires_grad=True)
+    assert_close(layer(given), given @ found.T + linear.bias, atol=1e-5, rtol=1e-5)
+    (slope,) = torch.autograd.grad(layer(given).sum(), given)
+    assert_close(slope, found.sum(0).expand(3, -1), atol=1e-5, rtol=1e-5)
+
+
 def test_only_linear_layers_below_adapters_take_4_bits(policy):
     quantized = [name for name, module in policy.named_modules() if isinstance(module, QuantizedLinear)]
     assert len(quantized) == 2 * 7 and all("base_layer" in name for name in quantized)
     for module in (policy.get_submodule(name) for name in quantized):
-        ordinary = 4 * module.in_features * module.out_features
+        ordinary = 4 * (module.in_features + module.padding) * module.out_features
         assert module.weight.nbytes == ordinary // 8 and module.scales.nbytes == ordinary // 4 // 64
     assert all(".lora_" in name for name in trainable(policy))
 

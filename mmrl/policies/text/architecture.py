@@ -49,9 +49,7 @@ def refuse_recurrent(model: Any) -> None:
     if recurrent := kinds & RECURRENT:
         why = f"layers of type {', '.join(sorted(recurrent))} with a recurrent state"
     elif getattr(model, "_is_stateful", False):
-        why = (
-            f"layers of type {unknown}" if unknown else "layers"
-        ) + " whose cache cannot be cut and copied by tokens"
+        why = (f"layers of type {unknown}" if unknown else "layers") + " whose cache cannot be cut and copied by tokens"
     else:
         return
     raise ValueError(

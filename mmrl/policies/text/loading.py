@@ -134,18 +134,30 @@ NOISE = ("dropout", "pdrop", "layerdrop", "drop_prob", "drop_rate", "drop_path_r
 """Ends of the names of numbers by which models draw noise in training mode."""
 
 
+NoiseSettings = list[tuple[nn.Module, str, float]]
+"""Numbers by which modules draw noise: module, name, and value."""
+
+
+def list_noise(model: nn.Module) -> NoiseSettings:
+    """List the settings of dropout, layer drop and the jitter of routers that are not zero."""
+    return [
+        (module, name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()  # transformers stores some of them as numbers
+        if isinstance(value, float)
+        and value != 0.0
+        and (name.endswith(NOISE) or (name == "p" and isinstance(module, nn.modules.dropout._DropoutNd)))
+    ]
+
+
 def remove_noise(model: nn.Module) -> nn.Module:
     """Set dropout, layer drop and the jitter of routers to zero.
 
     With noise in the training step only, the importance ratio of an unchanged policy would not be one. What has another
     name is found by comparing the model in training mode (`mmrl.policies.text.fidelity`).
     """
-    for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            module.p = 0.0
-        for name, value in vars(module).items():  # transformers stores some of them as numbers
-            if name.endswith(NOISE) and isinstance(value, float):
-                setattr(module, name, 0.0)
+    for module, name, _ in list_noise(model):
+        setattr(module, name, 0.0)
     return model
 
 

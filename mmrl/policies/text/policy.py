@@ -23,7 +23,7 @@ from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
-from mmrl.policies.text.fidelity import check_fidelity
+from mmrl.policies.text.fidelity import Plain, check_fidelity
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
@@ -35,6 +35,9 @@ from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
+
+MEASURED = frozenset({"qwen2", "llama", "llava"})
+"""Types that tests compare with transformers: random weights of them are not compared when they are built."""
 
 
 class TextPolicy(ServedPolicy):
@@ -100,19 +103,19 @@ class TextPolicy(ServedPolicy):
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
+        plain = Plain(model.config.get_text_config(decoder=True)._attn_implementation, loading.list_noise(model))
         self.output_layer, self.model = OutputLayer(max_logits), loading.remove_noise(model)
         self.value_head: Any = None
         self.hidden_layers: list[int] = []
-        own_attention: str = model.config.get_text_config(decoder=True)._attn_implementation
 
         def install(shares: bool) -> None:
-            set_prefix_sharing(model.config, own_attention, shares)
+            set_prefix_sharing(model.config, plain.attention, shares)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
 
-        if path is None or model.device.type == "meta":
+        if model.device.type == "meta" or (path is None and model.config.model_type in MEASURED):
             install(True)
         else:
-            check_fidelity(self, own_attention, self.per_token, install)
+            check_fidelity(self, plain, install)
         self.model = loading.add_lora(model, lora, quantization)
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)

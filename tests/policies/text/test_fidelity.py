@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from mmrl.policies.text.fidelity import check
-from mmrl.policies.text.fidelity.measure import measure_differences, use_attention
+from mmrl.policies.text.fidelity.measure import Plain, measure_differences, use_attention
 from mmrl.policies.text.fidelity.probe import sample_probe
 from mmrl.policies.text.loading import remove_noise
 from mmrl.policies.text.packing.prefix_attention import NAME
@@ -55,7 +55,7 @@ def test_models_whose_own_code_names_their_attention_keep_it(kind, tmp_path, cap
     config = policy.model.config.get_text_config(decoder=True)
     assert config._attn_implementation == "sdpa" and not policy.prefix_sharing.masks
     assert f"{config.model_type} keeps its own attention, and prompts are not shared" in caplog.text
-    differences = measure_differences(policy, "sdpa", policy.per_token)
+    differences = measure_differences(policy, Plain("sdpa"))
     assert set(differences) == {"sampled", "padded", "alone", "trained"} and max(differences.values()) < 1e-4
 
 
@@ -64,7 +64,7 @@ def test_models_that_share_prompts_exactly_do(kind, tmp_path, caplog):
     build_checkpoint(kind, "text", tmp_path / "start")
     policy = TextPolicy(path=str(tmp_path / "start"))
     assert policy.model.config.get_text_config(decoder=True)._attn_implementation == NAME and not caplog.records
-    differences = measure_differences(policy, "sdpa", policy.per_token)
+    differences = measure_differences(policy, Plain("sdpa"))
     assert "shared" in differences and max(differences.values()) < 1e-4
 
 
@@ -109,7 +109,7 @@ def test_a_wrong_mask_is_found_and_not_used(tmp_path, monkeypatch, caplog):
 )
 def test_the_learning_pass_draws_no_noise(kind, settings, tmp_path):
     policy = TextPolicy(path=save(tmp_path / "start", kind, **settings))
-    assert measure_differences(policy, "sdpa", policy.per_token)["trained"] < 1e-4
+    assert measure_differences(policy, Plain("sdpa"))["trained"] < 1e-4
 
 
 class Shaking(torch.nn.Module):
@@ -191,3 +191,45 @@ def test_rows_beyond_the_switch_of_positions_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a row of 130 tokens"):
         policy.refuse_long(130)
     assert TextPolicy(path=save(tmp_path / "other")).switch_length is None
+
+
+@pytest.mark.parametrize("original", [16, 32])
+def test_prompts_of_the_comparison_fit_before_the_switch_of_positions(original, tmp_path):
+    path = save(tmp_path / "start", "phi3", **LONGROPE, pad_token_id=0)
+    config = json.loads((tmp_path / "start/config.json").read_text())
+    config["original_max_position_embeddings"] = original
+    config["rope_parameters"]["original_max_position_embeddings"] = original
+    (tmp_path / "start/config.json").write_text(json.dumps(config))
+    policy = TextPolicy(path=path).eval()
+    assert policy.switch_length == original and policy.prefix_sharing.masks
+    with pytest.raises(ValueError, match=f"a row of {original + 1} tokens"):
+        policy.refuse_long(original - 3, 4)
+
+
+def test_noise_settings_that_evaluation_reads_are_not_taken_from_it(tmp_path):
+    """The router of phimoe cuts experts by its jitter in evaluation too, and draws in training whatever it is."""
+    build_checkpoint("phimoe", "text", tmp_path / "start")
+    with pytest.raises(ValueError, match="phimoe computes something else here than in transformers alone"):
+        TextPolicy(path=str(tmp_path / "start"))
+
+
+def test_random_weights_of_types_that_no_test_compares_are_compared(caplog):
+    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.5}
+    policy = TextPolicy(config={"model_type": "falcon", **settings})
+    assert not policy.prefix_sharing.masks and "falcon keeps its own attention" in caplog.text
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_of_low_precision_are_compared_in_fp32(dtype, tmp_path):
+    policy = TextPolicy(path=save(tmp_path / "start"), dtype=dtype)
+    assert max(measure_differences(policy, Plain("sdpa")).values()) < 1e-4
+    assert {weight.dtype for weight in policy.parameters()} == {getattr(torch, dtype)}
+
+
+def test_the_line_is_printed_at_every_load(tmp_path, caplog):
+    build_checkpoint("falcon", "text", tmp_path / "start")
+    for _ in range(2):
+        caplog.clear()
+        TextPolicy(path=str(tmp_path / "start"))
+        (record,) = caplog.records
+        assert "falcon keeps its own attention" in record.getMessage()

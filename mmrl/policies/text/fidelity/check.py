@@ -16,12 +16,12 @@ from typing import Any
 import torch
 import transformers
 
-from mmrl.policies.text.fidelity.measure import measure_differences
+from mmrl.policies.text.fidelity.measure import Plain, is_rounded, measure_differences
 
 log = logging.getLogger(__name__)
 
 EXACT = 1e-3  # nats, of weights in fp32
-ROUNDED = 0.3  # nats, of weights in bf16 or fp16, whose logits of size 10 are off by 0.05
+ROUNDED = 0.5  # nats, of large models in bf16 or fp16: rounding moves SmolLM2-135M by 0.26
 
 
 @dataclass(frozen=True)
@@ -31,47 +31,50 @@ class Verdict:
     Args:
         shares: the policy's own attention, which shares prompts, is exact.
         refusal: why the checkpoint cannot be used; empty if it can.
+        line: what is printed when the model keeps its own attention; empty if it does not.
         differences: the largest differences in nats by what was compared, with the attention that is used.
     """
 
     shares: bool
     refusal: str = ""
+    line: str = ""
     differences: dict[str, float] = field(default_factory=dict)
 
 
-def check_fidelity(policy: Any, attention: str, per_token: frozenset[str], install: Callable[[bool], None]) -> Verdict:
+def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdict:
     """Compare a policy with the plain model, and install the attention that is exact.
 
     Args:
         policy: with its loaded model, before adapters.
-        attention: of the model as transformers loaded it.
-        per_token: names of inputs that run along the tokens.
+        plain: the model as transformers loaded it.
         install: gives the policy the attention that shares prompts (True) or that of the model (False).
 
     Raises:
         ValueError: the policy would compute something else than the checkpoint in transformers.
     """
-    key = fingerprint(policy.model, attention)
+    key = fingerprint(policy.model, plain)
     verdict = recall(key)
     if verdict is None:
-        verdict = measure(policy, attention, per_token, install)
+        verdict = measure(policy, plain, install)
         remember(key, verdict)
     if verdict.refusal:
         raise ValueError(verdict.refusal)
+    if verdict.line:
+        log.warning("%s", verdict.line)
     install(verdict.shares)
     return verdict
 
 
-def measure(policy: Any, attention: str, per_token: frozenset[str], install: Callable[[bool], None]) -> Verdict:
+def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdict:
     """Compare with the attention that shares prompts, then with the model's own."""
     kind, training = policy.model.config.model_type, policy.model.training
-    limit = EXACT if policy.model.dtype == torch.float32 else ROUNDED
+    limit = ROUNDED if is_rounded(policy.model) else EXACT
     reasons: list[str] = []
     try:
         for shares in (True, False):
             install(shares)
             try:
-                differences = measure_differences(policy, attention, per_token)
+                differences = measure_differences(policy, plain)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # the code of an architecture may raise anything
@@ -79,9 +82,8 @@ def measure(policy: Any, attention: str, per_token: frozenset[str], install: Cal
                 continue
             worst = max(differences, key=lambda name: differences[name])
             if differences[worst] <= limit:
-                if reasons:
-                    log.warning("%s keeps its own attention, and prompts are not shared: %s", kind, reasons[0])
-                return Verdict(shares, "", differences)
+                line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
+                return Verdict(shares, "", line, differences)
             reasons.append(explain(worst, differences[worst]))
     finally:
         policy.model.train(training)
@@ -106,11 +108,12 @@ def explain(name: str, nats: float) -> str:
     return f"{what} changes log-probs or entropies by {nats:.2g} nats"
 
 
-def fingerprint(model: Any, attention: str) -> str:
+def fingerprint(model: Any, plain: Plain) -> str:
     """Hash the configuration, the code, versions, and some numbers of each weight."""
     digest = hashlib.sha256()
     settings = model.config.to_dict() | {"_name_or_path": "", "architectures": type(model).__name__}
-    state = [settings, attention, transformers.__version__, torch.__version__, hash_code()]
+    noise = [(name, value) for _, name, value in plain.noise]
+    state = [settings, plain.attention, noise, transformers.__version__, torch.__version__, hash_code()]
     digest.update(json.dumps(state, sort_keys=True, default=str).encode())
     for name, tensor in model.named_parameters():
         some = tensor.detach().flatten()[:: max(1, tensor.numel() // 16)][:16].float().cpu()
@@ -137,7 +140,12 @@ def recall(key: str) -> Verdict | None:
 
 
 def remember(key: str, verdict: Verdict) -> None:
-    """Store a verdict for this process, and for later ones where the folder can be written."""
+    """Store a verdict for this process, and for later ones where the folder can be written.
+
+    A refusal is measured again: it may come from this machine, such as from too little memory.
+    """
+    if verdict.refusal:
+        return
     _known[key] = verdict
     with suppress(OSError):
         folder = cache_folder()

@@ -3,44 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mmrl.policies.text.fidelity.probe import OWNER, Probe, row_inputs, sample_probe
+from mmrl.policies.text.loading import NoiseSettings
 from mmrl.policies.text.packing.plan import PackedBatch
+from mmrl.policies.text.packing.prefix_sharing import in_fp32
 
 Scores = list[tuple[Tensor, Tensor]]
 """Log-probs [t] and entropies [t] of each row's choices, in nats."""
 
 
-def measure_differences(policy: Any, plain_attention: str, per_token: frozenset[str]) -> dict[str, float]:
+LARGE = 1_000_000_000
+"""Parameters from which on weights of low precision are compared as they are, without copies in fp32."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What a checkpoint is without us.
+
+    Args:
+        attention: implementation that transformers chose for it.
+        noise: settings that we set to zero, with their values.
+    """
+
+    attention: str
+    noise: NoiseSettings = field(default_factory=list)
+
+    @contextmanager
+    def restore(self, model: Any) -> Iterator[None]:
+        """Run the language model as transformers alone does inside the context."""
+        try:
+            for module, name, value in self.noise:
+                setattr(module, name, value)
+            with use_attention(model, self.attention):
+                yield
+        finally:
+            for module, name, _ in self.noise:
+                setattr(module, name, 0.0)
+
+
+def is_rounded(model: Any) -> bool:
+    """Whether a model is compared in bf16 or fp16, because copies of its weights in fp32 are too large."""
+    return model.dtype != torch.float32 and sum(weight.numel() for weight in model.parameters()) >= LARGE
+
+
+def measure_differences(policy: Any, plain: Plain) -> dict[str, float]:
     """Measure max |difference| in nats of log-probs and entropies, by what the policy did.
 
     "sampled" is what decoding with the cache said of its choices, the others are scores as the learn step computes
     them: "padded" beside a longer row, "alone", "shared" and "packed" in sequences with a mask over pairs of tokens,
-    and "trained", padded with the modules in training mode.
+    and "trained", in training mode. Weights of low precision are compared as fp32 copies, up to `LARGE`.
 
     Args:
-        policy: with the attention that it would use.
-        plain_attention: the attention of the checkpoint as transformers loads it.
-        per_token: names of inputs that run along the tokens.
+        policy: with the attention that it would use, and before adapters.
+        plain: the checkpoint as transformers loads it.
     """
     model = policy.model
-    with torch.no_grad(), _fixed_draws():
+    precision = nullcontext() if is_rounded(model) else in_fp32(model)
+    with torch.no_grad(), _fixed_draws(), precision:
         model.eval()
         probe = sample_probe(policy)
-        with use_attention(model, plain_attention):
-            expected = score_plainly(model, probe, per_token, policy.forbidden)
+        with plain.restore(model):
+            expected = score_plainly(model, probe, policy.per_token, policy.forbidden)
         sampled = [probe.batch["behavior_logprobs"][row, :n] for row, n in enumerate(probe.lengths)]
-        found = {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
+        differences = {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
         for name, packing in list_packings(policy).items():
-            found[name] = compare(policy, probe, packing, expected)
+            differences[name] = compare(policy, probe, packing, expected)
         model.train()
-        found["trained"] = compare(policy, probe, list_packings(policy)["padded"], expected)
-    return found
+        differences["trained"] = compare(policy, probe, [[(0,), (1,)]], expected)
+    return differences
 
 
 def list_packings(policy: Any) -> dict[str, list[PackedBatch]]:

@@ -49,15 +49,18 @@ def sample_probe(policy: Any) -> Probe:
 
 def build_observations(policy: Any) -> list[Observation]:
     """Build a short and a long prompt of ordinary tokens, with an image each of two sizes where the policy sees."""
+    limit = min(policy.context_length or LONG * 2, policy.switch_length or LONG * 2) - CHOICES - 1
     special = {*policy.forbidden, *policy.tokenizer.all_special_ids}
     vocabulary = policy.model.config.get_text_config().vocab_size
     ordinary = [i for i in range(min(vocabulary, len(policy.tokenizer))) if i not in special]
     drawn = np.random.default_rng(0).choice(ordinary, SHORT + LONG)
-    short, long = torch.from_numpy(drawn[:SHORT]), torch.from_numpy(drawn[SHORT:])
-    prompts = _encode_images(policy)
-    if prompts is None:
-        return [{"input_ids": short}, {"input_ids": long}]
-    return [policy.extend(prompts[0], short), policy.extend(prompts[1], long)]
+    prompts = _encode_images(policy) or [{"input_ids": torch.tensor([], dtype=torch.long)}] * 2
+    longest = max(limit - max(len(prompt["input_ids"]) for prompt in prompts), 1)
+    short, long = min(SHORT, (longest + 1) // 2), min(LONG, longest)
+    return [
+        policy.extend(prompts[0], torch.from_numpy(drawn[:short])),
+        policy.extend(prompts[1], torch.from_numpy(drawn[-long:])),
+    ]
 
 
 def _encode_images(policy: Any) -> list[Observation] | None:

@@ -101,7 +101,7 @@ class PrefixSharing:
     def _compare(self, sequences: PackedBatch, score: Callable[[list[PackedBatch]], Tensor], network: nn.Module) -> str:
         """Return the reason why prefix sharing is not exact; empty if it is."""
         try:
-            with torch.no_grad(), _in_fp32(network):
+            with torch.no_grad(), in_fp32(network):
                 alone = score([[(row,) for sequence in sequences for row in sequence]])
                 try:
                     joined = [tuple(row for sequence in sequences for row in sequence)] if self.across else sequences
@@ -135,7 +135,7 @@ def is_sharded(network: nn.Module) -> bool:
 
 
 @contextmanager
-def _in_fp32(network: nn.Module) -> Iterator[None]:
+def in_fp32(network: nn.Module) -> Iterator[None]:
     """Context without the dropout of adapters and without autocast, with weights of low precision as fp32 copies."""
     stored = [(tensor, tensor.data) for tensor in _low_precision(network)]
     try:

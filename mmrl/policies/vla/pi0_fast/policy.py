@@ -208,9 +208,7 @@ class Pi0FastPolicy(PretrainedVLA):
         own = every.gather(2, chosen[..., None])[..., 0]
         logprobs, entropy = (move_on(part, shifted) for part in (own, entropy_nats(every)))
         extra = {"choice_logprobs": every, **full_distribution(logits, batch.with_columns(action=chosen))}
-        return PolicyOutput(
-            logprobs, entropy, values, {name: move_on(part, shifted) for name, part in extra.items()}
-        )
+        return PolicyOutput(logprobs, entropy, values, {name: move_on(part, shifted) for name, part in extra.items()})
 
     def _read(self, observation: Mapping[str, Any]) -> tuple[Tensor, KeysValues, Tensor | None]:
         """Encode contexts: mask [N, K], keys and values, and values [N]."""

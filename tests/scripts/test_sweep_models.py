@@ -1,0 +1,90 @@
+"""No model type of transformers is silently another model, and none crashes: some types here, all of them when slow."""
+
+import re
+from pathlib import Path
+
+import pytest
+import transformers
+
+from scripts.model_sweep.checks import EXACT
+from scripts.model_sweep.configs import every_type
+from scripts.model_sweep.page import PAGE, format_page
+from scripts.model_sweep.sweep import sweep
+
+ROOT = Path(__file__).parents[2]
+ENDS = {"exact", "refused", "refused late", "not tiny"}
+EXACT_TEXT = (
+    "bloom",
+    "cohere2",
+    "deepseek_v3",
+    "diffllama",
+    "falcon",
+    "gemma2",
+    "gemma3_text",
+    "gpt2",
+    "gpt_oss",
+    "llama",
+    "mixtral",
+    "olmo2",
+    "opt",
+    "phi3",
+    "qwen2",
+    "qwen3_moe",
+    "smollm3",
+)
+REFUSED_TEXT = ("mamba", "deepseek_v4", "roberta", "xlnet")
+EXACT_IMAGES = ("idefics3", "llava", "ovis2", "qwen2_vl")
+SOME = {
+    **{(kind, "text"): "exact" for kind in EXACT_TEXT},
+    **{(kind, "text"): "refused" for kind in REFUSED_TEXT},
+    **{(kind, "image"): "exact" for kind in EXACT_IMAGES},
+}
+
+
+def rows_of_page():
+    """The cells of each row by type and family, as docs/models.md has them."""
+    text, _, images = (ROOT / PAGE).read_text().partition("## Images and text")
+    rows = {}
+    for family, part in (("text", text), ("image", images)):
+        for line in part.splitlines():
+            if line.startswith("| `"):
+                cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+                rows[cells[0].strip("| `"), family] = cells
+    return rows
+
+
+def test_some_types_end_as_the_page_says():
+    assert len(SOME) == 25
+    outcomes = sweep(list(SOME))
+    assert {(o.kind, o.family): o.status for o in outcomes} == SOME, [o for o in outcomes if o.status not in ENDS]
+    page = rows_of_page()
+    for outcome in outcomes:
+        loads = page[outcome.kind, outcome.family][1]
+        assert loads == ("yes" if outcome.status == "exact" else "refused"), outcome
+        if outcome.status == "exact":
+            assert outcome.fit == "yes" and max(*outcome.differences.values(), outcome.export) <= EXACT, outcome
+        else:
+            assert outcome.kind in outcome.reason.replace("_text", ""), outcome
+    assert format_page(outcomes).count("\n| `") == 25
+
+
+@pytest.mark.slow
+def test_no_type_is_silently_another_model():
+    outcomes = sweep(every_type())
+    assert not [outcome for outcome in outcomes if outcome.status not in ENDS]
+
+
+def test_the_page_has_every_type_of_the_version_that_it_states():
+    text = (ROOT / PAGE).read_text()
+    version = re.search(r"with transformers ([\d.]+):", text)
+    assert version is not None
+    if version[1] != transformers.__version__:
+        pytest.skip(f"the page is of transformers {version[1]}")
+    page = rows_of_page()
+    assert set(page) == set(every_type())
+    for (kind, _), cells in page.items():
+        assert cells[1] in ("yes", "refused", "not tried"), kind
+        if cells[1] == "yes":
+            assert float(cells[2]) <= EXACT and cells[3] == "yes" and float(cells[4]) <= EXACT, kind
+        else:
+            assert cells[5], f"{kind} has no reason"
