@@ -2,19 +2,22 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from mmrl.policies.text.fidelity import check
 from mmrl.policies.text.fidelity.measure import Plain, measure_differences, use_attention
-from mmrl.policies.text.fidelity.probe import sample_probe
+from mmrl.policies.text.fidelity.probe import row_inputs, sample_probe
 from mmrl.policies.text.loading import remove_noise
 from mmrl.policies.text.packing.prefix_attention import NAME
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
-from scripts.model_sweep.checkpoints import build_checkpoint
+from mmrl.policies.text.vision import VisionLanguagePolicy
+from scripts.model_sweep.checkpoints import build_checkpoint, build_model
+from scripts.model_sweep.processors import build_processor
 
 SIZES = {
     "hidden_size": 32,
@@ -233,3 +236,37 @@ def test_the_line_is_printed_at_every_load(tmp_path, caplog):
         TextPolicy(path=str(tmp_path / "start"))
         (record,) = caplog.records
         assert "falcon keeps its own attention" in record.getMessage()
+
+
+def picture(height, width):
+    return np.random.default_rng(height).integers(0, 255, (height, width, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["idefics3", "idefics2", "llava_next", "qwen2_vl"])
+def test_pictures_of_several_sizes_are_read_as_by_the_plain_model(kind, tmp_path):
+    build_checkpoint(kind, "image", tmp_path / "start")
+    policy = VisionLanguagePolicy(path=str(tmp_path / "start")).eval()
+    raw = [
+        {**policy.canary(), "images": (picture(*size),)}
+        for size in ((32, 32), (60, 20), (32, 64), (40, 40), (20, 200), (9, 9))
+    ]
+    prompts = [policy.encode(each) for each in raw]
+    columns = policy.collate(prompts)
+    inputs = {"input_ids": columns["input_ids"], **policy.extra_inputs(columns)}
+    positions = policy.positions(columns["input_ids"], columns["attention_mask"], inputs)
+    with torch.no_grad():
+        hidden = policy.model(**inputs, attention_mask=columns["attention_mask"], position_ids=positions).logits[:, -1]
+        for row, prompt in enumerate(prompts):
+            with Plain("sdpa").restore(policy.model):
+                plain = policy.model(**row_inputs(prompt, torch.tensor([], dtype=torch.long), policy.per_token))
+            assert (plain.logits[0, -1] - hidden[row]).abs().max() < 1e-4
+
+
+def test_a_mask_along_the_tokens_of_pictures_is_refused(tmp_path):
+    """mllama reads pictures through cross-attention, whose mask has a row for each token."""
+    config, processor = build_processor("mllama")
+    config.get_text_config().cross_attention_layers = [1]
+    build_model(config, "image").save_pretrained(tmp_path / "start")
+    processor.save_pretrained(tmp_path / "start")
+    with pytest.raises(ValueError, match="mllama computes something else here than in transformers alone"):
+        VisionLanguagePolicy(path=str(tmp_path / "start"))

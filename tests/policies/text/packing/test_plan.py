@@ -461,3 +461,20 @@ def test_a_batch_that_does_not_say_who_shares_reads_rows_alone():
     alone = Batch({name: column for name, column in batch.items() if name != "prompt_id"})
     assert_close(policy(alone).logprobs, policy(batch).logprobs, atol=1e-5, rtol=1e-5)
     assert not any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(alone), alone)))
+
+
+def test_entropies_are_compared_where_a_policy_is_decided():
+    """Log-probs of choices near 0 hide another distribution."""
+    policy = built("qwen2", None).eval()
+    tokens = policy.extract_tokens(played(policy, Sampling(max_tokens=6)))
+
+    def score(batches):
+        return torch.stack([torch.zeros(8), torch.full((8,), 0.01 * len(batches[0]))])
+
+    assert not policy.prefix_sharing.verify(tokens, score, policy.model)
+
+
+def test_rows_with_images_are_compared_first():
+    lengths = Lengths(np.array([0, 0, 1, 1, 2, 2]), np.array([50, 10, 40]), np.array([3, 4, 5, 6, 7, 8]))
+    rows = {row for sequence in _select_longest(lengths, np.array([False, True, False])) for row in sequence}
+    assert {2, 3} <= rows and _select_longest(lengths, np.array([False, True, False]))[0] == (3, 2)
