@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mmrl.rewards.extract import remove_thoughts
 from mmrl.types import Episode, Task
 
 SPLITS = ("train", "held_out")
@@ -36,13 +37,22 @@ def check_index(task: Task, index: int) -> None:
 
 
 def reply_text(episode: Episode) -> str:
-    """Text of the policy's answer; raises if the answer is missing or not text."""
+    """Text of the policy's answer, behind a tag that its chat template opened, with line feeds as ends of lines.
+
+    Raises if the answer is missing or not text.
+    """
     if not isinstance(episode.output, str):
         raise TypeError(
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
             "this task needs a policy that answers in text"
         )
-    return episode.output
+    text = episode.info.get("prompt_end", "") + episode.output
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def answer_text(episode: Episode) -> str:
+    """Text of the policy's answer without its thoughts, and without blanks around it; "" where a thought has no end."""
+    return (remove_thoughts(reply_text(episode)) or "").strip()
 
 
 def final_line(text: str) -> str:

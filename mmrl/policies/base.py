@@ -52,6 +52,8 @@ class Policy(nn.Module, ABC):
     pads_left: bool = False  # whether `collate` pads tokens at the start of a row
     scales_images: bool = False  # whether images of every size are brought to that of the network
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
+    reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
+    opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod
@@ -187,13 +189,28 @@ class Policy(nn.Module, ABC):
         """Encode a demonstrated `output` as choices [T]: the inverse of decoding."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
-    def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Encode a whole conversation: its ids [L], and which of them the assistant writes [L] bool."""
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
+        """Write a demonstrated message as the policy would; its content alone where there is no chat template."""
+        return str(message)
+
+    def encode_conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Encode a whole conversation: its ids [L], and which of them the assistant writes [L] bool.
+
+        Args:
+            messages: the last one is the assistant's.
+            tools: schemas that the chat template shows.
+        """
         raise NotImplementedError(f"{type(self).__name__} reads no conversations; choose a text policy")
 
     def template_shows_tools(self, tools: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a chat template writes the schemas of tools into the prompt; policies without text have none."""
         raise NotImplementedError(f"{type(self).__name__} has no chat template for tools; choose a text policy")
+
+    def template_shows_calls(self, calls: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a chat template writes the assistant's calls of tools, as `template_shows_tools`."""
+        raise NotImplementedError(f"{type(self).__name__} has no chat template for calls; choose a text policy")
 
     def contract(self) -> dict[str, Any]:
         """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""

@@ -50,3 +50,12 @@ def test_a_text_that_is_too_short_is_refused(tmp_path):
     (tmp_path / "short.txt").write_text("One sentence is not enough here.")
     with pytest.raises(ValueError, match=r"short\.txt has 1 sentences"):
         len(Passages(path=str(tmp_path / "short.txt")))
+
+
+@pytest.mark.parametrize("kind", ["next", "middle"])
+def test_ends_of_lines_may_be_those_of_windows(kind):
+    task = Passages(kind=kind)
+    for index in range(20):
+        right = task.demonstrate(index)
+        for answer in (f"{right}\r\n", f"\r\n{right}\r\n\r\n", right.replace(" ", "\r\n")):
+            assert set(task.score(reply(task[index], answer)).values()) == {1.0}
