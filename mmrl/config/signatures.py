@@ -119,35 +119,6 @@ def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[st
     ]
 
 
-NAMED_PARTS = (
-    *("callbacks", "logger", "stages", "annotators", "transforms", "rows", "terms", "phases", "models"),
-    *("evaluators", _DECODES := "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
-)
-"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
-
-
-def _holds_parts(node: dict[str, Any]) -> bool:
-    """Whether all values are mappings or null: the decodes of an evaluation, not the numbers of one decode."""
-    return all(value is None or isinstance(value, dict) for value in node.values())
-
-
-def to_class_path(node: Any) -> Any:
-    """Convert Hydra's {_target_: C, a: 1} to jsonargparse's {class_path: C, init_args: {a: 1}}, recursively."""
-    if isinstance(node, list):
-        return [to_class_path(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
-    for key in NAMED_PARTS:
-        if isinstance(inner.get(key), dict) and (key != _DECODES or _holds_parts(inner[key])):
-            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
-    if "_target_" not in node:
-        return inner
-    if not isinstance(node["_target_"], str):
-        raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
-    return {"class_path": node["_target_"], "init_args": inner}
-
-
 _NO_DEFAULT = "no default"
 
 
@@ -196,3 +167,32 @@ def _sizes(sim: str) -> dict[str, Any]:
         return simulator.sizes()
     except Exception as error:
         raise ConfigError(f"{place}: {' '.join(str(error).split())}") from error
+
+
+NAMED_PARTS = (
+    *("callbacks", "logger", "stages", "annotators", "transforms", "rows", "terms", "phases", "models"),
+    *("evaluators", _DECODES := "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
+)
+"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
+
+
+def _holds_parts(node: dict[str, Any]) -> bool:
+    """Whether all values are mappings or null: the decodes of an evaluation, not the numbers of one decode."""
+    return all(value is None or isinstance(value, dict) for value in node.values())
+
+
+def to_class_path(node: Any) -> Any:
+    """Convert Hydra's {_target_: C, a: 1} to jsonargparse's {class_path: C, init_args: {a: 1}}, recursively."""
+    if isinstance(node, list):
+        return [to_class_path(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
+    for key in NAMED_PARTS:
+        if isinstance(inner.get(key), dict) and (key != _DECODES or _holds_parts(inner[key])):
+            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
+    if "_target_" not in node:
+        return inner
+    if not isinstance(node["_target_"], str):
+        raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
+    return {"class_path": node["_target_"], "init_args": inner}

@@ -195,7 +195,6 @@ class RolloutData(L.LightningDataModule):
             part.load_state_dict(state.get("rows", {}).get(name, {}))
 
     # ---------------------------------------------------------------- one iteration
-
     def _iteration(self) -> Iterator[Batch]:
         for epoch in self._update_epochs():
             yield from epoch

@@ -23,7 +23,7 @@ class ActionReader:
     """
 
     def __init__(self, space: spaces.Space):
-        self._target = space
+        self._target: Any = space
         self.blocks: list = []
         """How many actions each number of a discrete action has."""
         if isinstance(space, spaces.Discrete):

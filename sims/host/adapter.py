@@ -90,7 +90,7 @@ def _all_numbers(space: spaces.Dict) -> bool:
 
 def state_sizes(observed: spaces.Space, acted: spaces.Space) -> dict[str, Any]:
     """Constructor arguments of a control policy for the spaces that `adapt` gives."""
-    parts = observed.spaces if isinstance(observed, spaces.Dict) else {STATE: observed}
+    parts: Any = observed.spaces if isinstance(observed, spaces.Dict) else {STATE: observed}
     state, image = parts.get(STATE), parts.get(IMAGE)
     sizes: dict[str, Any] = {
         "observation_dims": None if state is None else int(state.shape[0]),
@@ -103,8 +103,9 @@ def state_sizes(observed: spaces.Space, acted: spaces.Space) -> dict[str, Any]:
     if isinstance(acted, spaces.MultiDiscrete):
         counts = [int(n) for n in acted.nvec]
         return {**sizes, "actions": counts, "kind": "multi_categorical", "low": -1.0, "high": 1.0}
-    bounds = {"low": acted.low.tolist(), "high": acted.high.tolist()}
-    return {**sizes, "actions": int(acted.shape[0]), "kind": "gaussian", **bounds}
+    box: Any = acted
+    bounds = {"low": box.low.tolist(), "high": box.high.tolist()}
+    return {**sizes, "actions": int(box.shape[0]), "kind": "gaussian", **bounds}
 
 
 class ObservationReader:

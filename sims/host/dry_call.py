@@ -84,7 +84,7 @@ def _play(env: gymnasium.Env, acts: bool) -> tuple[list, str | None]:
     observation, info = _reset(env)
     source = plan_mask(env, info) if acts else None
     env.action_space.seed(0)
-    log = [(observation, 0.0, False)]
+    log: list[tuple] = [(observation, 0.0, False, False)]
     for step in range(STEPS):
         action = _choose(env, source, observation, info)
         try:

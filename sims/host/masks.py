@@ -84,7 +84,7 @@ def _join(mask: Any) -> np.ndarray:
     return np.ravel(np.asarray(mask))
 
 
-def _mask_method(env: gymnasium.Env) -> Any:
+def _mask_method(env: Any) -> Any:
     while env is not None:
         if callable(getattr(type(env), "action_masks", None)):
             return env.action_masks
