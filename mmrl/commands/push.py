@@ -12,7 +12,7 @@ from hydra.utils import get_class
 
 from mmrl.commands.catalogue.recipes import cite
 from mmrl.commands.cli import enter_project_of
-from mmrl.commands.model_card import build_metadata, format_training
+from mmrl.commands.results.model_card import build_metadata, format_training
 from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL

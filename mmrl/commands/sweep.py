@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.fit_arguments import split_switches
-from mmrl.commands.sweep_table import format_table, measure_job, read_jobs, write_job, write_table
+from mmrl.commands.results.sweep_table import format_table, measure_job, read_jobs, write_job, write_table
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import quote
@@ -38,7 +38,7 @@ MAXIMISE = {
     "ax": "hydra.sweeper.ax_config.experiment.minimize=false",
     "nevergrad": "hydra.sweeper.optim.maximize=true",
 }
-"""Plugins that search, and how they are told that a larger held-out mean is better; their default is a smaller one."""
+"""By plugin that searches: the argument that makes it maximise the objective; by default they minimise."""
 _ONLY_SHOWS = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version"}
 
 

@@ -14,7 +14,7 @@ from mmrl.experiments.experiment import Experiment
 FOLDER = CONF.parent / "docs" / "results"
 """Beside the configuration, in a checkout and in an installed package."""
 ABSENT = "not in this installation"
-"""What is shown of a result where the folder is missing, as in a package that somebody else built."""
+"""Text in place of a result where the folder is missing."""
 
 
 def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:

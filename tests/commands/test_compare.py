@@ -9,7 +9,7 @@ import yaml
 from scipy import stats
 
 from mmrl.__main__ import main
-from mmrl.commands.compare import compare
+from mmrl.commands.results.compare import compare
 from mmrl.errors import ConfigError
 from mmrl.evaluation.statistics.seeds import read_group
 

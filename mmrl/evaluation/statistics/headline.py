@@ -1,4 +1,4 @@
-"""The held-out number by which runs are compared where nobody names one."""
+"""Choose the held-out metric by which runs are compared: the mean of the first evaluator."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from mmrl.api.run import Run
 from mmrl.evaluation.statistics.headline import check_metric, find_headline, interval_of
+from mmrl.runs.metrics_csv import NAME, read_rows
 
 FILE = "sweep.json"
 """In the folder of a run of a sweep: its arguments and its result."""
@@ -61,7 +61,8 @@ def measure_job(
     Raises:
         ConfigError: the run has no metric of that name. ValueError: the objective is not finite.
     """
-    metrics = {name: float(value) for name, value in current.items()} or Run(folder).last_metrics
+    newest = current or {name: value for row in read_rows(folder / NAME) for name, value in row.items()}
+    metrics = {name: float(value) for name, value in newest.items()}
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     name = find_headline(config, metrics) if metric is None else check_metric(metric, metrics, f"run {number}")
     if name is None:
