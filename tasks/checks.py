@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mmrl.rewards.extract import unify_lines
 from mmrl.types import Episode, Task
 
 SPLITS = ("train", "held_out")
@@ -36,13 +37,13 @@ def check_index(task: Task, index: int) -> None:
 
 
 def reply_text(episode: Episode) -> str:
-    """Text of the policy's answer; raises if the answer is missing or not text."""
+    r"""Text of the policy's answer, line ends as "\n"; raises if the answer is missing or not text."""
     if not isinstance(episode.output, str):
         raise TypeError(
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
             "this task needs a policy that answers in text"
         )
-    return episode.output
+    return unify_lines(episode.output)
 
 
 def final_line(text: str) -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.rewards.extract import build_extractor
+from mmrl.rewards.numbers import parse_number
 from mmrl.strict_json import MAX_DIGITS, quote
 from tasks.dataset.media import Media, digest, read_images, read_videos
 from tasks.dataset.messages import Message, lift_images, parts_of, place_media, read_message, split_marks
 from tasks.dataset.source import Record
 from tasks.dataset.template import fill_template
-from tasks.dataset.verify import number
 
 _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?", re.IGNORECASE)
 
@@ -214,7 +214,7 @@ def _answer(record: Record, name: str, extract: str | None, place: str) -> str:
     digits = text.strip()
     if not digits or (len(digits) <= 40 and "e" not in digits.lower()) or not _NUMBER.fullmatch(digits):
         return text
-    if number(digits.lower()) is not None:
+    if parse_number(digits) is not None:
         return text
     if "e" in digits.lower():
         raise ValueError(
