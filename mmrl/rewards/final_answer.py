@@ -33,7 +33,6 @@ def find_final_answer(text: str, boxes: Sequence[str]) -> str | None:
         text: a completion without its thoughts.
         boxes: contents of its \boxed{...}.
     """
-    text = text.strip()
     for candidates in (boxes, _TAG.findall(text), _FENCE.findall(text), _list_leads(text)):
         if candidates:
             answers = {unwrap(candidate) for candidate in candidates}
@@ -41,9 +40,15 @@ def find_final_answer(text: str, boxes: Sequence[str]) -> str | None:
     return unwrap(text)
 
 
+def read_guess(text: str) -> str:
+    """Return a guess in a game without what wraps it: My guess: fridge, "fridge", fridge. and **fridge** are fridge."""
+    return (find_final_answer(text, []) or "").removesuffix("!").strip()
+
+
 def unwrap(text: str) -> str:
     """Remove what stands around the last line of an answer: marks in pairs, a bullet, the full stop at the end."""
-    before, newline, line = text.strip().rpartition("\n")
+    before, newline, line = text.strip("\n").rstrip().rpartition("\n")
+    indented = line
     for _ in range(_LAYERS):
         outer, line = line, line.strip()
         if bullet := _BULLET.match(line):
@@ -57,7 +62,7 @@ def unwrap(text: str) -> str:
                 break
         if line == outer:
             break
-    return f"{before}{newline}{line}"
+    return f"{before}{newline}{indented if line == indented.strip() else line}"
 
 
 def _is_closed(inside: str, opening: str, closing: str) -> bool:

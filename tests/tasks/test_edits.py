@@ -63,3 +63,10 @@ def test_text_around_a_block_is_refused():
 def test_arguments_without_problems_are_refused(options):
     with pytest.raises(ValueError, match="edits"):
         Edits(**options)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_do_not_matter(end):
+    task = Edits()
+    for index in range(20):
+        assert task.score(reply(task[index], task.demonstrate(index).replace("\n", end)))["exact"] == 1
