@@ -28,7 +28,7 @@ def test_ordinary_forms_of_a_right_answer_score_and_near_misses_do_not(name):
     prompts = [task[index] for index in range(PROBLEMS)]
     refused, accepted = [], []
     right = demonstrations(task, prompts)
-    for number, (prompt, answer) in enumerate(zip(prompts, right)):
+    for prompt, answer in zip(prompts, right):
         forms = ordinary_forms(answer)
         scores = task.scores([scripted_episode(prompt, text) for text in forms.values()])
         refused += [kind for kind, score in zip(forms, scores) if score["exact"] != 1]
