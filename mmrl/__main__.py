@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -38,6 +39,10 @@ def main(argv: list[str] | None = None) -> int:
         rest = _take_config_dir(rest)
         enter_project(Path.cwd())
         COMMANDS[command](rest)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has gone, as in `mmrl list recipes | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for Python's own flush at its end
+        return 128 + signal.SIGPIPE
     except Exception as error:
         if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
             raise

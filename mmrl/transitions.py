@@ -91,6 +91,10 @@ class TransitionTable:
         self.rows += len(actions)
         return range(self.rows - len(actions), self.rows)
 
+    def scale_rewards(self, scale: float, largest: float) -> None:
+        """Multiply all rewards by `scale` and clip them to [-largest, largest]."""
+        self._rewards = [min(max(reward * scale, -largest), largest) for reward in self._rewards]
+
     def turns(self, rows: Sequence[int]) -> Sequence[Turn]:
         """Return a view of these rows, in the order given; nothing may be added afterwards."""
         if self._actions is not None:

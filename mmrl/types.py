@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mmrl.lazy_module import torch
+from mmrl.messages import AssistantMessage as AssistantMessage
+from mmrl.messages import assistant_message as assistant_message
 from mmrl.sampling import Sampling as Sampling
 
 if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
@@ -36,6 +38,7 @@ class Prompt:
     answer: Any = None
     info: dict[str, Any] = field(default_factory=dict)  # further columns of the row, for verifiers and rewards
     place: str = ""  # file and row, for messages
+    tools: tuple[dict[str, Any], ...] = ()  # schemas that the chat template shows, of tools that the row brings
 
     @property
     def index(self) -> int:
@@ -45,7 +48,8 @@ class Prompt:
     @property
     def observation(self) -> dict[str, Any]:
         """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
-        return {"messages": self.messages, "images": self.images}
+        seen = {"messages": self.messages, "images": self.images}
+        return {**seen, "tools": list(self.tools)} if self.tools else seen
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rewards.extract import unify_lines
+from mmrl.rewards.extract import remove_thoughts, unify_lines
 from mmrl.types import Episode, Task
 
 SPLITS = ("train", "held_out")
@@ -37,13 +37,21 @@ def check_index(task: Task, index: int) -> None:
 
 
 def reply_text(episode: Episode) -> str:
-    r"""Text of the policy's answer, line ends as "\n"; raises if the answer is missing or not text."""
+    """Text of the policy's answer, behind a tag that its chat template opened, with line feeds as ends of lines.
+
+    Raises if the answer is missing or not text.
+    """
     if not isinstance(episode.output, str):
         raise TypeError(
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
             "this task needs a policy that answers in text"
         )
-    return unify_lines(episode.output)
+    return unify_lines(episode.info.get("prompt_end", "") + episode.output)
+
+
+def answer_text(episode: Episode) -> str:
+    """Text of the policy's answer without its thoughts, and without blanks around it; "" where a thought has no end."""
+    return (remove_thoughts(reply_text(episode)) or "").strip()
 
 
 def final_line(text: str) -> str:

@@ -19,7 +19,8 @@ FUNCTION_LINES = 60
 ALLOWED = {
     "mmrl.ops": {"mmrl.ops"},
     "mmrl.lazy_module": set(),
-    "mmrl.types": {"mmrl.sampling", "mmrl.lazy_module"},
+    "mmrl.types": {"mmrl.sampling", "mmrl.messages", "mmrl.lazy_module"},
+    "mmrl.messages": set(),
     "mmrl.sampling": set(),
     "mmrl.batch": set(),
     "mmrl.columns": set(),

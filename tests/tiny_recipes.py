@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -226,11 +228,21 @@ def start(words: Sequence[str]) -> subprocess.Popen:
     )
 
 
-def free_port() -> int:
-    """A TCP port of this machine that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_port(count: int = 8) -> int:
+    """The first of `count` TCP ports that nobody uses, below those that the system gives to whoever asks for any.
+
+    A port that the system names is given to another test as soon as it is closed; one of these only by chance.
+    """
+    first, last = 10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]) - count
+    for port in random.SystemRandom().sample(range(first, last), 200):
+        with ExitStack() as probes:
+            try:
+                for number in range(count):
+                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
+            except OSError:
+                continue
+        return port
+    raise RuntimeError(f"no {count} free ports from {first} to {last}")
 
 
 def record(folder: Path, rank: int = 0) -> dict[str, Any]:

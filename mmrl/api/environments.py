@@ -19,12 +19,11 @@ _ID = re.compile(r"(?:[\w.]+:)?(?:[\w.-]+/)?[\w.-]+-v\d+")
 def sim_arguments(key: str, value: Any) -> Iterator[str]:
     """The arguments of a simulator: an option's name, a gymnasium id, a function that makes an environment, or a Sim.
 
-    A function is registered with gymnasium in this process, as its name with -v0.
+    A function is registered with gymnasium in this process, as its name with -v0, or the next version that is free.
     """
     if callable(value) and not isinstance(value, Sim):
         name = re.sub(r"[^\w.-]", "", getattr(value, "__name__", type(value).__name__)) or "environment"
-        gymnasium.register(f"{name}-v0", entry_point=value)
-        value = f"{name}-v0"
+        value = _register(name, value)
     if not isinstance(value, str):
         yield from to_arguments(key, value)
     elif value not in groups()["sim"] and _ID.fullmatch(value):
@@ -32,6 +31,17 @@ def sim_arguments(key: str, value: Any) -> Iterator[str]:
         yield f"sim.id={to_text(value)}"
     else:
         yield f"{key}={value}"
+
+
+def _register(name: str, make: Any) -> str:
+    """Register a function that makes an environment; another one of the same name keeps its own id."""
+    registered = gymnasium.registry
+    version = 0
+    while f"{name}-v{version}" in registered and registered[f"{name}-v{version}"].entry_point is not make:
+        version += 1
+    if f"{name}-v{version}" not in registered:
+        gymnasium.register(f"{name}-v{version}", entry_point=make)
+    return f"{name}-v{version}"
 
 
 class SingleEnv(gymnasium.Env):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,24 +14,31 @@ from rich import get_console
 
 from mmrl.data.rollout_data import RolloutData
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics
+from mmrl.rollouts.base import ContinuingRollout
 
 STAGE = "MMRL_STAGE"
 """Environment variable with the name of the warm-start stage that a process runs."""
-SHOWN = {
+SAMPLED = {
     "rollout/reward": "reward",
     "rollout/score/return": "return",
     "rollout/tokens_mean": "length",
     "rollout/truncated_fraction": "truncated",
     "rollout/errors": "errors",
 }
-"""Metrics of a line and their short names; the last two only where they are above 0."""
+"""Metrics of whole episodes and their short names in a line; the last two only where they are above 0."""
+SEGMENTS = {"rollout/reward": "reward", "rollout/errors": "errors"}
+"""The same of rollouts that cut episodes into segments, whose return is that of the last whole episodes."""
+DIAGNOSTICS = ("kl", "clip_fraction", "accuracy")
+"""Diagnostics of loss terms that a line shows."""
 
 
 class Progress(RichProgressBar):
     """Progress bars of an iteration's rollout and optimiser steps in a terminal; else a plain line per iteration.
 
-    A line has the iteration, counted from 0 as in metrics.csv, mean reward and length, the KL divergence and clip
-    fraction of each clipped objective, seconds without evaluation, and held-out metrics where they were measured.
+    A line has the iteration, counted from 0 as in metrics.csv, seconds without evaluation, held-out metrics where they
+    were measured, and the numbers of the method: where the policy samples, mean reward and length, or the mean return
+    of the last whole episodes; KL divergence, clip fraction and accuracy of the terms that have them; the terms of the
+    loss where no term has a KL divergence or a clip fraction, as in imitation and preference learning.
     """
 
     def __init__(self) -> None:
@@ -59,7 +67,7 @@ class Progress(RichProgressBar):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)
         if self._plain and self._prints and trainer.current_epoch == 0 and (shown := _format_start(trainer)):
-            print(f"{_prefix()}start: held-out {shown}", flush=True)
+            print(f"{format_stage()}start: held-out {shown}", flush=True)
         self._started, self._measured = time.perf_counter(), False
 
     def on_train_batch_end(
@@ -79,43 +87,91 @@ class Progress(RichProgressBar):
         held_out = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
         metrics: Any = getattr(pl_module, "iteration_metrics", {})
         last = "" if trainer.max_epochs in (None, -1) else f"/{trainer.max_epochs - 1}"
-        line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {})
-        print(f"{_prefix()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
+        shown = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
+        line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, shown)
+        print(f"{format_stage()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
 
     def _reset_progress_bar_ids(self) -> None:
         super()._reset_progress_bar_ids()
         self._rollout_id = None  # a new display, as after fit or a second validate, has no task of the last one
 
     def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
-        metrics = {k: v for k, v in trainer.callback_metrics.items() if k == "rollout/reward" or k.startswith("val/")}
-        short = {
-            k.split("/")[-1] if k.startswith("rollout") else k.removeprefix("val/"): f"{float(v):.3f}"
-            for k, v in metrics.items()
-        }
-        return {k: v for k, v in short.items() if k.count("/") < 2 or k.endswith("/mean")}
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        shown = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
+        numbers = {short: metrics[name] for name, short in shown.items() if name in metrics}
+        numbers = {short: numbers[short] for short in ("reward", "return") if short in numbers}
+        numbers = numbers or select_loss_metrics(metrics)
+        held_out = {name.removeprefix("val/"): value for name, value in metrics.items() if name.startswith("val/")}
+        numbers |= {k: v for k, v in held_out.items() if k.count("/") < 2 or k.endswith("/mean")}
+        return {name: f"{value:.3f}" for name, value in numbers.items()}
 
 
-def format_iteration(metrics: Mapping[str, float], seconds: float, held_out: Mapping[str, float]) -> str:
+def select_episode_metrics(data: Any, metrics: Mapping[str, float]) -> dict[str, str]:
+    """Return the metrics of episodes that describe the policy, and their short names.
+
+    Episodes that the policy did not play have none but errors. A reward that is 0 for all episodes is left out, as
+    where the simulator pays every decision or there are preferences alone.
+
+    Args:
+        data: the run's data module; None counts as one whose policy samples whole episodes.
+        metrics: of the iteration, named as in metrics.csv.
+    """
+    rollout, reward = getattr(data, "rollout", None), getattr(data, "reward", None)
+    if rollout is not None and not rollout.samples:
+        return {"rollout/errors": "errors"}
+    shown = SAMPLED
+    if isinstance(rollout, ContinuingRollout):
+        shown = {name: "return" for name in metrics if re.fullmatch(r"return_\d+", name)} | SEGMENTS
+    constant = reward is not None and reward.constant
+    return {name: short for name, short in shown.items() if not (constant and short == "reward")}
+
+
+def select_loss_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers of the loss that a line shows: diagnostics, or the terms where no term is clipped.
+
+    Args:
+        metrics: of the iteration, named as in metrics.csv: train/<term>, train/<term>/<diagnostic>, and a phase's name
+            before the term in learners with phases.
+    """
+    names = [name for name in metrics if name.startswith("train/") and name != "train/learning_rate"]
+    diagnostics = [name for name in names if any(name.startswith(f"{term}/") for term in names)]
+    terms = [name for name in names if name not in diagnostics]
+    clipped = any(_last(name) in ("kl", "clip_fraction") for name in diagnostics)
+    out: dict[str, float] = {}
+    if not clipped:
+        shorts = ["loss"] if len(terms) == 1 else [name.removeprefix("train/") for name in terms]
+        out |= {short: metrics[name] for short, name in zip(shorts, terms)}
+    for ending in DIAGNOSTICS:
+        selected = [name for name in (names if clipped else diagnostics) if _last(name) == ending]
+        for name in selected:
+            part = "" if len(selected) == 1 else name.removeprefix("train/").removesuffix(ending)
+            out[f"{part}{ending}"] = metrics[name]
+    return out
+
+
+def format_iteration(
+    metrics: Mapping[str, float],
+    seconds: float,
+    held_out: Mapping[str, float],
+    shown: Mapping[str, str] = SAMPLED,
+) -> str:
     """Format the metrics of an iteration as one line.
 
     Args:
         metrics: of the iteration, named as in metrics.csv.
         seconds: that it took.
         held_out: val/* metrics; empty where nothing was measured.
+        shown: metrics of episodes and their short names.
     """
     parts = []
-    for name, short in SHOWN.items():
+    for name, short in shown.items():
         value = metrics.get(name)
         if value is not None and (value or short not in ("truncated", "errors")):
             parts.append(f"{short} {value:.4g}")
-    for ending in ("kl", "clip_fraction"):
-        found = {name: value for name, value in metrics.items() if name.startswith("train/") and _last(name) == ending}
-        for name, value in found.items():
-            part = "" if len(found) == 1 else name.removeprefix("train/").removesuffix(ending)
-            parts.append(f"{part}{ending} {value:.3g}")
+    parts += [f"{name} {value:.3g}" for name, value in select_loss_metrics(metrics).items()]
     parts.append(f"{seconds:.3g} s")
-    if shown := _format_held_out(held_out):
-        parts.append(f"held-out {shown}")
+    if text := _format_held_out(held_out):
+        parts.append(f"held-out {text}")
     return ", ".join(parts)
 
 
@@ -150,7 +206,8 @@ def _format_start(trainer: Any) -> str:
     )
 
 
-def _prefix() -> str:
+def format_stage() -> str:
+    """Return the name of the warm-start stage that this process runs, as the start of a line; empty outside of one."""
     return f"{os.environ[STAGE]}: " if os.environ.get(STAGE) else ""
 
 

@@ -17,6 +17,7 @@ COMMANDS: dict[str, Command] = {
     "fit": _load_lazily("fit", "fit"),
     "plan": _load_lazily("plan", "plan"),
     "evaluate": _load_lazily("evaluate", "evaluate"),
+    "compare": _load_lazily("compare", "compare"),
     "show": _load_lazily("show", "show"),
     "chat": _load_lazily("chat", "chat", "mmrl.api"),
     "serve": _load_lazily("serve", "serve", "mmrl.api"),

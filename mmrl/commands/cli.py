@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Sequence
@@ -21,12 +22,13 @@ from mmrl.config.parser_errors import format_parser_error, is_from_callback
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.paths import resolve_inputs
-from mmrl.config.preflight import check_config, check_numbers, check_seed
+from mmrl.config.preflight import check_config, check_empty, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
@@ -94,7 +96,10 @@ class CLI(LightningCLI):
         parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        given = copy.deepcopy(args)  # the parser changes a nested dictionary
         super().parse_arguments(parser, args)
+        for each in _list_given(given):
+            check_empty(each, self.config)
         check_config(self._plain())
         for root in ("model", "data"):
             resolve_inputs(self.config.get(root), self.config.run_dir)
@@ -193,6 +198,10 @@ class CLI(LightningCLI):
         if path is not None:
             check_resumable(path, trust, parallel.shards(self.trainer))
         check_decodes(getattr(self.model, "policy", None), self.datamodule)
+        if path is not None:
+            for logger in self.trainer.loggers:
+                if isinstance(logger, ContinuedLogger):
+                    logger.continue_run()
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
         except (MisconfigurationException, RuntimeError) as error:
@@ -200,6 +209,18 @@ class CLI(LightningCLI):
                 raise
             text = " ".join(str(error).split())
             raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
+
+
+def _list_given(args: Any) -> list[Any]:
+    """Return what was given before it was parsed: the nested dictionary, or the files of a command's arguments.
+
+    Of arguments --KEY=VALUE the parser refuses unknown keys itself.
+    """
+    if isinstance(args, dict):
+        return [args]
+    pairs = [(word, after) for word, after in zip(args, [*args[1:], ""]) if word.partition("=")[0] == "--config"]
+    files = [Path(word.partition("=")[2] or after) for word, after in pairs]
+    return [check_yaml(file) for file in files if file.is_file()]
 
 
 OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")

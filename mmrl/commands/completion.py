@@ -90,6 +90,8 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
             "serve": tuple(f"{name}=" for name in SERVE_OPTIONS),
         }
         return [*([] if given else find_run_folders()), *options[command], "--help"]
+    if command == "compare":
+        return [*find_run_folders(), "metric=", "out=", "level=", "--help"]
     if command == "show":
         folders = [] if given else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]

@@ -73,7 +73,7 @@ def _overview(console: Console, dataset: Dataset, episodes: Sequence[OfflineEpis
     steps = sum(map(len, episodes))
     flagged = Counter(episode.success for episode in episodes)
     ended = Counter(episode.ended for episode in episodes)
-    instructions = Counter(episode.instruction for episode in episodes)
+    instructions = Counter(text for episode in episodes for text in episode.texts)
     rate = "control steps per second: not stated" if dataset.fps is None else f"fps: {dataset.fps:g}"
     long = "" if dataset.fps is None else f" ({steps / dataset.fps:.1f} s)"
     lengths = [len(episode) for episode in episodes]

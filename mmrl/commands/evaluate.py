@@ -14,7 +14,7 @@ from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
 from mmrl.commands.evaluation.arguments import EvaluationRequest, parse
-from mmrl.commands.evaluation.data import build_evaluation_data, check_protocol, read_comparison
+from mmrl.commands.evaluation.data import build_evaluation_data, check_protocol, check_samples, read_comparison
 from mmrl.commands.evaluation.folder import build_folder, names_no_run
 from mmrl.commands.evaluation.loggers import send_evaluation
 from mmrl.compatibility import ENVIRONMENT, warn, write_contract
@@ -42,6 +42,7 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
     """
     request = parse(build_folder(arguments) if names_no_run(arguments) else arguments)
     check_writable(request.folder, "mmrl evaluate")
+    check_samples(request)  # before the run is loaded
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send)
     loggers, cli.trainer.loggers = cli.trainer.loggers, []  # type: ignore[attr-defined]  # metrics.csv is of training

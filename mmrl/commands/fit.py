@@ -15,16 +15,21 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig
 
+from mmrl.callbacks.progress import format_stage
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
+from mmrl.runs.closed_output import drop_closed_output
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 from mmrl.strategies.first_process import is_first_process
+
+ENDING = " Signaling Trainer to stop."
+"""End of the reason that Lightning's EarlyStopping gives."""
 
 
 def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = None) -> Path | None:
@@ -58,7 +63,7 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
         to_hydra_overrides(arguments)  # an unknown option is reported before one that is given twice
         check_groups(arguments, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    with stop_request() as request:
+    with drop_closed_output(), stop_request() as request:
         cli = CLI(arguments if dashed else _compose(arguments, check), build=False)
         if dashed:
             cli.move_outputs(_run_dirs(arguments))
@@ -108,11 +113,33 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
             f"{error.filename or run_dir}: {error.strerror}; make room, then {_format_resume_hint(run_dir, trust)}"
         ) from error
     if cli.trainer.is_global_zero:
+        for text in filter(None, (format_early_end(cli.trainer), format_nothing_learned(cli.datamodule))):
+            print(f"{format_stage()}{text}", flush=True)
         print(f"run folder: {run_dir}")
+
+
+def format_early_end(trainer: Any) -> str:
+    """Say after how many iterations a run ended before the last one, and why where a callback says so; else empty."""
+    done, last = trainer.current_epoch, trainer.max_epochs
+    if last in (None, -1) or done >= last:
+        return ""
+    reasons = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
+    reason = next((f": {text.removesuffix(ENDING)}" for text in reasons if text), "")
+    return f"ended after {done} of {last} iterations{reason}"
+
+
+def format_nothing_learned(data: Any) -> str:
+    """Say that no iteration had a row to learn from, so that the weights are those of the start; else empty."""
+    empty = getattr(data, "empty", None)
+    if empty is None or not data.iteration or empty.count < data.iteration:
+        return ""
+    return "nothing was learned: no iteration left an episode to learn from, and the weights are those of the start"
 
 
 def _format_stop(request: StopRequest, run_dir: Path, trust: bool) -> str:
     name = signal.Signals(request.number or signal.SIGTERM).name
+    if format_stage():  # the run that the stage belongs to says how to go on
+        return f"mmrl fit: {format_stage()}stopped by {name}"
     return f"mmrl fit: stopped by {name}; {_format_resume_hint(run_dir, trust)}"
 
 

@@ -12,6 +12,7 @@ from hydra.utils import get_class
 
 from mmrl.commands.catalogue.recipes import cite
 from mmrl.commands.cli import enter_project_of
+from mmrl.commands.model_card import build_metadata, format_training
 from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL
@@ -26,6 +27,20 @@ LOADERS = {
     "TextPolicy": ("AutoModelForCausalLM", "AutoTokenizer", "text"),
 }
 """By class of policy: the classes of transformers that load its folder, and the option of the group `policy`."""
+PIPELINES = {
+    "ScoringPolicy": "text-classification",
+    "VisionLanguagePolicy": "image-text-to-text",
+    "TextPolicy": "text-generation",
+    **dict.fromkeys(("ActionPolicy", "ChainPolicy", "LeRobotPolicy", "PretrainedVLA"), "robotics"),
+    **dict.fromkeys(("ControlPolicy", "ActorPolicy"), "reinforcement-learning"),
+}
+"""By class of policy: the task of the Hub."""
+STATUS = {
+    "exact": "implements the paper's equations",
+    "variant": "is a variant of the paper's method",
+    "inspired": "is inspired by the paper",
+}
+"""By the status in a recipe's header: what the recipe, and not the policy, is."""
 
 
 def push(arguments: Sequence[str]) -> Path:
@@ -74,25 +89,32 @@ def _upload(folder: Path, given: Mapping[str, str]) -> str:
 
 def format_card(folder: Path, repo: str) -> str:
     """Format the model card: paper, evaluation with interval and protocol, how to load, and the configuration."""
-    config = enter_project_of(folder / "config.yaml")
-    recipe, model = config.get("recipe"), config["model"]["init_args"]
-    policy = (model.get("policy") or {}).get("init_args") or {}
-    transformers = (folder / "policy" / "config.json").is_file()
-    header: dict[str, Any] = {
-        "library_name": "transformers" if transformers else "mmrl",
-        "tags": ["mmrl", "reinforcement-learning", *([recipe] if recipe else [])],
-    }
-    if policy.get("path") and not Path(policy["path"]).exists():
-        header["base_model"] = policy["path"]
+    enter_project_of(folder / "config.yaml")  # checks the file, whose values it leaves as texts
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    recipe = config.get("recipe")
+    kinds = _policy_kinds(config)
+    transformers = (folder / "policy" / "config.json").is_file() and not LOADERS.keys().isdisjoint(kinds)
+    pipeline = next((PIPELINES[kind] for kind in kinds if kind in PIPELINES), None)
+    header = build_metadata(config, pipeline, transformers)
     parts = [f"---\n{yaml.safe_dump(header, sort_keys=False)}---", f"# {repo.rpartition('/')[2]}"]
     parts.append(f"Trained with mmrl, `recipe={recipe}`." if recipe else "Trained with mmrl.")
-    paper = _read_paper(recipe, config.get("project"))
-    if paper:
-        further = [f"{name.capitalize()}: {paper[name]}." for name in ("status", "differs") if paper.get(name)]
-        parts.append(" ".join([f"Method: {'; '.join(filter(None, [cite(paper), paper.get('source')]))}.", *further]))
+    parts += _format_method(recipe, _read_paper(recipe, config.get("project")))
     use = _format_use(repo, config) if transformers else _format_commands("policy.path=FOLDER")
+    parts += ["## Training", "\n".join(format_training(config))]
     parts += ["## Evaluation", format_evaluation(folder), "## Use", use]
     return "\n\n".join(parts) + "\n"
+
+
+def _format_method(recipe: str | None, paper: Mapping[str, Any]) -> list[str]:
+    """The paper, and how the recipe relates to it; what a run changes beside its recipe is in its configuration."""
+    if not paper:
+        return []
+    method = f"Method: {'; '.join(filter(None, [cite(paper), paper.get('source')]))}."
+    relation = STATUS.get(str(paper.get("status")))
+    if relation is None:
+        return [method]
+    differs = "" if paper.get("differs") in (None, "none") else f" Differences: {paper['differs']}."
+    return [f"{method} mmrl's `recipe={recipe}` {relation}.{differs} This run may have other settings than the recipe."]
 
 
 def _read_paper(recipe: str | None, project: str | None) -> Mapping[str, Any]:
@@ -162,9 +184,13 @@ def _format_other_weights(folder: Path, result: Mapping[str, Any]) -> list[str]:
     return [f"{found} `mmrl evaluate` measures it, and `mmrl push` writes this card again.", ""]
 
 
+def _policy_kinds(config: Mapping[str, Any]) -> list[str]:
+    """Names of the policy's class and of its bases."""
+    return [kind.__name__ for kind in get_class(config["model"]["init_args"]["policy"]["class_path"]).__mro__]
+
+
 def _format_use(repo: str, config: Mapping[str, Any]) -> str:
-    kinds = get_class(config["model"]["init_args"]["policy"]["class_path"]).__mro__
-    model, processor, option = next(LOADERS[kind.__name__] for kind in kinds if kind.__name__ in LOADERS)
+    model, processor, option = next(LOADERS[kind] for kind in _policy_kinds(config) if kind in LOADERS)
     name = processor.removeprefix("Auto").lower()
     lines = [
         "```python",

@@ -7,10 +7,13 @@ policy=tiny_text,text.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -20,6 +23,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.fit_arguments import split_switches
+from mmrl.commands.sweep_table import format_table, measure_job, read_jobs, write_job, write_table
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import quote
@@ -28,48 +32,98 @@ from mmrl.runs import child_process
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")
 MANY = ("--multirun", "-m")
+SWEEP_DIR = "hydra.sweep.dir="
+MAXIMISE = {
+    "optuna": "hydra.sweeper.direction=maximize",
+    "ax": "hydra.sweeper.ax_config.experiment.minimize=false",
+    "nevergrad": "hydra.sweeper.optim.maximize=true",
+}
+"""Plugins that search, and how they are told that a larger held-out mean is better; their default is a smaller one."""
+_ONLY_SHOWS = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version"}
 
 
 def run_sweep(arguments: Sequence[str]) -> None:
     """Run `mmrl fit` for every combination of the arguments' values, each in <run_dir>/<number>.
 
     Hydra's launcher runs them, one after the other by default; a job that fails ends the sweep. trust=true and
-    overwrite=true are those of every run.
+    overwrite=true are those of every run, and metric=NAME is the result of a run, by default the held-out mean of its
+    first evaluator. A sweeper that searches, such as Optuna's, gets it as the objective, to be maximised unless the
+    arguments say otherwise. The results of all runs are printed, and written into <run_dir>/results.csv.
+
+    Raises:
+        ConfigError: the sweep has no run, or an argument cannot be used.
     """
     arguments, switches = split_switches(arguments)
-
-    def run_job(cfg: DictConfig) -> None:
-        _run_job(cfg, switches)
-
+    metric = next((argument.partition("=")[2] for argument in arguments if argument.startswith("metric=")), None)
+    arguments = [argument for argument in arguments if not argument.startswith("metric=")]
     overrides = to_train_overrides(arguments)
+    folder = next((Path(word.partition("=")[2].strip("'\"")) for word in overrides if word.startswith(SWEEP_DIR)), None)
+    started = time.time()
+
+    def run_job(cfg: DictConfig) -> float | None:
+        return _run_job(cfg, switches, metric)
+
     before = sys.argv
     sys.argv = [before[0], *overrides]
     try:
         hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(run_job)()
     finally:
         sys.argv = before
+        if folder is not None:
+            results = read_jobs(folder, started)
+            if results:
+                print(f"{format_table(results)}\nresults: {write_table(results, folder)}", flush=True)
+    if folder is not None and not results and not _ONLY_SHOWS.intersection(arguments):
+        raise ConfigError("the sweep has no run: one of its values, such as range(3,3) or glob(NAME*), is empty")
 
 
-def _run_job(cfg: DictConfig, switches: Mapping[str, bool]) -> None:
-    from mmrl.commands.cli import CLI
-    from mmrl.commands.fit import train
-    from mmrl.runs.signals import stop_request
-
+def _run_job(cfg: DictConfig, switches: Mapping[str, bool], metric: str | None) -> float | None:
     about = HydraConfig.get()
     cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir, about.job.num)
     choices: Any = OmegaConf.to_container(about.runtime.choices)
     arguments = to_fit_arguments(about.overrides.task)
     print(f"run {about.job.num}: {' '.join(arguments)}", flush=True)
-    if (cfg.trainer.devices, cfg.trainer.get("num_nodes", 1)) != (1, 1):
-        words = [word for word in arguments if not word.startswith("run_dir=")]
-        return _run_child([*words, *(f"{name}=true" for name, on in switches.items() if on)], cfg.run_dir)
+    searches = choices.get("hydra/sweeper") not in (None, "basic")
+    with _job_errors(about.job.num, arguments):
+        if searches and metric is None and cfg.data.get("evaluation") is None:
+            raise ConfigError(
+                f"hydra/sweeper={choices['hydra/sweeper']} searches for the best held-out mean, and evaluation=null "
+                "measures none; choose an option of evaluation=..., or name an objective with metric=NAME"
+            )
+        current: Mapping[str, Any] = {}
+        if (cfg.trainer.devices, cfg.trainer.get("num_nodes", 1)) != (1, 1):
+            words = [word for word in arguments if not word.startswith("run_dir=")]
+            _run_child([*words, *(f"{name}=true" for name, on in switches.items() if on)], cfg.run_dir)
+        else:
+            current = _train(to_lightning(finish(cfg, choices, arguments)), switches)
+        result = measure_job(about.job.num, arguments, Path(cfg.run_dir), current, metric)
+        if searches and result.value is None:
+            raise ConfigError("the run has measured no held-out mean; name the objective with metric=NAME")
+    write_job(result, Path(cfg.run_dir))
+    return result.value
+
+
+def _train(configuration: dict[str, Any], switches: Mapping[str, bool]) -> Mapping[str, Any]:
+    """Train in this process, and return the newest metrics."""
+    from mmrl.commands.cli import CLI
+    from mmrl.commands.fit import train
+    from mmrl.runs.signals import stop_request
+
+    with stop_request() as request:
+        cli = CLI(configuration, build=False)
+        train(cli, request, **switches)
+    return dict(cli.trainer.callback_metrics)
+
+
+@contextmanager
+def _job_errors(number: int, arguments: Sequence[str]) -> Iterator[None]:
+    """End the sweep with one line where a job fails by an error of the user."""
     try:
-        with stop_request() as request:
-            train(CLI(to_lightning(finish(cfg, choices, arguments)), build=False), request, **switches)
+        yield
     except Exception as error:
         if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
             raise
-        print(f"mmrl fit: run {about.job.num} ({' '.join(arguments)}): {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"mmrl fit: run {number} ({' '.join(arguments)}): {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2 if isinstance(error, ConfigError) else 1) from error
 
 
@@ -122,7 +176,13 @@ def _is_hydra_option(argument: str) -> bool:
 
 
 def _choices(key: str, value: str) -> list[str]:
-    """The options that a sweep over a group names; Hydra's functions, such as glob(*), are left to Hydra."""
+    """The options that a sweep over a group names; Hydra's functions, such as glob(*), are left to Hydra.
+
+    Raises:
+        ConfigError: glob of a key that is no group: Hydra would run nothing.
+    """
+    if key not in groups() and re.match(r"(sort|shuffle)?\(?\s*glob\(", value):
+        raise ConfigError(f"{key}={value}: glob selects options of a group, as in recipe=glob(grpo*); name the values")
     if key not in groups() or "(" in value:
         return []
     return value.split(",")
@@ -162,6 +222,8 @@ def _add_hydra_defaults(out: list[str], folder: str, arguments: Sequence[str]) -
     if any(argument in MANY for argument in arguments):
         folder = quote(f"run_dir={folder}").partition("=")[2]
         defaults |= {"hydra.sweep.dir": folder, "hydra.sweep.subdir": "'${hydra:job.num}'"}
+        sweeper = next((word.partition("=")[2] for word in arguments if word.startswith("hydra/sweeper=")), "")
+        defaults |= dict([MAXIMISE[sweeper].split("=")] if sweeper in MAXIMISE else [])
     given = {argument.partition("=")[0].lstrip("+") for argument in arguments}
     out = sorted(out, key=lambda word: not word.startswith("-"))  # Hydra's parser reads no flag between overrides
     return [*out, *(f"{key}={value}" for key, value in defaults.items() if key not in given)]

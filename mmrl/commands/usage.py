@@ -7,6 +7,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
   mmrl plan recipe=grpo policy=smollm2 --memory 8GiB      memory of a run by phase, before it starts
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
+  mmrl compare RUNS RUNS                                  held-out means over seeds with intervals, and a plot
   mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
   mmrl chat RUN_FOLDER                                    talk to a text or vision-language policy
   mmrl serve RUN_FOLDER                                   answer observations with actions, over websockets
@@ -57,7 +58,9 @@ For this start alone:
   trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
 
 All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mmrl fit --help all.
-Several runs, each in RUN_DIR/NUMBER: mmrl fit --multirun recipe=grpo,rloo seed=0,1
+Several runs, each in RUN_DIR/NUMBER: mmrl fit --multirun recipe=grpo,rloo seed=0,1. Their results are printed and in
+RUN_DIR/results.csv: the held-out mean of the first evaluator, or metric=NAME, which is also the objective of a search:
+mmrl fit --multirun hydra/sweeper=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))'
 Options of your own: conf/GROUP/NAME.yaml in the working directory, or --config-dir DIR.
 
 Examples:
@@ -111,6 +114,25 @@ Examples:
   mmrl evaluate runs/demo compare=start video=true
   mmrl evaluate runs/a compare=runs/b
   mmrl evaluate task=arithmetic policy.path=Qwen/Qwen2.5-0.5B-Instruct compare=runs/a
+""",
+    "compare": """mmrl compare: the mean of a held-out number over seeds with its interval, group against group
+
+  mmrl compare RUNS [RUNS ...] [OPTION=VALUE ...]
+
+RUNS is the folder of a run, a folder of runs, or a pattern in quotes: runs that differ in their seed alone. Printed
+are, for each group, the mean of the last values, Student's t interval over the seeds (of a single run the evaluator's
+own, over held-out problems), and the difference to the first group, paired where both have the same seeds. The plot
+has the mean of each group over the iterations, and its interval as a band.
+
+Options:
+  metric=NAME          column of metrics.csv; default: the held-out mean of the first evaluator
+  out=FILE.png         default: compare.png
+  level=0.95           of the intervals
+
+Examples:
+  mmrl fit --multirun recipe=grpo seed=0,1,2 run_dir=runs/grpo
+  mmrl fit --multirun recipe=rloo seed=0,1,2 run_dir=runs/rloo
+  mmrl compare runs/grpo runs/rloo
 """,
     "show": """mmrl show: what the policy wrote in an iteration of a run, in the terminal or as one HTML file
 

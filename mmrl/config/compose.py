@@ -7,8 +7,6 @@ alone. Both build the same classes, and the second reads the file that the first
 from __future__ import annotations
 
 import difflib
-import functools
-import json
 import math
 import os
 import time
@@ -18,17 +16,31 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mmrl.config.option_files import CONF, groups, search_path
-from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
+from mmrl.config.overrides import (
+    check_argument,
+    check_effect,
+    check_removed,
+    drop_leftovers,
+    quote,
+    removed_parts,
+)
 from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
-from mmrl.config.signatures import choose_state_task, import_class, split_workers, spread_sim
+from mmrl.config.signatures import (
+    NAMED_PARTS,
+    choose_state_task,
+    import_class,
+    read_real_actions,
+    read_sim_size,
+    spread_sim,
+    to_class_path,
+)
 from mmrl.errors import ConfigError
 from mmrl.schedules.extraction import extract_schedules
 
@@ -70,31 +82,6 @@ OmegaConf.register_new_resolver("product", _product, replace=True)
 OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
-def _sim_size(name: str, *, _root_: DictConfig) -> Any:
-    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy."""
-    node = OmegaConf.select(_root_, "data.task.sim")
-    if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
-        node = _root_.data.task  # a task that gives the sizes without a simulator
-    if node is None:
-        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
-    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
-    plain, _ = split_workers(plain)
-    sizes = _sizes(json.dumps(plain, sort_keys=True))
-    if name not in sizes:
-        raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
-    return sizes[name]
-
-
-@functools.cache
-def _sizes(sim: str) -> dict[str, Any]:
-    node = json.loads(sim)
-    try:
-        return instantiate(node).sizes()
-    except Exception as error:  # Hydra wraps the simulator's error
-        cause = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
-
-
 def _build_processor(
     path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
 ) -> Any:
@@ -104,7 +91,8 @@ def _build_processor(
     return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
 
 
-OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
+OmegaConf.register_new_resolver("sim", read_sim_size, replace=True)
+OmegaConf.register_new_resolver("real_actions", read_real_actions, replace=True)
 OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
@@ -157,13 +145,22 @@ def compose(arguments: Sequence[str]) -> DictConfig:
     """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes."""
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
+        cfg = _compose_overrides(overrides)
         check_effect(cfg, overrides)
+        removed = removed_parts(overrides, NAMED_PARTS)
+        rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] not in removed]
+        without = _compose_overrides(rest) if removed else cfg
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
-    return finish(cfg, choices, arguments)
+    composed = finish(cfg, choices, arguments)  # refuses renamed keys, by their present names
+    check_removed(overrides, without, NAMED_PARTS)
+    return composed
+
+
+def _compose_overrides(overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
@@ -219,6 +216,10 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     for name in ("callbacks", "logger"):  # named in conf/, so that each can be overridden; Lightning takes a list
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
+            if empty := [key for key, part in named.items() if part == {}]:
+                raise ConfigError(
+                    f"trainer.{name}.{empty[0]}={{}} is no part: name its class in _target_, or take it out with null"
+                )
             out["trainer"][name] = list(named.values())
     extract_schedules(out)
     return {
@@ -229,30 +230,6 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
         "ckpt_path": plain.get("ckpt_path"),
         **out,
     }
-
-
-NAMED_PARTS = (
-    *("callbacks", "logger", "stages", "annotators", "transforms", "rows", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
-)
-"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
-
-
-def to_class_path(node: Any) -> Any:
-    """Convert Hydra's {_target_: C, a: 1} to jsonargparse's {class_path: C, init_args: {a: 1}}, recursively."""
-    if isinstance(node, list):
-        return [to_class_path(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
-    for key in NAMED_PARTS:
-        if isinstance(inner.get(key), dict):
-            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
-    if "_target_" not in node:
-        return inner
-    if not isinstance(node["_target_"], str):
-        raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
-    return {"class_path": node["_target_"], "init_args": inner}
 
 
 def _text(key: str, value: Any) -> str:

@@ -94,6 +94,32 @@ def check_effect(cfg: DictConfig, overrides: Sequence[str]) -> None:
                 )
 
 
+def check_removed(overrides: Sequence[str], without: DictConfig, named: Sequence[str]) -> None:
+    """Refuse `part.NAME=null` where there is no part NAME: a misspelt name takes nothing out.
+
+    Args:
+        overrides: Hydra's, in full keys.
+        without: the configuration composed without those overrides.
+        named: last parts of the keys that hold named parts, such as callbacks.
+
+    Raises:
+        ConfigError: with the names that are there.
+    """
+    for key in removed_parts(overrides, named):
+        parent, _, name = key.rpartition(".")
+        present = OmegaConf.select(without, parent, throw_on_missing=False)
+        names = sorted(map(str, present)) if isinstance(present, DictConfig) else []
+        if name not in names:
+            raise ConfigError(f"{key}=null takes out a part that is not there; {parent} has {names}")
+
+
+def removed_parts(overrides: Sequence[str], named: Sequence[str]) -> list[str]:
+    """Return the keys of the named parts that overrides set to null."""
+    pairs = (override.lstrip("+~").partition("=") for override in overrides)
+    keys = [key for key, _, value in pairs if value == "null"]
+    return [key for key in keys if key.count(".") > 1 and key.split(".")[-2] in named]
+
+
 def drop_leftovers(
     cfg: DictConfig,
     overrides: Sequence[str],

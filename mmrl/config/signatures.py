@@ -1,4 +1,4 @@
-"""Parameters of the classes of import paths, and the options that every simulator takes beside its own."""
+"""Parameters of the classes of import paths, options that every simulator takes, and sizes that a simulator states."""
 
 from __future__ import annotations
 
@@ -114,3 +114,82 @@ def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[st
         else argument
         for argument in arguments
     ]
+
+
+NAMED_PARTS = (
+    *("callbacks", "logger", "stages", "annotators", "transforms", "rows", "terms", "phases", "models"),
+    *("evaluators", _DECODES := "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
+)
+"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
+
+
+def _holds_parts(node: dict[str, Any]) -> bool:
+    """Whether all values are mappings or null: the decodes of an evaluation, not the numbers of one decode."""
+    return all(value is None or isinstance(value, dict) for value in node.values())
+
+
+def to_class_path(node: Any) -> Any:
+    """Convert Hydra's {_target_: C, a: 1} to jsonargparse's {class_path: C, init_args: {a: 1}}, recursively."""
+    if isinstance(node, list):
+        return [to_class_path(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
+    for key in NAMED_PARTS:
+        if isinstance(inner.get(key), dict) and (key != _DECODES or _holds_parts(inner[key])):
+            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
+    if "_target_" not in node:
+        return inner
+    if not isinstance(node["_target_"], str):
+        raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
+    return {"class_path": node["_target_"], "init_args": inner}
+
+
+_NO_DEFAULT = "no default"
+
+
+def read_sim_size(name: str, default: Any = _NO_DEFAULT, *, _root_: DictConfig) -> Any:
+    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy.
+
+    ${sim:image_size,null} is null with a simulator that does not state it.
+    """
+    node = OmegaConf.select(_root_, "data.task.sim")
+    if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
+        node = _root_.data.task  # a task that gives the sizes without a simulator
+    if node is None and default != _NO_DEFAULT:
+        return default
+    if node is None:
+        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
+    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    plain, _ = split_workers(plain)
+    sizes = _sizes(json.dumps(plain, sort_keys=True))
+    if name not in sizes and default != _NO_DEFAULT:
+        return default
+    if name not in sizes:
+        raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
+    return sizes[name]
+
+
+def read_real_actions(*, _root_: DictConfig) -> Any:
+    """Resolve ${real_actions:}: as ${sim:actions}, for policies of real numbers."""
+    if read_sim_size("kind", None, _root_=_root_) not in (None, "gaussian"):
+        sim = OmegaConf.select(_root_, "data.task.sim")
+        raise ConfigError(
+            f"sim.id={sim.get('id')}: its actions are numbered, and this recipe's policy gives real numbers; use "
+            "recipe=ppo_control (policy=control)"
+        )
+    return read_sim_size("actions", _root_=_root_)
+
+
+@functools.cache
+def _sizes(sim: str) -> dict[str, Any]:
+    node = json.loads(sim)
+    place = f"data.task.sim ({node['_target_']})"
+    try:
+        simulator = instantiate(node)
+    except Exception as error:  # Hydra wraps the simulator's error
+        raise ConfigError(f"{place}: {' '.join(str(error.__cause__ or error).split())}") from error
+    try:
+        return simulator.sizes()
+    except Exception as error:
+        raise ConfigError(f"{place}: {' '.join(str(error).split())}") from error

@@ -41,7 +41,7 @@ class PromptCollector(Scorer):
     """
 
     def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
-        super().__init__(task, reward.at(ctx.iteration))
+        super().__init__(task, reward.at(ctx.iteration), getattr(ctx.policy, "opened_tag", ""))
         self.rollout, self.curriculum, self.ctx = rollout, curriculum, replace(ctx, collector=self)
         self.choices, self.episodes, self.scoring = 0, 0, 0.0  # sampled choices, episodes, seconds of scoring
         self._next_slot = 0

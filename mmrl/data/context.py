@@ -41,7 +41,7 @@ def build_context(data: RolloutData, learner: BaseLearner) -> Context:
         device=learner.device,
         models=learner.models,  # type: ignore[arg-type]  # of policies, where annotators ask for one
         progress=progress,
-        collector=Scorer(data.task, data.reward),
+        collector=Scorer(data.task, data.reward, getattr(learner.policy, "opened_tag", "")),
     )
     return at_iteration(data, ctx, data.iteration)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -87,13 +88,14 @@ class ReplayData(RolloutData):
 
     def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
         module = self.trainer.lightning_module
+        module.policy.include_rows()
         ctx = build_context(self, module)
         learner = ctx.policy
         if self.replay.num_transitions < self.learning_starts:
             ctx = replace(ctx, policy=UniformPolicy(learner))
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
-        self._store(collected, learner)
+        learner.count_rows(self._store(collected, learner), partial(parallel.total, device=ctx.device))
         notify_rollout_end(self.trainer, collected, Batch(), ctx)
         self._finish_collection(ctx)
         self.metrics |= self.replay.metrics()
@@ -105,14 +107,17 @@ class ReplayData(RolloutData):
             count = min(self.updates_per_step, self.gradient_steps - start)
             yield self._with_weights(self.replay.sample(count, rng), ctx) if ready else Batch()
 
-    def _store(self, collected: Collected, policy: Policy) -> None:
+    def _store(self, collected: Collected, policy: Policy) -> Batch:
+        """Store the transitions of a collection in the replay buffer; returns their rows."""
         episodes = [episode for episode in collected.episodes if episode.turns]
         followed = [(i, episode.following) for i, episode in enumerate(episodes) if episode.following is not None]
         following = Batch(episode=torch.tensor([i for i, _ in followed], dtype=torch.long))
         if followed:
             seen = policy.collate([observation for _, observation in followed])
             following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
-        self.replay.add(collate(episodes, policy) if episodes else Batch(), following)
+        rows = collate(episodes, policy) if episodes else Batch()
+        self.replay.add(rows, following)
+        return rows
 
     def _with_weights(self, batches: Batch, ctx: Context) -> Batch:
         """Compute the loss weights of each gradient step; gradients are averaged over the processes."""

@@ -69,8 +69,7 @@ class RolloutData(L.LightningDataModule):
         update_epochs: passes over an iteration's rows.
         num_minibatches: minibatches per update epoch, one optimiser step each.
         max_empty_iterations: in a row, after which the run stops and says why nothing is left to learn from.
-        schedules: of scalars that change over the iterations, by key. A configuration has a schedule where its scalar
-            stands, and `mmrl.schedules.extraction` moves it here.
+        schedules: of scalars that change over the iterations, by key; `mmrl.schedules.extraction` moves them here.
         seed: of everything random; the same seed gives the same run.
     """
 
@@ -129,18 +128,20 @@ class RolloutData(L.LightningDataModule):
     def setup(self, stage: str) -> None:
         """Read all problems, and check that they fit into the policy's context and have what the reward reads."""
         policy = self.trainer.lightning_module.policy
-        self.engine.check_models(find_models(self))
         observe = partial(self.rollout.build_observation, policy=policy)
+        self.engine.check_models(find_models(self))
         self.task = drop_long_prompts(self.task, policy, observe)
-        self.reward.check_task(self.task)
+        for part in (self.rollout, self.reward):
+            part.check_task(self.task)
         if stage == "fit":
             self.scheduled.bind(self, self.trainer.lightning_module, self.trainer.max_epochs)
             longest = max(self.scheduled.all_values("data.sampling.max_tokens"), default=self.sampling.max_tokens)
-            check_prompt_lengths(self.task, policy, int(longest), observe)
+            check_prompt_lengths(self.task, policy, int(longest), observe, imitated=not self.rollout.samples)
         if self.evaluation is not None:
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
             observe = partial(self.evaluation.rollout.build_observation, policy=policy)
-            check_prompt_lengths(self.evaluation.select_problems(self.task), policy, longest, observe)
+            self.reward.check_task(problems := self.evaluation.select_problems(self.task))
+            check_prompt_lengths(problems, policy, longest, observe)
 
     def train_dataloader(self) -> IterationLoader:
         if self.trainer.lightning_module.takes_update_epochs:
@@ -201,11 +202,12 @@ class RolloutData(L.LightningDataModule):
 
     def _update_epochs(self) -> Iterator[UpdateEpoch]:
         learner: BaseLearner = self.trainer.lightning_module
-        ctx = build_context(self, learner)
-        collected = self._next_collection(ctx)
+        learner.policy.include_rows()
+        collected = self._next_collection(ctx := build_context(self, learner))
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
             batch = self._rows(collected, ctx)
+            learner.policy.count_rows(batch, partial(parallel.total, device=ctx.device))
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
         notify_rollout_end(self.trainer, collected, batch, ctx)

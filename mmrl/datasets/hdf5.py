@@ -125,8 +125,8 @@ def read_attribute(group: Any, name: str) -> dict[str, Any]:
     return need_object(parse_json(text, place, _REMEDY, finite=False), place, _REMEDY)
 
 
-def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], str]:
-    """Read observations [count, ...] by dotted name, and the instruction if a member is text.
+def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Read observations [count, ...] by dotted name, and the instructions [count] if a member is text, else [].
 
     Rows after `count`, such as the observation after the last action, are dropped. An array without a name is "state".
     """
@@ -137,22 +137,21 @@ def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str
         if node.dtype.kind not in "biufOS":
             raise ValueError(f"{place}: holds {node.dtype}, not numbers; {_REMEDY}")
         if node.dtype.kind in "OS":
-            first = node[0]
-            return {}, first.decode() if isinstance(first, bytes) else str(first)
+            return {}, [text.decode() if isinstance(text, bytes) else str(text) for text in node[:count]]
         if node.dtype == np.uint8 and node.ndim == 4:
-            return {name: HDF5Frames(node) if len(node) == count else node[:count]}, ""
+            return {name: HDF5Frames(node) if len(node) == count else node[:count]}, []
         rows = node[:count]
-        return {name: rows.astype(np.float32) if rows.dtype == np.float64 else rows}, ""
+        return {name: rows.astype(np.float32) if rows.dtype == np.float64 else rows}, []
     seen: dict[str, Any] = {}
-    texts: dict[str, str] = {}
+    texts: dict[str, list[str]] = {}
     for name in node:
         refuse_external(node, name)
-        rows, text = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
+        rows, lines = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
         seen |= rows
-        if text:
-            texts[name] = text
+        if any(lines):
+            texts[name] = lines
     named = [texts[name] for name in _TOLD if name in texts]
-    return seen, (named or list(texts.values()) or [""])[0]
+    return seen, (named or list(texts.values()) or [[]])[0]
 
 
 def infer_feature(rows: Any) -> Feature:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, read_actions, read_observations
-from mmrl.datasets.offline_episodes import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
 from mmrl.strict_json import quote, read_json_object
 
 FILE = "main_data.hdf5"
@@ -49,7 +49,7 @@ class MinariDataset(HDF5Dataset):
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = read_actions(self.need(group, "actions"))
-        observations, instruction = read_observations(self.need(group, "observations"), len(actions))
+        observations, texts = read_observations(self.need(group, "observations"), len(actions))
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
         for name, rows in (("terminations", terminations), ("truncations", truncations)):
             if rows.shape != (len(actions),):
@@ -59,7 +59,7 @@ class MinariDataset(HDF5Dataset):
         return OfflineEpisode(
             actions=actions,
             observations=observations,
-            instruction=instruction,
+            **split_instructions(texts),
             rewards=self.need(group, "rewards")[:].astype(np.float32),
             terminated=bool(terminations[-1]),
             truncated=bool(truncations[-1]),

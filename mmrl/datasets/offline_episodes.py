@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +22,20 @@ def find_unusable(rows: np.ndarray) -> np.ndarray:
         return np.argwhere(~(np.abs(rows) <= LARGEST))
 
 
+def split_instructions(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the fields `instruction` and `instructions` of an episode from the text of every control step [T]."""
+    changes = len(set(texts)) > 1
+    return {"instruction": texts[0] if texts else "", "instructions": tuple(texts) if changes else ()}
+
+
 @dataclass
 class OfflineEpisode:
     """An episode of a dataset with T control steps. Row t of `observations` is observed before action t."""
 
     actions: np.ndarray  # float32 [T, A] (or int64 [T, 1]): targets of imitation
     observations: dict[str, Any]  # [T, ...]: images uint8 [T, H, W, C] (an array or `Frames`), vectors float32
-    instruction: str = ""
+    instruction: str = ""  # at the first control step
+    instructions: tuple[str, ...] = ()  # [T], where they change within the episode; empty: `instruction` throughout
     rewards: np.ndarray | None = None  # float32 [T], reward of the control step; None if not recorded
     terminated: bool = False  # the last step reached a terminal state
     truncated: bool = False  # a time limit ended it
@@ -41,7 +48,8 @@ class OfflineEpisode:
     def __post_init__(self) -> None:
         if self.terminated:
             self.truncated = False  # terminated and truncated at once counts as terminated
-        for name, rows in self.columns().items():
+        steps = {**self.columns(), **({"instructions": self.instructions} if self.instructions else {})}
+        for name, rows in steps.items():
             if len(rows) != len(self):
                 raise ValueError(f"{self.where}: {name} has {len(rows)} rows, the actions have {len(self)}")
         if not len(self):
@@ -49,6 +57,11 @@ class OfflineEpisode:
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    @property
+    def texts(self) -> list[str]:
+        """The instructions of the episode, each once, in their order."""
+        return list(dict.fromkeys(self.instructions or (self.instruction,)))
 
     @property
     def ended(self) -> Ended:
@@ -76,7 +89,8 @@ class OfflineEpisode:
     def raw(self, step: int) -> dict[str, Any]:
         """Observation before control step `step`, in the format of a simulator."""
         seen = {name: rows[step] for name, rows in self.observations.items()}
-        return {**seen, "instruction": self.instruction} if self.instruction else seen
+        text = self.instructions[step] if self.instructions else self.instruction
+        return {**seen, "instruction": text} if text else seen
 
     def decisions(self, chunk: int | None, stride: int | None = None) -> Iterator[Decision]:
         """Yield windows of `chunk` control steps that begin every `stride` steps.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, read_actions, read_attribute, read_observations
-from mmrl.datasets.offline_episodes import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
 from mmrl.strict_json import need_object, quote
 
 
@@ -65,15 +65,16 @@ class RobomimicDataset(HDF5Dataset):
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = read_actions(self.need(group, "actions"))
-        observations, text = read_observations(self.need(group, "obs"), len(actions))
+        observations, texts = read_observations(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
         own, whole = read_attribute(group, "ep_meta").get("lang"), read_attribute(self.root, "problem_info")
-        instruction = text or own or whole.get("language_instruction", "")
+        stated = own or whole.get("language_instruction", "")
+        whole_text = " ".join(stated) if isinstance(stated, list) else stated
         return OfflineEpisode(
             actions=actions,
             observations=observations,
-            instruction=" ".join(instruction) if isinstance(instruction, list) else instruction,
+            **split_instructions(texts or [whole_text]),
             rewards=rewards,
             terminated=bool(group["dones"][-1]) if "dones" in group else False,
             success=None if rewards is None or shaped else bool((rewards > 0).any()),

@@ -122,7 +122,7 @@ class HeldOut:
         indices = self.indices(task)[:count]
         slots = range(len(indices)) if self.only is None else self.only
         mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]
-        scorer = Scorer(task, reward)
+        scorer = Scorer(task, reward, getattr(ctx.policy, "opened_tag", ""))
         here = replace(
             ctx,
             task=task,

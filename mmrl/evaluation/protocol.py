@@ -168,7 +168,8 @@ def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, An
 def _plain(prompt: Prompt) -> list[Any]:
     """Convert a problem to plain values; an image becomes its hash."""
     images = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] for image in prompt.images]
-    return [prompt.key, repr(prompt.messages), images, repr(prompt.answer), repr(sorted(prompt.info.items()))]
+    tools = [repr(prompt.tools)] if prompt.tools else []
+    return [prompt.key, repr(prompt.messages), images, repr(prompt.answer), repr(sorted(prompt.info.items())), *tools]
 
 
 def _describe(evaluator: Any) -> dict[str, Any]:

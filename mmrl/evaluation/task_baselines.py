@@ -59,12 +59,23 @@ def measure_baselines(task: Task, count: int = 256) -> TaskBaselines:
         expert, random, majority = _environment_scores(held_out, prompts, shown)
         images = images or _observes_images(held_out, prompts[0])
     else:
-        commonest = _commonest(demonstrations(train, shown))
         guesses = [held_out.guess(prompt, derive_rng("floor", prompt.key)) for prompt in prompts]
         expert = mean_scores(held_out, prompts, demonstrations(held_out, prompts))
         random = mean_scores(held_out, prompts, guesses)
-        majority = mean_scores(held_out, prompts, [commonest] * len(prompts))
+        majority = score_commonest_answer(held_out, prompts, count)
     return TaskBaselines("images" if images else "text", len(prompts), expert, random, majority)
+
+
+def score_commonest_answer(task: Task, prompts: Sequence[Prompt], count: int = 256) -> dict[str, float]:
+    """Score the expert's commonest answer to the first `count` training problems on other prompts.
+
+    In a text environment it is the commonest action, which is repeated.
+    """
+    train = task.on("train")
+    shown = [train[index] for index in range(min(count, len(train)))]
+    if isinstance(task, EnvironmentTask):
+        return _environment_scores(task, prompts, shown)[-1]
+    return mean_scores(task, prompts, [_commonest(demonstrations(train, shown))] * len(prompts))
 
 
 def _environment_scores(task: Any, prompts: Sequence[Prompt], train: Sequence[Prompt]) -> list[dict[str, float]]:

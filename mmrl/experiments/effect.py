@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
-from scipy.stats import t as student
-
 from mmrl.errors import ConfigError
-from mmrl.evaluation.statistics.intervals import disjoint, wilson
+from mmrl.evaluation.statistics.intervals import disjoint, student_interval, wilson
 from mmrl.experiments.experiment import Experiment
 
 HELPS, HURTS, NOTHING = "helps", "hurts", "no effect at this scale"
-
-
-def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Compute Student's t interval of the mean over seeds; infinite for fewer than two values."""
-    if len(values) < 2:
-        return (-math.inf, math.inf)
-    half = float(student.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
-    return mean(values) - half, mean(values) + half
 
 
 Share = tuple[float, Sequence[float] | None]

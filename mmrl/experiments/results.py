@@ -12,12 +12,23 @@ from mmrl.config.compose import CONF
 from mmrl.experiments.experiment import Experiment
 
 FOLDER = CONF.parent / "docs" / "results"
+"""Beside the configuration, in a checkout and in an installed package."""
+ABSENT = "not in this installation"
+"""What is shown of a result where the folder is missing, as in a package that somebody else built."""
 
 
 def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
     """Read the stored result of a recipe; None if there is none."""
     path = folder / f"{recipe}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def describe_result(recipe: str, folder: Path = FOLDER) -> str:
+    """Return the stored result of a recipe as a sentence, or why none is shown."""
+    result = read_result(recipe, folder)
+    if result is None:
+        return "not measured" if folder.is_dir() else ABSENT
+    return format_result(result)
 
 
 def write_json(result: Mapping[str, Any], folder: Path) -> Path:

@@ -92,6 +92,12 @@ class BaseLearner(L.LightningModule):
         if metrics:
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
+    def on_train_epoch_start(self) -> None:
+        """Let the trainer evaluate the last iteration too, where check_val_every_n_epoch does not divide max_epochs."""
+        last = self.trainer.current_epoch + 1 == self.trainer.max_epochs
+        if last and self.trainer.check_val_every_n_epoch is not None:
+            self.trainer.check_val_every_n_epoch = 1
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         self._seed_dropout(batch_idx)
         self._highest_lr = max(self._highest_lr, _highest_learning_rate(self.trainer.optimizers))

@@ -14,6 +14,8 @@ from PIL import Image
 from mmrl.errors import ConfigError
 from mmrl.samples.view import count_choices, mean_advantage, message_text
 
+RUN_ID = "tracker_run_id.txt"
+"""In the folder of a logger: the id of the tracker's run."""
 COLUMNS = (
     "iteration",
     "key",
@@ -35,6 +37,25 @@ class SampleLogger(Protocol):
     def log_samples(self, groups: Sequence[Mapping[str, Any]], step: int) -> None: ...
 
     def log_video(self, name: str, file: Path, step: int) -> None: ...
+
+
+@runtime_checkable
+class ContinuedLogger(Protocol):
+    """Logger of a tracker in which a resumed run goes on under the id of its first part."""
+
+    def continue_run(self) -> None: ...
+
+
+def read_run_id(folder: str | Path) -> str | None:
+    """Read the id of the tracker's run that an earlier process kept in the folder; None if there is none."""
+    file = Path(folder) / RUN_ID
+    return file.read_text(encoding="utf-8").strip() or None if file.is_file() else None
+
+
+def keep_run_id(folder: str | Path, run_id: str) -> None:
+    """Keep the id of a tracker's run, for a run that resumes this one."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    (Path(folder) / RUN_ID).write_text(f"{run_id}\n", encoding="utf-8")
 
 
 def require_package(module: str, logger: str, package: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import require_package, sample_table
+from mmrl.loggers.base import keep_run_id, read_run_id, require_package, sample_table
 
 
 class Wandb(WandbLogger):
@@ -33,6 +33,17 @@ class Wandb(WandbLogger):
     ):
         require_package("wandb", "wandb", "wandb")
         super().__init__(name=name, save_dir=save_dir, project=project, offline=offline, id=id)
+
+    def continue_run(self) -> None:
+        """Log on into the run that this folder's earlier process began, unless another id was given."""
+        if self._id is None and (run_id := read_run_id(self._save_dir or ".")) is not None:
+            self._id = self._wandb_init["id"] = run_id
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any) -> None:  # type: ignore[override]  # no further arguments
+        """Log the configuration, and keep the id of the run."""
+        super().log_hyperparams(params)
+        keep_run_id(self._save_dir or ".", str(self.experiment.id))
 
     @rank_zero_only
     def log_samples(self, groups: Sequence[Mapping[str, Any]], step: int) -> None:

@@ -21,11 +21,11 @@ def direct_answer(completion: str, answer: str) -> float:
     return float(completion == answer)
 
 
-def thought_and_answer(completion: str, answer: str) -> dict[str, float]:
+def thought_and_answer(completion: str, answer: str, prompt_end: str = "") -> dict[str, float]:
     """Scores `accuracy`, 1 for the class in <answer> tags whatever its case, and `tags`, 1 for a thought and an answer.
 
     Source: CLS-RL, 2025, accuracy and format reward, arXiv:2503.16188.
     """
     found = Tags()(completion)
     right = found is not None and found.lower() == answer.lower()
-    return {"accuracy": float(right), "tags": tag_format(completion)}
+    return {"accuracy": float(right), "tags": tag_format(completion, prompt_end=prompt_end)}

@@ -23,7 +23,7 @@ from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
 
 
-def choice_reward(completion: str, answer: str, options: Mapping[str, str]) -> float:
+def choice_reward(completion: str, answer: str, options: Mapping[str, str], prompt_end: str = "") -> float:
     """1 for a thought and then the right answer in tags: its letter, its text, or "B. text"; else 0.
 
     Upper and lower case are the same, as are spaces around the answer. A right answer outside of the format earns 0.
@@ -33,10 +33,11 @@ def choice_reward(completion: str, answer: str, options: Mapping[str, str]) -> f
         completion: of the policy.
         answer: letter of the right option.
         options: text of each option by its letter, a column of the row.
+        prompt_end: a tag that the chat template opened before the completion.
     """
     if answer not in options:
         raise ValueError(f"choice_reward: the answer {answer!r} is none of the options {sorted(options)}")
-    said = Tags()(completion) if tag_format(completion) else None
+    said = Tags()(completion) if tag_format(completion, prompt_end=prompt_end) else None
     right = (answer, options[answer].strip(), f"{answer}. {options[answer].strip()}")
     return float(said is not None and said.lower() in {text.lower() for text in right})
 

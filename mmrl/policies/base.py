@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +50,10 @@ class Policy(nn.Module, ABC):
     captured: Any = None  # replacement of that part while acting, from `mmrl.capture`; None for the network itself
     not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
     pads_left: bool = False  # whether `collate` pads tokens at the start of a row
+    scales_images: bool = False  # whether images of every size are brought to that of the network
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
+    reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
+    opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod
@@ -84,6 +87,10 @@ class Policy(nn.Module, ABC):
     def observation_names(self) -> tuple[str, ...]:
         """Return the names of the raw observations that `encode` reads; empty where they are not known in advance."""
         return ()
+
+    def scaled_images(self) -> frozenset[str]:
+        """Return the names of raw images that the policy's processor brings to a size of its own."""
+        return frozenset()
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""
@@ -156,6 +163,17 @@ class Policy(nn.Module, ABC):
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
 
+    def count_rows(self, batch: Batch, total: Callable[[Tensor], Tensor]) -> None:
+        """Note the rows of an iteration for running statistics, which policies without such ignore. Collective.
+
+        Args:
+            batch: this rank's rows.
+            total: sums a tensor over all ranks.
+        """
+
+    def include_rows(self) -> None:
+        """Let running statistics include the rows that were noted; called before the next rows are sampled."""
+
     def measure_network(self) -> None:
         """Measure once what needs a call of the network; called when sharded weights are gathered."""
 
@@ -171,13 +189,28 @@ class Policy(nn.Module, ABC):
         """Encode a demonstrated `output` as choices [T]: the inverse of decoding."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
-    def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Encode a whole conversation: its ids [L], and which of them the assistant writes [L] bool."""
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
+        """Write a demonstrated message as the policy would; its content alone where there is no chat template."""
+        return str(message)
+
+    def encode_conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Encode a whole conversation: its ids [L], and which of them the assistant writes [L] bool.
+
+        Args:
+            messages: the last one is the assistant's.
+            tools: schemas that the chat template shows.
+        """
         raise NotImplementedError(f"{type(self).__name__} reads no conversations; choose a text policy")
 
     def template_shows_tools(self, tools: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a chat template writes the schemas of tools into the prompt; policies without text have none."""
         raise NotImplementedError(f"{type(self).__name__} has no chat template for tools; choose a text policy")
+
+    def template_shows_calls(self, calls: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a chat template writes the assistant's calls of tools, as `template_shows_tools`."""
+        raise NotImplementedError(f"{type(self).__name__} has no chat template for calls; choose a text policy")
 
     def contract(self) -> dict[str, Any]:
         """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""

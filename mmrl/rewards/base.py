@@ -19,6 +19,11 @@ class NamedScores(Protocol):
 class Reward(ABC):
     """Base class of rewards. It is called with a whole group, so that rewards may compare its episodes."""
 
+    @property
+    def constant(self) -> bool:
+        """Whether every episode has the reward 0, as where the simulator pays each decision."""
+        return False
+
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         """Further named scores of finished episodes of whole groups, beside those of the task."""
         return [{} for _ in episodes]

@@ -116,11 +116,6 @@ def count_factor(num_boxes: int, num_truth: int) -> float:
     return 1.0 if num_boxes <= num_truth else num_truth / num_boxes
 
 
-def detection_reward(boxes: Sequence[Box], truth: Sequence[Box]) -> float:
-    """VLM-R1's detection reward of one class: `count_factor` times `mean_average_precision`."""
-    return count_factor(len(boxes), len(truth)) * mean_average_precision(boxes, truth)
-
-
 def parse_box(text: str, limit: float) -> tuple[int, int, int, int] | None:
     """Read exactly one box "x1 y1 x2 y2" of whole numbers from 0 to `limit` with x1 < x2 and y1 < y2, else None."""
     numbers = parse_numbers(text, 4, limit)

@@ -12,12 +12,13 @@ from typing import Any
 from mmrl.rewards.final_answer import find_final_answer
 from mmrl.rewards.numbers import find_last_number
 
+LONGEST_ANSWER = 100_000
+"""Characters of an answer, without its thoughts, that are read: the last ones, since answers stand at the end."""
 _OPEN = re.compile(r"<(?:think|thinking|reasoning)>")
 _CLOSE = re.compile(r"</(?:think|thinking|reasoning)>")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _PART_BEFORE = re.compile(r"(?:[-+*/^×·\u2010-\u2015\u2212][ \t]*[$({]?|[0-9.]|\b(?:minus|not))\s*\Z", re.IGNORECASE)
 _PART_AFTER = re.compile(r"\s*(?:[\^/×·!]|[-+*\u2212][ \t]*[0-9\\(A-Za-z]|[0-9])")
-_LONGEST = 100_000  # characters from the end that are read; answers stand at the end
 _TRIES = 100  # boxes, from the end, and broken JSON objects that are read
 
 
@@ -27,7 +28,7 @@ class Extractor(ABC):
     def __call__(self, completion: str) -> str | None:
         """Return the answer in a completion; None if there is none."""
         said = remove_thoughts(unify_lines(completion))
-        found = None if said is None else self.find(said[-_LONGEST:])
+        found = None if said is None else self.find(said)
         return found.strip() or None if found is not None else None
 
     @abstractmethod
@@ -127,7 +128,8 @@ class Choice(Extractor):
     letters: str = "ABCDE"
 
     def find(self, text: str) -> str | None:
-        letter, named = f"([{re.escape(self.letters)}])", r"(?i:\s+is)?\s*:?\s*(?:\*\*|\()*"
+        # blanks before a colon, and those behind it, are read in one way alone: a text of blanks takes linear time
+        letter, named = f"([{re.escape(self.letters)}])", r"(?i:\s++is)?+\s*+(?::\s*+)?(?:\*\*|\()*+"
         for pattern in (
             rf"\\boxed\{{\(?(?:\\text\{{)?\(?{letter}\)?\}}",
             rf"(?i:answer){named}{letter}(?![\w'])",
@@ -175,7 +177,7 @@ class Code(Extractor):
     language: str | None = None
 
     def find(self, text: str) -> str | None:
-        for language, code in re.findall(r"^```[ \t]*([\w+#-]*)[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for language, code in re.findall(r"^```[ \t]*+([\w+#-]*+)[^\n]*+\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             if self.language is None or language.lower() == self.language.lower():
                 return code
         return None
@@ -243,9 +245,12 @@ def unify_lines(text: str) -> str:
 
 
 def remove_thoughts(text: str) -> str | None:
-    """Return the text after the thoughts; None if a thought is not closed, so that nothing follows it."""
+    """Return the text after the thoughts; None if a thought is not closed, so that nothing follows it.
+
+    Of a text longer than LONGEST_ANSWER the end is returned.
+    """
     rest = _CLOSE.split(text)[-1]  # a template may have opened the thought in the prompt
-    return None if _OPEN.search(rest) else rest
+    return None if _OPEN.search(rest) else rest[-LONGEST_ANSWER:]
 
 
 def _read_box(text: str, match: re.Match[str]) -> str | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
 from typing import Any
 
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
-from mmrl.types import Episode, Task
+from mmrl.types import Episode, Prompt, Task
+
+log = logging.getLogger(__name__)
 
 Parts = Sequence[Sequence[Episode]]
 """The episodes of each call."""
@@ -22,13 +25,15 @@ class FunctionReward(Reward):
     """Reward of an episode: sum_k weights_k * scores_k over the scores that functions return.
 
     A function takes its arguments by name: prompt (text), messages, completion (text or an action), answer, images,
-    num_tokens, truncated, any column of the row (`Prompt.info`), and the task's scores; **kwargs takes all of them. A
+    num_tokens, truncated, prompt_end (a tag such as <think> that the chat template opened before the completion), any
+    column of the row (`Prompt.info`), and the task's scores; **kwargs takes all of them. A
     function with a parameter `completions`, `prompts` or `answers` is called once for all completions of a prompt, with
     lists; any other function is called for each completion. It returns a number, a dict of named numbers, or a list of
     either for all completions. Functions declared with `async def` run for all completions at the same time.
 
     The functions run in a worker process. An exception, a call past its time limit, a dead process and a value that is
-    not a finite number end the run; none is counted as 0.
+    not a finite number end the run; none is counted as 0. With `max_failures`, such as of requests to a judge, so many
+    calls of an iteration may fail: their episodes are errors, are not trained on and count as `rollout/errors`.
 
     Args:
         functions: paths, as rewards.py:score, rewards.py:Judge.score or package.module:score.
@@ -36,6 +41,7 @@ class FunctionReward(Reward):
             as exact, count only if they are named.
         timeout_s: time limit of a call in seconds; of all calls of an iteration for an async function.
         in_process: call the functions in this process, which has no time limit.
+        max_failures: calls of an iteration that may fail; one more ends the run.
     """
 
     def __init__(
@@ -44,11 +50,14 @@ class FunctionReward(Reward):
         weights: dict[str, float] | None = None,
         timeout_s: float = 60.0,
         in_process: bool = False,
+        max_failures: int = 0,
     ):
+        if max_failures < 0:
+            raise ValueError(f"reward.max_failures must be at least 0, got {max_failures}")
         if not functions:
             raise ValueError("reward.functions is empty; name a function, as in reward=rewards.py:score")
         self.functions, self.weights = list(functions), dict(weights or {})
-        self.timeout_s, self.in_process = timeout_s, in_process
+        self.timeout_s, self.in_process, self.max_failures = timeout_s, in_process, max_failures
         load = functools.partial(FunctionCalls, self.functions)
         self._pool = None if in_process else WorkerPool(load, timeout_s=timeout_s)
         try:
@@ -67,42 +76,75 @@ class FunctionReward(Reward):
         self._names: dict[str, str] = {}  # of scores, and the function that returned it
 
     def check_task(self, task: Task) -> None:
-        """Refuse a required parameter that is no column of the task's first prompt, no field and no score."""
-        if isinstance(task, NamedScores):
-            prompt = task[0]
-            names = task.score_names(prompt)
-            for signature in self._signatures:
-                _bind(signature, [Episode(prompt, 0, 0, scores=dict.fromkeys(names, 0.0))])
+        """Refuse a required parameter that is no field, no score and no column of every prompt of the task."""
+        if not isinstance(task, NamedScores):
+            return
+        prompt = task[0]
+        first = Episode(prompt, 0, 0, scores=dict.fromkeys(task.score_names(prompt), 0.0))
+        for signature in self._signatures:
+            _bind(signature, [first])
+        fields = {*episode_columns(replace(first, prompt=replace(prompt, info={}))), *BATCH}
+        columns = [(each, set(each.required) - fields) for each in self._signatures]
+        if not any(names for _, names in columns):
+            return
+        for prompt in task.prompts_to_check():
+            for signature, names in columns:
+                if absent := sorted(names - prompt.info.keys()):
+                    raise ValueError(_format_missing(signature, absent[0], prompt, sorted(prompt.info)))
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         out: list[dict[str, float]] = [{} for _ in episodes]
         groups: dict[int, list[int]] = {}
         for index, episode in enumerate(episodes):
             groups.setdefault(episode.group, []).append(index)
+        failures: list[str] = []  # of this iteration's calls
         for number, signature in enumerate(self._signatures):
             parts = list(groups.values()) if signature.batch else [[index] for index in range(len(episodes))]
-            found = self._run(number, signature, [[episodes[index] for index in part] for part in parts])
-            for index, named in zip(chain.from_iterable(parts), chain.from_iterable(found)):
-                self._check_names(signature, named)
-                out[index].update(named)
+            calls = [[episodes[index] for index in part] for part in parts]
+            for part, answer in zip(parts, self._run(number, signature, calls)):
+                if isinstance(answer, RuntimeError):
+                    self._drop([episodes[index] for index in part], answer, failures)
+                    continue
+                for index, named in zip(part, answer):
+                    self._check_names(signature, named)
+                    out[index].update(named)
         return out
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return WeightedSum({**dict.fromkeys(self._names, 1.0), **self.weights})(group)
 
-    def _run(self, number: int, signature: Signature, parts: Parts) -> list[list[dict[str, float]]]:
-        """Call one function: for each part, the named numbers of its episodes."""
+    def _drop(self, part: Sequence[Episode], error: RuntimeError, failures: list[str]) -> None:
+        """Make the episodes of a failed call errors; end the run after too many of them."""
+        failures.append(str(error))
+        if len(failures) > self.max_failures:
+            count = f" ({len(failures)} calls failed, reward.max_failures={self.max_failures})"
+            raise RuntimeError(f"{error}{count if self.max_failures else ''}") from error.__cause__
+        log.warning("%s; its episodes are left out (%d of at most %d)", error, len(failures), self.max_failures)
+        for episode in part:
+            episode.ended, episode.info["error"], episode.scores = "error", str(error), {}
+
+    def _run(self, number: int, signature: Signature, parts: Parts) -> list[list[dict[str, float]] | RuntimeError]:
+        """Call one function: for each part, the named numbers of its episodes, or the error of its call."""
         calls = [(_bind(signature, part), len(part)) for part in parts]
         if signature.is_async:
             answers = self._ask(number, signature, calls, parts)
         else:
-            answers = [
-                answer for call, part in zip(calls, parts) for answer in self._ask(number, signature, [call], [part])
-            ]
-        for part, answer in zip(parts, answers):
-            if isinstance(answer, Failure):
-                raise RuntimeError(_format(signature, answer.reason, part, answer.position))
-        return answers
+            answers = [self._ask_one(number, signature, call, part) for call, part in zip(calls, parts)]
+        return [
+            RuntimeError(_format(signature, answer.reason, part, answer.position))
+            if isinstance(answer, Failure)
+            else answer
+            for part, answer in zip(parts, answers)
+        ]
+
+    def _ask_one(self, number: int, signature: Signature, call: Any, part: Sequence[Episode]) -> Any:
+        """Call a function that is not async once; where calls may fail, an exceeded time limit is a result too."""
+        try:
+            return self._ask(number, signature, [call], [part])[0]
+        except RuntimeError as error:
+            if not self.max_failures:
+                raise
+            return error
 
     def _ask(self, number: int, signature: Signature, calls: list[Any], parts: Parts) -> list[Any]:
         if not calls:
@@ -137,10 +179,15 @@ def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:
         return bind_arguments(signature, rows)
     except KeyError as error:
         have = [*(BATCH if signature.batch else ()), *rows[0]]
-        raise ValueError(
-            f"reward={signature.path}: {signature.name} has a parameter {error.args[0]!r}, and {part[0].prompt.key!r} "
-            f"has no such column; there are {', '.join(have)}. Rename the parameter, or give it a default"
-        ) from error
+        raise ValueError(_format_missing(signature, error.args[0], part[0].prompt, have)) from error
+
+
+def _format_missing(signature: Signature, name: str, prompt: Prompt, have: Sequence[str]) -> str:
+    remedy = f"add it to the row {prompt.place}" if prompt.place else "choose a task that has it"
+    return (
+        f"reward={signature.path}: {signature.name} has a parameter {name!r}, and {prompt.key!r} has no such column; "
+        f"there are {', '.join(have)}. Rename the parameter, give it a default, or {remedy}"
+    )
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -156,6 +203,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "images": list(prompt.images),
         "num_tokens": episode.tokens,
         "truncated": episode.ended == "length",
+        "prompt_end": episode.info.get("prompt_end", ""),
     }
 
 

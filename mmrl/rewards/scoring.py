@@ -13,12 +13,20 @@ from mmrl.types import Collector, Episode, Task
 
 
 class Scorer(Collector):
-    """Scores episodes with a task and a reward, and gathers over the processes; it collects nothing further."""
+    """Scores episodes with a task and a reward, and gathers over the processes; it collects nothing further.
 
-    def __init__(self, task: Task, reward: Reward):
-        self.task, self.reward = task, reward
+    Args:
+        task: problems and their verifier.
+        reward: from named scores to one number per episode.
+        opened_tag: a tag that the policy's chat template writes before every completion; `Episode.info["prompt_end"]`.
+    """
+
+    def __init__(self, task: Task, reward: Reward, opened_tag: str = ""):
+        self.task, self.reward, self.opened_tag = task, reward, opened_tag
 
     def score(self, episodes: Sequence[Episode]) -> None:
+        for episode in episodes if self.opened_tag else ():
+            episode.info["prompt_end"] = self.opened_tag
         score(episodes, self.task, self.reward)
 
     def gather(self, items: Sequence[Any]) -> list[Any]:
@@ -42,11 +50,14 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
             )
         episode.scores = found
     for episode, further in zip(finished, reward.scores(finished)):
+        if episode.ended == "error":
+            continue
         if twice := sorted(further.keys() & episode.scores.keys()):
             raise ValueError(
                 f"data.reward gives a score {twice[0]!r}, and so does task {task.name!r}; rename the reward function"
             )
         episode.scores = {**episode.scores, **further}
+    finished = [episode for episode in finished if episode.ended != "error"]  # some may have no score after all
     for group in group_episodes(finished).values():
         rewards = list(reward(group))
         if len(rewards) != len(group):

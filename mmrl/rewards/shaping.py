@@ -11,15 +11,16 @@ import re
 from collections.abc import Sequence
 
 
-def tag_format(completion: str, tags: Sequence[str] = ("think", "answer")) -> float:
+def tag_format(completion: str, tags: Sequence[str] = ("think", "answer"), prompt_end: str = "") -> float:
     """1 if the completion is one pair of each tag in this order and nothing else outside of them, else 0.
 
+    A chat template may open the first tag at the end of the prompt, `prompt_end`; the completion goes on from there.
     Source: DeepSeek-AI, "DeepSeek-R1", arXiv 2501.12948, section 2.2.2 (format rewards).
     """
+    completion = prompt_end + completion
     pairs = r"\s*".join(rf"<{re.escape(tag)}>(?P<t{i}>.*?)</{re.escape(tag)}>" for i, tag in enumerate(tags))
-    found = re.fullmatch(rf"\s*{pairs}\s*", completion, re.DOTALL)
     once = all(completion.count(f"<{tag}>") == completion.count(f"</{tag}>") == 1 for tag in tags)
-    return float(once and found is not None)
+    return float(once and re.fullmatch(rf"\s*{pairs}\s*", completion, re.DOTALL) is not None)
 
 
 def length(num_tokens: int) -> float:

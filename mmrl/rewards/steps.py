@@ -32,15 +32,15 @@ def split_steps(text: str, separator: str = "\n") -> list[str]:
 
     The steps joined are the text, so that a step of text is a span of tokens. An empty text has one empty step.
     """
-    steps: list[str] = []
+    pieces: list[list[str]] = []  # of each step
     parts = text.split(separator)
     for i, part in enumerate(parts):
         piece = part + (separator if i + 1 < len(parts) else "")
-        if steps and not part.strip():
-            steps[-1] += piece
-        elif piece or not steps:
-            steps.append(piece)
-    return steps
+        if pieces and not part.strip():
+            pieces[-1].append(piece)
+        elif piece or not pieces:
+            pieces.append([piece])
+    return list(map("".join, pieces))
 
 
 def clip_steps(scores: Sequence[float], threshold: float) -> list[float]:

@@ -31,6 +31,9 @@ class Rollout(ABC):
         """Return the raw observation that the policy reads first in an episode of a prompt."""
         return prompt.observation
 
+    def check_task(self, task: Task) -> None:
+        """Refuse a task whose prompts lack what the rollout reads. Called before the first rollout."""
+
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Learn from the scored groups of all ranks (light episodes: no turns): every rank then has the same state."""
 

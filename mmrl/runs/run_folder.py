@@ -24,6 +24,7 @@ RESULTS = (
         "learning_curve.png",
         "config.yaml",
     ),
+    *("tracker_run_id.txt", "sweep.json"),
     *("contract.json", "environment.json", "report.html", "evaluation.json", "protocol.json", "episodes.jsonl"),
     *("videos", "rollouts", "rollouts.html", "start", "logged.pt", "servers"),
 )

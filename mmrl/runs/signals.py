@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -57,7 +57,8 @@ class StopRequest:
 
 def _say(text: str) -> None:
     """Write to standard error unbuffered, as signal handlers must; the cursor's escape code only to a terminal."""
-    os.write(2, (text if os.isatty(2) else text.removeprefix("\x1b[?25h")).encode())
+    with suppress(BrokenPipeError):
+        os.write(2, (text if os.isatty(2) else text.removeprefix("\x1b[?25h")).encode())
 
 
 @contextmanager

@@ -57,11 +57,12 @@ class SampleFormat:
     def describe_prompt(self, episode: Episode) -> dict[str, Any]:
         """Convert the prompt: its key, messages, thumbnails of its images and the right answer.
 
-        With tools the messages are one text, as the model read it, because the rollout or the chat template adds the
-        tools to it.
+        With tools, calls or reasoning the messages are one text, as the model read it, because the rollout or the chat
+        template adds them to it.
         """
         prompt, messages = episode.prompt, [to_plain(message) for message in episode.prompt.messages]
-        if "calls" in episode.info and len(episode.turns):
+        further = prompt.tools or any(message.keys() - {"role", "content"} for message in prompt.messages)
+        if ("calls" in episode.info or further) and len(episode.turns):
             ids = episode.turns[0].completion.observation["input_ids"].tolist()
             text = count_repeated("".join(self.policy.token_texts(ids)))
             messages = [{"role": "context", "content": clip_text(text)}]

@@ -21,6 +21,7 @@ from mmrl.policies.base import Policy
 from mmrl.policies.remote.wire import PROTOCOL, pack, unpack
 from mmrl.rng import derive_seed
 from mmrl.serving.batching import Batcher
+from mmrl.serving.limits import Limits
 from mmrl.serving.requests import read_request
 from mmrl.types import Request, Sampling
 
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from websockets.http11 import Request as HttpRequest
     from websockets.http11 import Response
 
-MAX_MESSAGE = 64 * 2**20  # bytes
+MAX_MESSAGE = 16 * 2**20  # bytes: four images of 1,024 x 1,024
+CALL_S = 300.0
+"""Seconds after which a request that the policy has not answered is an error for its client."""
+_MOST_TRACEBACKS = 20  # of different errors of the program; more are one line each
 _INTERNAL_ERROR = 1011  # of RFC 6455, as openpi's server closes after an error
 
 
@@ -37,8 +41,8 @@ class PolicyServer:
     """Answer observations with a policy's actions.
 
     A client gets one message of metadata when it connects; then each of its messages, a map of observations, is
-    answered by {"actions": [H, A], "server_timing": {...}}. An error is answered by a text, and the connection is
-    closed; the other clients are not affected. GET /healthz answers 200.
+    answered by {"actions": [H, A], "server_timing": {...}}. Texts, images and arrays are bounded (`Limits`). An error
+    is answered by a text, and the connection is closed; the other clients are not affected. GET /healthz answers 200.
     Source: openpi, websocket_policy_server.py.
 
     Args:
@@ -67,6 +71,8 @@ class PolicyServer:
         engine = LocalEngine(max_rows=max_batch)
         engine.sync(policy, 0)
         self._batcher = Batcher(engine, max_batch)
+        self._limits = Limits.of(policy, contract or {})
+        self._tracebacks: set[str] = set()  # that were reported
         self.metadata = describe_policy(policy, sampling, contract or {})
 
     async def serve(self, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
@@ -134,8 +140,12 @@ class PolicyServer:
         if isinstance(message, str):
             raise ValueError("a request is a binary message, not a text")
         observation, seed, sampling = read_request(unpack(message), self._sampling, self._policy.check_sampling)
+        self._limits.check(observation)
         draws = derive_seed("act", self._seed, call, 0) if seed is None else seed  # that of mmrl.load_policy(...).act
-        served = await self._batcher.ask(Request(observation, draws), sampling)
+        try:
+            served = await asyncio.wait_for(self._batcher.ask(Request(observation, draws), sampling), CALL_S)
+        except TimeoutError as error:
+            raise ValueError(f"the policy has not answered within {CALL_S:g} s") from error
         actions = np.atleast_2d(np.asarray(served.output))
         return {"actions": actions, "server_timing": {"infer_ms": 1000 * served.seconds, "batch": served.rows}}
 
@@ -144,8 +154,10 @@ class PolicyServer:
         expected = isinstance(error, ValueError) or is_user_error(error)
         text = " ".join(f"{type(error).__name__}: {error}".split())
         self._report(f"client {connection.remote_address}: {_printable(text)}")
-        if not expected:
-            self._report("".join(traceback.format_exception(error)))
+        trace = "" if expected else "".join(traceback.format_exception(error))
+        if trace and trace not in self._tracebacks and len(self._tracebacks) < _MOST_TRACEBACKS:
+            self._tracebacks.add(trace)
+            self._report(trace)
         await connection.send(text[:2000])
         await connection.close(_INTERNAL_ERROR, "the error is in the previous message")
 

@@ -61,8 +61,9 @@ class HermesParser(ChatParser):
     """Parser of Hermes and Qwen: <tool_call>{"name": ..., "arguments": {...}}</tool_call>."""
 
     def parse_calls(self, text: str) -> list[ToolCall]:
-        bodies = re.findall(r"<tool_call>(.*?)</tool_call>", text, re.DOTALL)
-        if text.count("<tool_call>") != len(bodies) or text.count("</tool_call>") != len(bodies):
+        parts = [part.split("</tool_call>") for part in text.split("<tool_call>")]
+        bodies = [part[0] for part in parts[1:]]
+        if len(parts[0]) > 1 or any(len(part) != 2 for part in parts[1:]):
             raise NoCall("write every call between <tool_call> and </tool_call>")
         return [build_call(parse_json(body)) for body in bodies]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -12,6 +12,7 @@ import numpy as np
 
 from mmrl.rng import derive_seed
 from sims.divergence import refuse_divergence
+from sims.host.interface import convert_scores, drop_names, foreign_names
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +23,18 @@ class Guard(gymnasium.Wrapper):
     The observation of such a step is the one before it. The next reset starts a new environment. An environment that
     ended keeps still: steps before the next reset repeat its flags.
 
+    Observations are copied, since an environment may use one buffer for all of them. Entries of `info` that have a name
+    of mmrl's interface are dropped unless the environment states them (`sims.host.interface`).
+
     Args:
         make: makes the environment, now and after every failure.
+        stated: names of mmrl's interface that the environment uses as mmrl does.
     """
 
-    def __init__(self, make: Callable[[], gymnasium.Env]):
+    def __init__(self, make: Callable[[], gymnasium.Env], stated: Sequence[str] = ()):
         super().__init__(make())
         self._make = make
+        self._foreign = foreign_names(self.env, stated)
         self._seed = 0
         self._failures = 0
         self._broken = False
@@ -47,8 +53,9 @@ class Guard(gymnasium.Wrapper):
             fresh = derive_seed("remake", self._seed, self._failures) & ~1 | self._seed & 1
             seed = fresh if seed is None else seed
         self._flags = (False, False)
-        self._observation, info = self.env.reset(seed=seed, options=options)
-        return self._observation, info
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._observation = copy_arrays(observation)
+        return self._observation, drop_names(info, self._foreign)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         out = self.attempt(action)
@@ -61,20 +68,27 @@ class Guard(gymnasium.Wrapper):
             return self._observation, 0.0, terminated, truncated, {}
         self._before = self._observation
         try:
-            self._observation, reward, terminated, truncated, info = self.env.step(action)
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            self._observation, reward = copy_arrays(observation), read_number(reward)
+            self._flags = (bool(terminated), bool(truncated))
+            info = convert_scores(drop_names(info, self._foreign))
         except Exception as error:
             log.exception("%s failed in step", self.env)
             return self._end_with_error(f"{type(error).__name__}: {error}")
         if not math.isfinite(reward):
             return self.refuse(reward)
-        self._flags = (terminated, truncated)
-        return self._observation, float(reward), terminated, truncated, info
+        return self._observation, reward, *self._flags, info
 
     def refuse(self, reward: Any = None) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Result of the last step if its numbers are not finite: a truncated step with an error."""
         seen = self._observation if reward is None else f"{self._observation}, reward {reward}"
         log.error("%s gave an observation or reward that is not finite: %s", self.env, seen)
         return self._end_with_error("observation or reward is not finite")
+
+    def refuse_shape(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Result of the last step if its observation is none of the environment's space."""
+        log.error("%s gave an observation that is none of %s", self.env, self.observation_space)
+        return self._end_with_error(f"the observation is none of {self.observation_space}")
 
     def _end_with_error(self, message: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._broken = True
@@ -88,6 +102,26 @@ class Guard(gymnasium.Wrapper):
             self.env.close()
         except Exception:
             log.exception("%s failed to close after an error", self.env)
+
+
+def read_number(reward: Any) -> float:
+    """A reward as a float.
+
+    Raises:
+        TypeError: it is no number, such as None or an array.
+    """
+    if (isinstance(reward, np.ndarray) and reward.ndim) or not hasattr(reward, "__float__"):
+        raise TypeError(f"the reward must be one number, got {type(reward).__name__} {reward!r:.60}")
+    return float(reward)
+
+
+def copy_arrays(observation: Any) -> Any:
+    """The observation with arrays of its own."""
+    if isinstance(observation, np.ndarray):
+        return observation.copy()
+    if isinstance(observation, Mapping):
+        return {name: copy_arrays(part) for name, part in observation.items()}
+    return observation
 
 
 def finite(observation: Any) -> bool:

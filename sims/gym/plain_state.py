@@ -95,7 +95,7 @@ class Unpacker:
             return packed
         kind, *rest = packed
         if kind == "number":
-            return rest[1].numpy().astype(rest[0])[()]
+            return _array(rest[1]).astype(rest[0])[()]
         if kind == "constant":
             return _same(live, rest[0], _name(live) if isinstance(live, _CONSTANTS) else type(live).__name__)
         if kind == "enum":
@@ -109,7 +109,7 @@ class Unpacker:
 
     def _unpack_new(self, kind: str, rest: list[Any], live: Any) -> Any:
         if kind == "array":
-            return rest[1].numpy().astype(rest[0], copy=True)
+            return _array(rest[1]).astype(rest[0], copy=True)
         if kind == "generator":
             state = self.unpack(rest[0])
             if state["bit_generator"] not in _GENERATORS:
@@ -141,6 +141,11 @@ class Unpacker:
         else:
             raise NotPlainError(f"unknown kind of data {kind!r}")
         return live
+
+
+def _array(value: Any) -> np.ndarray:
+    """Numbers of a state: a tensor, or the array that it is in a process that has not imported torch yet."""
+    return value if isinstance(value, np.ndarray) else value.numpy()
 
 
 def _same(live: Any, saved: str, here: str) -> Any:

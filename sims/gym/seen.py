@@ -86,7 +86,8 @@ class VLAWrapper(gymnasium.Wrapper):
         if isinstance(space, spaces.Discrete):
             return int(space.start) + min(int((row[0] + 1) / 2 * int(space.n)), int(space.n) - 1)
         low, high = space.low, space.high  # type: ignore[attr-defined]
-        return (low + (row + 1) / 2 * (high - low)).astype(space.dtype)
+        values = low + (row + 1) / 2 * (high - low)
+        return (np.rint(values) if space.dtype.kind in "iub" else values).astype(space.dtype)  # type: ignore[union-attr]
 
     def _observation(self) -> dict[str, Any]:
         image = self._scaled_image()
@@ -127,10 +128,21 @@ def _is_image(seen: Any) -> bool:
 
 
 def _size(space: gymnasium.Space) -> int | None:
-    """Number of proprioception entries of one part of the observation; None for other parts."""
+    """Number of proprioception entries of one part of the observation; None for text.
+
+    Raises:
+        ValueError: the part is neither numbers nor text.
+    """
     if isinstance(space, spaces.Discrete):
         return 1
-    return int(np.prod(space.shape)) if isinstance(space, spaces.Box) else None
+    if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return int(np.prod(space.shape))
+    if isinstance(space, (spaces.Dict, spaces.Tuple, spaces.Sequence, spaces.Graph, spaces.OneOf)):
+        raise ValueError(
+            f"a part of the observation is of the kind {type(space).__name__}: {space}; flatten it in a wrapper "
+            "(gymnasium.ObservationWrapper)"
+        )
+    return None
 
 
 def _action_dims(env: gymnasium.Env) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 
@@ -30,6 +31,8 @@ class ImageGymSim(GymSim):
     frames: int = 1
     end_on_success: bool = True
 
+    stated: ClassVar[Sequence[str]] = ("executed", "scores")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("image_size", "chunk", "frames"):
@@ -40,15 +43,18 @@ class ImageGymSim(GymSim):
     def renders_images(self) -> bool:
         return True
 
+    @property
+    def reads_spaces(self) -> bool:
+        return False  # those of vision-language-action policies
+
     def make_env(self) -> gymnasium.Env:
-        return VLAWrapper(
-            self.with_images(self.make_registered()),
-            self.instruction,
-            self.image_size,
-            self.chunk,
-            self.frames,
-            self.end_on_success,
-        )
+        self.inspect()
+        env = self.with_images(self.make_registered())
+        try:
+            return VLAWrapper(env, self.instruction, self.image_size, self.chunk, self.frames, self.end_on_success)
+        except ValueError as error:
+            env.close()
+            raise ValueError(f"sim.id={self.id!r}: {error}") from error
 
     def with_images(self, env: gymnasium.Env) -> gymnasium.Env:
         """The environment with images, where it needs more than its arguments for them."""

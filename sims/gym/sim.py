@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces
 
 from mmrl.types import Sim
 from sims.gym.enums import mend_enums
 from sims.gym.guard import Guard, add_divergence_check
 from sims.gym.opengl import choose_gl
 from sims.gym.vector import GymVectorEnv
+from sims.host.actions import SpaceError
+from sims.host.adapter import adapt, state_sizes
+from sims.host.dry_call import check_env
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class GymSim(Sim):
         autoreset: what happens after an episode. "disabled": whoever steps asks for the reset; needed for evaluation.
         max_episode_steps: time limit in decisions; None keeps the registered one.
         fast_render: MuJoCo cameras without shadows and anti-aliasing, many times faster; the images differ.
+        repeatable: refuse an environment in which the same seed and the same actions give something else.
+
+    Raises:
+        ValueError: no environment has the id, or a dry call (`sims.host.dry_call`) shows that it cannot be used.
     """
 
     id: str
@@ -36,6 +42,10 @@ class GymSim(Sim):
     autoreset: Literal["next_step", "same_step", "disabled"] = "disabled"
     max_episode_steps: int | None = None
     fast_render: bool = True
+    repeatable: bool = True
+
+    stated: ClassVar[Sequence[str]] = ()
+    """Names of mmrl's interface that this simulator itself writes into `info`."""
 
     def __post_init__(self) -> None:
         if self.renders_images:
@@ -65,36 +75,73 @@ class GymSim(Sim):
     def make(self, num_envs: int) -> GymVectorEnv:
         if num_envs < 1:
             raise ValueError(f"a vector environment needs at least one environment, got num_envs={num_envs}")
-        guarded = [lambda: Guard(self.make_checked)] * num_envs
+        self.inspect()
+        guarded = [lambda: Guard(self.make_checked, self.stated)] * num_envs
         return GymVectorEnv(guarded, autoreset_mode=_MODES[self.autoreset])
 
+    def inspect(self) -> str | None:
+        """Check the environment by a dry call, once; returns where its mask of legal actions comes from.
+
+        Raises:
+            ValueError: with the id, what is wrong and what helps.
+        """
+        key = (repr(self), gymnasium.spec(self._registered).entry_point)
+        if key not in _INSPECTED:
+            try:
+                _INSPECTED[key] = check_env(self.make_registered, self.repeatable, self.reads_spaces)
+            except ValueError as error:
+                raise ValueError(f"sim.id={self.id!r}: {error}") from error
+        return _INSPECTED[key]
+
+    @property
+    def reads_spaces(self) -> bool:
+        """Whether observations and actions are those of control policies (`sims.host.adapter`)."""
+        return True
+
+    @property
+    def _registered(self) -> str:
+        return self.id.rpartition(":")[2]
+
     def sizes(self) -> dict[str, Any]:
-        """Sizes of a policy that reads a state vector; empty for other observations."""
-        env = self.make_env()
-        seen, action = env.observation_space, env.action_space
-        env.close()
-        if not isinstance(seen, spaces.Box) or len(seen.shape) != 1:
-            return {}
-        sizes: dict[str, Any] = {"observation_dims": seen.shape[0]}
-        if isinstance(action, spaces.Discrete):
-            return sizes | {"actions": int(action.n), "kind": "categorical", "low": -1.0, "high": 1.0}
-        if isinstance(action, spaces.Box) and len(action.shape) == 1:
-            bounds = {"low": action.low.tolist(), "high": action.high.tolist()}
-            return sizes | {"actions": action.shape[0], "kind": "gaussian", **bounds}
-        return sizes
+        """Sizes of a control policy.
+
+        Raises:
+            ValueError: with the id, a space that no control policy has, and what helps.
+        """
+        mask_source = self.inspect()
+        env = self.make_registered()
+        try:
+            adapted = adapt(env, mask_source)
+            return state_sizes(adapted.observation_space, adapted.action_space)
+        except SpaceError as error:
+            raise ValueError(f"sim.id={self.id!r}: {error}") from error
+        finally:
+            env.close()
 
     def make_env(self) -> gymnasium.Env:
-        """Make one environment; Dict observations of numbers are flattened to one state vector."""
+        """Make one environment, with observations and actions of control policies (`sims.host.adapter`).
+
+        One whose spaces no control policy has is as its package makes it, for policies of other kinds.
+        """
+        mask_source = self.inspect()
         env = self.make_registered()
-        if isinstance(env.observation_space, spaces.Dict) and _all_numbers(env.observation_space):
-            return gymnasium.wrappers.FlattenObservation(env)
-        return env
+        try:
+            return adapt(env, mask_source)
+        except SpaceError:
+            return env
 
     def make_registered(self) -> gymnasium.Env:
         """One environment as its package makes it."""
-        if not str(gymnasium.spec(self.id.rpartition(":")[2]).entry_point).startswith("gymnasium."):
+        if not str(gymnasium.spec(self._registered).entry_point).startswith("gymnasium."):
             mend_enums()  # gymnasium's own environments need no MuJoCo, or compare as it does
-        env = gymnasium.make(self.id, max_episode_steps=self.max_episode_steps, disable_env_checker=True, **self.kwargs)
+        limits = {"max_episode_steps": self.max_episode_steps, "disable_env_checker": True}
+        try:
+            env = gymnasium.make(self.id, **limits, **self.kwargs)
+        except Exception as error:
+            arguments = f" with sim.kwargs={self.kwargs}" if self.kwargs else ""
+            raise ValueError(
+                f"sim.id={self.id!r} cannot be made{arguments}: {type(error).__name__}: {error}"
+            ) from error
         if self.fast_render:
             _simplify_cameras(env)
         return env
@@ -108,12 +155,7 @@ class GymSim(Sim):
         return {"sim": self.id, "kwargs": dict(self.kwargs), "max_episode_steps": self.max_episode_steps}
 
 
-def _all_numbers(space: spaces.Dict) -> bool:
-    return all(
-        _all_numbers(part) if isinstance(part, spaces.Dict) else isinstance(part, spaces.Box) and part.dtype != np.uint8
-        for part in space.values()
-    )
-
+_INSPECTED: dict[Any, str | None] = {}  # by simulator and entry point: where the mask comes from
 
 _MODES = {
     "next_step": gymnasium.vector.AutoresetMode.NEXT_STEP,

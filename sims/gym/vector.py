@@ -6,6 +6,7 @@ import io
 import logging
 import pickle
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -46,7 +47,12 @@ class GymVectorEnv(SyncVectorEnv):
             _reset_step(env) if rests else env.attempt(action)
             for env, rests, action in zip(self.envs, resting, self._each(actions), strict=True)
         ]
-        batch = self._batch([step[0] for step in steps])
+        try:
+            batch = self._batch([step[0] for step in steps])
+        except (ValueError, TypeError, KeyError, AttributeError):  # an observation of another shape
+            fits = [self.single_observation_space.contains(step[0]) for step in steps]
+            steps = [step if good else env.refuse_shape() for env, step, good in zip(self.envs, steps, fits)]
+            batch = self._batch([step[0] for step in steps])
         if not finite(batch):
             steps = [
                 step if rests or finite(step[0]) else env.refuse()
@@ -78,7 +84,10 @@ class GymVectorEnv(SyncVectorEnv):
         """Batch the observations of all environments into new arrays."""
         space = self.single_observation_space
         if isinstance(space, spaces.Box):
-            return np.array(seen, dtype=space.dtype)
+            batch = np.array(seen, dtype=space.dtype)
+            if batch.shape[1:] != space.shape:
+                raise ValueError(f"observations of shape {batch.shape[1:]} are none of {space}")
+            return batch
         return deepcopy(concatenate(space, seen, self._observations))
 
     def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
@@ -115,7 +124,7 @@ class GymVectorEnv(SyncVectorEnv):
                 _fill_plain(packed, env)
             stored = Unpacker().unpack(buffers)
         else:
-            stored = pickle.loads(state[PICKLED].numpy().tobytes())
+            stored = pickle.loads(np.asarray(state[PICKLED]).tobytes())
             self._refuse_other_number(len(stored["envs"]))
             for env in self.envs:
                 env.close()
@@ -201,10 +210,24 @@ def merge_infos(
         if isinstance(value, _NUMBERS) and key not in infos:
             column = [report.get(key) for report in reports]
             if len(set(map(type, column))) == 1:
-                infos[key], infos[f"_{key}"] = np.array(column, dtype=type(value)), everyone
-                shared.add(key)
+                with suppress(OverflowError):  # a whole number of more than 64 bits
+                    infos[key], infos[f"_{key}"] = np.array(column, dtype=type(value)), everyone
+                    shared.add(key)
     for i, report in enumerate(reports):
         if len(report) > len(shared):
             rest = {key: value for key, value in report.items() if key not in shared}
-            infos = venv._add_info(infos, rest, i)
+            infos = _add_report(infos, rest, i, venv)
+    return infos
+
+
+def _add_report(infos: dict[str, Any], report: Mapping[str, Any], i: int, venv: VectorEnv) -> dict[str, Any]:
+    """Add the report of environment i; an entry of another type than that of other environments is left out."""
+    try:
+        return venv._add_info(infos, dict(report), i)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        if len(report) == 1:
+            log.debug("an entry of infos is left out: %s", error)
+            return infos
+    for key, value in report.items():
+        infos = _add_report(infos, {key: value}, i, venv)
     return infos

@@ -6,11 +6,14 @@ import importlib
 from typing import Any
 
 import gymnasium
-from gymnasium import spaces
+
+from sims.host.adapter import adapt, state_sizes
+from sims.host.dry_call import check_env
+from sims.host.interface import drop_names, foreign_names
 
 
 class Registered:
-    """Environments of one id with a vector observation.
+    """Environments of one id, with the observations and actions that `sims.host.adapter` reads.
 
     Args:
         id: as in `gymnasium.make`, or "package:Name-v0" to import a package first.
@@ -23,28 +26,48 @@ class Registered:
         if package:
             importlib.import_module(package)
         self.id, self.kwargs, self.max_episode_steps = id, dict(kwargs or {}), max_episode_steps
+        self._mask_source: str | None = "?"  # not asked yet
 
     @property
     def name(self) -> str:
         return self.id
 
     def make_env(self) -> gymnasium.Env:
+        """One environment, with observations and actions of control policies; its info has no name of mmrl's."""
+        try:
+            if self._mask_source == "?":
+                self._mask_source = check_env(self._make_registered)
+            return OwnInfo(adapt(self._make_registered(), self._mask_source))
+        except ValueError as error:
+            raise ValueError(f"sim.options.id={self.id!r}: {error}") from error
+
+    def _make_registered(self) -> gymnasium.Env:
         return gymnasium.make(
             self.id, max_episode_steps=self.max_episode_steps, disable_env_checker=True, **self.kwargs
         )
 
     def sizes(self) -> dict[str, Any]:
-        """Sizes of a policy that reads a state vector; empty for other observations."""
+        """Sizes of a control policy."""
         env = self.make_env()
-        seen, action = env.observation_space, env.action_space
+        sizes = state_sizes(env.observation_space, env.action_space)
         env.close()
-        if not isinstance(seen, spaces.Box) or len(seen.shape) != 1:
-            return {}
-        sizes = {"observation_dims": seen.shape[0]}
-        if isinstance(action, spaces.Discrete):
-            return {**sizes, "actions": int(action.n), "kind": "categorical", "low": -1.0, "high": 1.0}
-        bounds = {"low": action.low.tolist(), "high": action.high.tolist()}  # type: ignore[attr-defined]
-        return {**sizes, "actions": action.shape[0], "kind": "gaussian", **bounds}  # type: ignore[index]
+        return sizes
 
     def contract(self) -> dict[str, Any]:
         return {"sim": self.id, "kwargs": self.kwargs, "max_episode_steps": self.max_episode_steps}
+
+
+class OwnInfo(gymnasium.Wrapper):
+    """Drops the entries of `info` that have a name of mmrl's interface and mean something else."""
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        self._foreign = foreign_names(env)
+
+    def reset(self, **kwargs: Any) -> Any:
+        observation, info = self.env.reset(**kwargs)
+        return observation, drop_names(info, self._foreign)
+
+    def step(self, action: Any) -> Any:
+        *result, info = self.env.step(action)
+        return (*result, drop_names(info, self._foreign))

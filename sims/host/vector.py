@@ -11,6 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from sims.host.interface import convert_scores
+
 
 class GuestVectorEnv(gymnasium.vector.VectorEnv):
     """Steps environments one after the other; one that ended keeps still until it is reset.
@@ -72,11 +74,12 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
         seen, info = self.envs[i].reset(seed=seed)
         if not _is_finite(seen):
             raise FloatingPointError("the first observation is not finite")
-        return seen, info
+        return _copy(seen), info
 
     def _attempt(self, i: int, action: Any) -> tuple[float, tuple[bool, bool], dict[str, Any]]:
         try:
             seen, reward, terminated, truncated, info = self.envs[i].step(action)
+            reward, seen, info = float(reward), _copy(seen), convert_scores(info)
             if not np.isfinite(reward) or not _is_finite(seen):
                 raise FloatingPointError("observation or reward is not finite")
         except Exception as error:
@@ -84,7 +87,7 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
             self._broken[i] = True
             return 0.0, (False, True), {"error": f"{type(error).__name__}: {error}"}
         self._seen[i] = seen
-        return float(reward), (bool(terminated), bool(truncated)), info
+        return reward, (bool(terminated), bool(truncated)), info
 
     def _replace(self, i: int) -> None:
         try:
@@ -115,6 +118,13 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         for env in self.envs:
             env.close()
+
+
+def _copy(seen: Any) -> Any:
+    """An observation with arrays of its own: an environment may use one buffer for all of them."""
+    if isinstance(seen, dict):
+        return {name: _copy(part) for name, part in seen.items()}
+    return seen.copy() if isinstance(seen, np.ndarray) else seen
 
 
 def _is_finite(seen: Any) -> bool:

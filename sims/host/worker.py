@@ -65,9 +65,13 @@ class Host:
         os.close(descriptor)
 
     def do_build(self, description: Any) -> dict[str, Any]:
-        """Build the simulator; returns name, sizes, contract, tasks, stored states, whether it has an expert."""
+        """Build the simulator; returns name, sizes or their refusal, contract, tasks, states, expert or not."""
         self.sim = build(description)
-        known = {"name": self.sim.name, "sizes": self.sim.sizes(), "contract": self.sim.contract()}
+        try:
+            sizes, refusal = self.sim.sizes(), None
+        except ValueError as error:  # spaces that no control policy has; other policies may read them
+            sizes, refusal = {}, str(error)
+        known = {"name": self.sim.name, "sizes": sizes, "refusal": refusal, "contract": self.sim.contract()}
         tasks = {name: list(getattr(self.sim, name, [])) for name in ("tasks", "held_out_tasks")}
         return {**known, **tasks, "states": getattr(self.sim, "states", None), "expert": hasattr(self.sim, "expert")}
 

@@ -71,7 +71,10 @@ class GuestSim(Sim):
         return WorkerVectorEnv(self.program(), num_envs, min(self.workers, num_envs))
 
     def sizes(self) -> dict[str, Any]:
-        return dict(self._statement()["sizes"])
+        stated = self._statement()
+        if stated["refusal"] is not None:
+            raise ValueError(stated["refusal"])
+        return dict(stated["sizes"])
 
     def contract(self) -> dict[str, Any]:
         return dict(self._statement()["contract"])

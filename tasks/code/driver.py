@@ -10,8 +10,11 @@ import contextlib
 import json
 import random
 import sys
+import types
 
-from tasks.code.rules import find_banned, fix_modules
+from tasks.code.expressions import OverBudget
+from tasks.code.forms import Uncounted
+from tasks.code.interpreter import Interpreter
 
 PROGRAM = "<program>"
 
@@ -59,43 +62,26 @@ def decode(coded):
     raise ValueError("not an encoded value")
 
 
-class OverBudget(BaseException):
-    """The program executed more operations than it may."""
+class LineTrace:
+    """Lines of the program that were executed, by Python's tracing; a program can end it."""
 
-
-class Counter:
-    """Counts the operations of a program, and the lines that it executes, with Python's tracing."""
-
-    def __init__(self, budget):
-        self.budget, self.operations, self.lines = budget, 0, set()
+    def __init__(self):
+        self.lines = set()
 
     def run(self, function, *arguments, **named):
-        """Call a function and count. Raises OverBudget also if the count ended before the call did: an exception of
-        the tracing (OverBudget, a RecursionError) ends it, and a program may catch that exception."""
+        """Call a function and note the lines."""
         try:
             sys.settrace(self.trace)
-            result = function(*arguments, **named)
-            counted = sys.gettrace() is not None
+            return function(*arguments, **named)
         finally:
             sys.settrace(None)
-        if not counted:
-            raise OverBudget
-        return result
 
     def trace(self, frame, event, argument):
         if frame.f_code.co_filename != PROGRAM:
             return None
-        frame.f_trace_opcodes = True
-        return self.count
-
-    def count(self, frame, event, argument):
         if event == "line":
             self.lines.add(frame.f_lineno)
-        elif event == "opcode":
-            self.operations += 1
-            if self.operations > self.budget:
-                raise OverBudget
-        return self.count
+        return self.trace
 
 
 class Sink:
@@ -113,6 +99,12 @@ class Sink:
         return False
 
 
+def enter_module():
+    """Return the variables of a new module, which classes of a program find by its name, as dataclasses do."""
+    module = sys.modules["program"] = types.ModuleType("program")
+    return vars(module)
+
+
 def find_line(error):
     """Return the line of the program at which an exception was raised."""
     line, at = 0, error.__traceback__
@@ -122,34 +114,56 @@ def find_line(error):
     return line
 
 
+def count_candidate(job, tree):
+    """Interpret a program on its calls: ["counted", results, operations], ["uncounted", form, 0], or ["timed_out", "",
+    0] over its budget. A program that is interpreted cannot change the count; what it returns is encoded as below."""
+    counter = Interpreter(job["budget"])
+    try:
+        results = counter.run(tree, job["name"], [decode_call(call) for call in job["calls"]])
+        return ["counted", [[word, encode(value)] for word, value in results], counter.operations]
+    except OverBudget:
+        return ["timed_out", "", 0]
+    except Uncounted as error:
+        return ["uncounted", str(error), 0]
+    except BaseException as error:
+        return ["uncounted", type(error).__name__, 0]
+
+
+def decode_call(call):
+    """Decode the arguments of a call, by place and by name."""
+    arguments, named = call
+    return [decode(one) for one in arguments], {key: decode(one) for key, one in named.items()}
+
+
 def run_candidate(job):
-    """Call the function of a program on each input, and print a line of JSON for the program and for each call."""
+    """Call the function of a program on each input, and print a line of JSON for the program and for each call.
+
+    With `count` the first line is that of `count_candidate`. Everything after it is said by a process in which the
+    program runs, so it may be the program's own invention.
+    """
     out, dumps = sys.stdout, json.dumps
 
     def say(*words):
         out.write(dumps(words) + "\n")
         out.flush()
 
-    counter = Counter(job["budget"])
-    run = counter.run if job["trace"] else lambda function, *arguments, **named: function(*arguments, **named)
+    lines = LineTrace()
+    run = lines.run if job["count"] else lambda function, *arguments, **named: function(*arguments, **named)
     sys.stdout = sys.stderr = Sink()
-    names = {"__name__": "program", "__builtins__": builtins}
+    names = enter_module()
     try:
         tree = ast.parse(job["program"], PROGRAM)
         code = compile(tree, PROGRAM, "exec")
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
         say("syntax_error", type(error).__name__, getattr(error, "lineno", 0) or 0)
         return
-    if job["strict"]:
-        if name := find_banned(tree):
-            say("forbidden", name, 0)
+    if job["count"]:
+        counted = count_candidate(job, tree)
+        say(*counted)
+        if counted[0] == "timed_out":
             return
-        fix_modules()
     try:
         run(exec, code, names)
-    except OverBudget:
-        say("timed_out", "", 0)
-        return
     except BaseException as error:
         say("exited" if isinstance(error, SystemExit) else "raised", type(error).__name__, find_line(error))
         return
@@ -159,23 +173,21 @@ def run_candidate(job):
         return
     say("loaded", "", 0)
     random.seed(0)
-    for arguments, named in job["calls"]:
-        arguments, named = [decode(one) for one in arguments], {key: decode(one) for key, one in named.items()}
+    for call in job["calls"]:
+        arguments, named = decode_call(call)
         try:
             say("returned", encode(run(function, *arguments, **named)), 0)
-        except OverBudget:
-            say("timed_out", "", 0)
-            break
         except SystemExit as error:
             say("exited", "SystemExit", find_line(error))
         except BaseException as error:
             say("raised", type(error).__name__, find_line(error))
-    say("counted", sorted(counter.lines), counter.operations)
+    if job["count"]:
+        say("executed", sorted(lines.lines), 0)
 
 
 def record_calls(job):
     """Run a test with the right solution; print the inputs of its calls, and how many of its assertions held."""
-    names = {"__name__": "program"}
+    names = enter_module()
     exec(compile(job["program"], PROGRAM, "exec"), names)
     right, calls = names[job["name"]], []
 
@@ -224,7 +236,8 @@ def run_test(job, candidate):
         with contextlib.suppress(Exception):
             held[-1] = bool(test())
 
-    names = {"__name__": "program", "_count": count}
+    names = enter_module()
+    names["_count"] = count
     random.seed(0)
     try:
         exec(compile(job["context"], PROGRAM, "exec"), names)

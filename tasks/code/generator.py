@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.code.driver import PROGRAM, Counter
+from tasks.code.interpreter import Interpreter
 from tasks.code.steps import FIRST_TYPES, STEPS
 
 WORDS = ("noon", "red", "level", "stone", "Anna", "big", "apple", "sky", "otter", "kayak", "tree", "abba", "I", "umbra")
@@ -134,16 +134,8 @@ def run_trusted(program: str, inputs: list[Any]) -> list[Any]:
 @lru_cache(maxsize=4096)
 def count_operations(program: str, inputs: tuple[str, ...]) -> int:
     """Count the operations of a program that this module wrote, over inputs as JSON, as the sandbox counts them."""
-    counter, before, names = Counter(10**9), sys.gettrace(), {"__name__": "program"}
-    code = compile(program, PROGRAM, "exec")
-    given = [json.loads(one) for one in inputs]
-    try:
-        sys.settrace(counter.trace)
-        exec(code, names)
-        for one in given:
-            names["solve"](one)  # type: ignore[operator]
-    finally:
-        sys.settrace(before)
+    counter = Interpreter(10**9)
+    counter.run(ast.parse(program), "solve", [([json.loads(one)], {}) for one in inputs])
     return counter.operations
 
 

@@ -89,7 +89,7 @@ class HumanEval(JudgedPrograms, RowsTask):
         rows = [prompt.info["row"] for prompt in prompts]
         tests = [record_calls(row, self.unsafe_sandbox) for row in rows]
         jobs = [(row.join(answer), row.entry_point, calls) for row, answer, (calls, _) in zip(rows, answers, tests)]
-        outcomes = run_candidates(jobs, strict=False, trace=False, unsafe=self.unsafe_sandbox)
+        outcomes = run_candidates(jobs, count=False, unsafe=self.unsafe_sandbox)
         tested = replay_tests(rows, [calls for calls, _ in tests], outcomes, self.unsafe_sandbox)
         return [
             judge(len(calls), wanted, outcome, test) for (calls, wanted), outcome, test in zip(tests, outcomes, tested)
@@ -149,7 +149,7 @@ def check_replay(row: Row, calls: list[Any], wanted: int, unsafe: bool) -> None:
     """Refuse with a ValueError a row whose solution does not pass its own test when it is scored like a candidate: the
     test looks at more than what the calls return, such as an argument that they change."""
     program = row.prompt + row.solution
-    outcomes = run_candidates([(program, row.entry_point, calls)], strict=False, trace=False, unsafe=unsafe)
+    outcomes = run_candidates([(program, row.entry_point, calls)], count=False, unsafe=unsafe)
     (test,) = replay_tests([row], [calls], outcomes, unsafe)
     scores, info = judge(len(calls), wanted, outcomes[0], test)
     if not scores["exact"]:

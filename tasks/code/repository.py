@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Episode, Prompt
-from tasks.checks import reply_text
+from tasks.checks import answer_text
 from tasks.generated import SeededTask, ask_user
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -78,7 +78,7 @@ class Repository(SeededTask):
     def score(self, episode: Episode) -> dict[str, float]:
         """exact: the needed line, or with `shown` the value."""
         right = episode.prompt.answer if self.shown else episode.prompt.info["needed"]
-        return {"exact": float(reply_text(episode) == right)}
+        return {"exact": float(answer_text(episode) == right)}
 
     def demonstrate(self, index: int) -> str:
         problem = self.problem(index)

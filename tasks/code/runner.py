@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import Any
 
 from mmrl.tools.sandbox import Limits, Ran, Sandbox
-from tasks.code import driver, rules
+from tasks.code import driver, expressions, forms, interpreter, scopes
 
 LIMITS = Limits(seconds=4.0, cpu_seconds=1, output=1 << 18)
-BUDGET = 100_000  # operations of a program over all its calls
+BUDGET = 100_000  # operations of a program that is counted, over all its calls
 _WORKERS = 8
 _CACHED = 1 << 14  # outcomes that are kept
-_REPEATABLE = ("ran", "raised", "syntax_error", "forbidden", "no_function")  # words that no load of the machine changes
+_REPEATABLE = ("ran", "raised", "syntax_error", "no_function")  # words that no load of the machine changes
 
 Call = tuple[list[Any], dict[str, Any]]
 """Encoded arguments by place and by name."""
@@ -33,21 +33,24 @@ Call = tuple[list[Any], dict[str, Any]]
 class Outcome:
     """What a program did on its calls.
 
-    `word` is "ran" (every call returned), or the name of an error: "syntax_error", "forbidden" (a banned name or
-    module), "no_function", "raised", "exited", "timed_out", "out_of_memory", "out_of_disk", "too_long", "killed",
-    "not_text", or "unreadable" (the program wrote into its results).
+    `word` is "ran" (every call returned), or the name of an error: "syntax_error", "no_function", "raised", "exited",
+    "timed_out", "out_of_memory", "out_of_disk", "too_long", "killed", "not_text", or "unreadable" (the program wrote
+    into its results). `operations` and `counted` come from an interpreter that the program cannot reach; everything
+    else is what the program's own process said.
     """
 
     word: str
     results: list[list[Any]] = field(default_factory=list)  # by call: ["returned", value, 0] or [error, name, line]
-    reason: str = ""  # name of the exception or of what is banned
+    reason: str = ""  # name of the exception
     line: int = 0  # of the program
     lines: tuple[int, ...] = ()  # that were executed
-    operations: int = 0
+    operations: int = 0  # 0 for a program that was not counted
+    counted: list[list[Any]] = field(default_factory=list)  # by call: ["returned", value], as interpreted
+    uncounted: str = ""  # the form that is not counted
 
 
 def run_candidates(
-    programs: Sequence[tuple[str, str, Sequence[Call]]], strict: bool, trace: bool, unsafe: bool = False
+    programs: Sequence[tuple[str, str, Sequence[Call]]], count: bool, unsafe: bool = False
 ) -> list[Outcome]:
     """Run programs, each in a process of its own: (program, name of its function, calls).
 
@@ -55,19 +58,18 @@ def run_candidates(
 
     Args:
         programs: what a policy wrote, and the inputs; expected results are no part of it.
-        strict: refuse names and modules that a program without files and processes does not need.
-        trace: count operations, at most `BUDGET`, and executed lines.
+        count: count operations, at most `BUDGET`, and note executed lines.
         unsafe: run programs on a machine that cannot confine them.
     """
     jobs = [
-        dict(program=program, name=name, calls=list(calls), budget=BUDGET, strict=strict, trace=trace)
+        dict(program=program, name=name, calls=list(calls), budget=BUDGET, count=count)
         for program, name, calls in programs
     ]
     keys = [hashlib.sha256(json.dumps(job).encode()).digest() for job in jobs]
     known = {key: _outcomes[key] for key in keys if key in _outcomes}
     new = {key: job for key, job in zip(keys, jobs) if key not in known}
     for (key, job), ran in zip(new.items(), run_driver("run_candidate", list(new.values()), unsafe)):
-        known[key] = read_outcome(ran, len(job["calls"]))
+        known[key] = read_outcome(ran, len(job["calls"]), count)
     if len(_outcomes) > _CACHED:
         _outcomes.clear()
     _outcomes.update({key: known[key] for key in new if known[key].word in _REPEATABLE})
@@ -92,26 +94,33 @@ def run_driver(function: str, jobs: Sequence[Any], unsafe: bool) -> list[Ran]:
         return list(threads.map(run, sources))
 
 
-def read_outcome(ran: Ran, calls: int) -> Outcome:
-    """Read what the process of a program printed, a line of JSON for the program and for each call."""
+def read_outcome(ran: Ran, calls: int, count: bool) -> Outcome:
+    """Read what the process of a program printed, a line of JSON for the count, the program and each call."""
+    lines = ran.output.splitlines()
+    counted: dict[str, Any] = {}
     try:
-        said = [_read_line(line) for line in ran.output.splitlines()]
+        first = _read_line(lines[0], COUNT_WORDS) if count and lines else ["uncounted", "", 0]
+        if first[0] == "counted":
+            counted = {"counted": first[1], "operations": first[2]}
+        elif first[0] == "uncounted":
+            counted = {"uncounted": str(first[1])}
+        else:
+            return Outcome(first[0], reason=str(first[1]), line=first[2])
+        said = [_read_line(line, PROGRAM_WORDS) for line in (lines[1:] if count else lines)]
     except ValueError:
         # the last line of a process that was ended may be cut off
         word = ran.outcome if ran.outcome not in ("ok", "raised") else "unreadable"
-        return Outcome(word, reason=ran.reason)
-    lines: tuple[int, ...] = ()
-    operations = 0
-    if said and said[-1][0] == "counted":
-        _, lines_said, operations = said.pop()
-        lines = tuple(line for line in lines_said if isinstance(line, int))
+        return Outcome(word, reason=ran.reason, **counted)
+    executed: tuple[int, ...] = ()
+    if said and said[-1][0] == "executed":
+        executed = tuple(line for line in said.pop()[1] if isinstance(line, int))
     if not said or said[0][0] != "loaded":
         word, reason, line = said[0] if said else (ran.outcome, ran.reason, 0)
         known = "exited" if word == "ok" else word
-        return Outcome(known, reason=str(reason), line=line, lines=lines)
+        return Outcome(known, reason=str(reason), line=line, lines=executed, **counted)
     results = said[1:]
     if len(results) > calls:
-        return Outcome("unreadable")
+        return Outcome("unreadable", **counted)
     word, reason, line = "ran", "", 0
     for result in results:
         if result[0] != "returned":
@@ -119,18 +128,22 @@ def read_outcome(ran: Ran, calls: int) -> Outcome:
             break
     if word == "ran" and len(results) < calls:
         word, reason = ("exited" if ran.outcome == "ok" else ran.outcome), ran.reason
-    return Outcome(word, results, reason, line, lines, operations)
+    return Outcome(word, results, reason, line, executed, **counted)
 
 
-def _read_line(line: str) -> list[Any]:
+COUNT_WORDS = ("counted", "uncounted", "timed_out", "syntax_error")
+PROGRAM_WORDS = ("returned", "raised", "exited", "loaded", "syntax_error", "no_function", "executed")
+LIST_WORDS = ("counted", "executed")
+
+
+def _read_line(line: str, words: Sequence[str]) -> list[Any]:
     try:
         said = json.loads(line)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    words = ("returned", "raised", "exited", "timed_out", "loaded", "syntax_error", "forbidden", "no_function")
-    if not isinstance(said, list) or len(said) != 3 or said[0] not in (*words, "counted"):
+    if not isinstance(said, list) or len(said) != 3 or said[0] not in words:
         raise ValueError("no line of the driver")
-    if type(said[2]) is not int or (said[0] == "counted" and not isinstance(said[1], list)):
+    if type(said[2]) is not int or (said[0] in LIST_WORDS and not isinstance(said[1], list)):
         raise ValueError("no line of the driver")
     return said
 
@@ -141,11 +154,13 @@ _outcomes: dict[bytes, Outcome] = {}
 @cache
 def _load_driver() -> str:
     """A program that defines the driver's functions; its code is compiled once, since each run executes it."""
-    return (
-        "import base64, json, marshal, sys, types\n"
-        f"module = sys.modules[{rules.__name__!r}] = types.ModuleType({rules.__name__!r})\n"
-        f"exec({_load_code(rules)}, module.__dict__)\nexec({_load_code(driver)})\n"
-    )
+    modules = "".join(map(_load_module, (forms, scopes, expressions, interpreter)))
+    return f"import base64, json, marshal, sys, types\n{modules}exec({_load_code(driver)})\n"
+
+
+def _load_module(module: ModuleType) -> str:
+    name = module.__name__
+    return f"module = sys.modules[{name!r}] = types.ModuleType({name!r})\nexec({_load_code(module)}, module.__dict__)\n"
 
 
 def _load_code(module: ModuleType) -> str:

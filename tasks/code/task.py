@@ -104,7 +104,8 @@ class Code(JudgedPrograms, GeneratedTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: all hidden tests pass; tests: share that passes; parses: it is a program with the function; runs: no
-        call failed; speed: the operations of the expert's program as a share of its own, at most 1, if it is exact.
+        call failed; speed: the operations of the expert's program as a share of its own, at most 1, if it is exact and
+        can be counted (README).
         """
         return self.judge_all([answer], [prompt])[0][0]
 
@@ -112,7 +113,7 @@ class Code(JudgedPrograms, GeneratedTask):
         self, answers: Sequence[str], prompts: Sequence[Prompt]
     ) -> list[tuple[dict[str, float], dict[str, Any]]]:
         jobs = [(answer, FUNCTION, prompt.info["calls"]) for answer, prompt in zip(answers, prompts)]
-        outcomes = run_candidates(jobs, strict=True, trace=True, unsafe=self.unsafe_sandbox)
+        outcomes = run_candidates(jobs, count=True, unsafe=self.unsafe_sandbox)
         return [judge(*each) for each in zip(prompts, outcomes)]
 
     def demonstrate(self, index: int) -> str:
@@ -136,12 +137,15 @@ def judge(prompt: Prompt, outcome: Outcome) -> tuple[dict[str, float], dict[str,
         "error_line": outcome.line,
         "executed_lines": outcome.lines,
         "operations": outcome.operations,
+        "uncounted": outcome.uncounted,
     }
-    speed = count_operations(prompt.answer, prompt.info["inputs"]) / max(outcome.operations, 1) if exact else 0.0
+    # the interpreter, which cannot be cheated, must have returned the right results too
+    is_counted = exact and [result[1] for result in outcome.counted] == list(right)
+    speed = count_operations(prompt.answer, prompt.info["inputs"]) / outcome.operations if is_counted else 0.0
     scores = {
         "exact": exact,
         "tests": passed / len(right),
-        "parses": float(outcome.word not in ("syntax_error", "forbidden", "no_function")),
+        "parses": float(outcome.word not in ("syntax_error", "no_function")),
         "runs": float(outcome.word == "ran"),
         "speed": min(1.0, speed),
     }

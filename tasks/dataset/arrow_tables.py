@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ class Parquet(Table):
         with _arrow_errors(self.file, "parquet"):
             opened = _parquet_file(source)
             metadata = opened.metadata
+            self.classes = find_classes(opened.schema_arrow)
             _check_names(self.file, opened.schema_arrow.names)
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self.starts = [sum(sizes[:group]) for group in range(len(sizes))]
@@ -40,12 +42,13 @@ class Parquet(Table):
     def record(self, index: int) -> Record:
         group = bisect_right(self.starts, index) - 1
         with _arrow_errors(self.file, "parquet"):
-            return _read_records(_row_group(self.source, group).slice(index - self.starts[group], 1))[0]
+            rows = _row_group(self.source, group).slice(index - self.starts[group], 1)
+            return _read_records(rows, self.classes)[0]
 
     def records(self) -> Iterator[Record]:
         with _arrow_errors(self.file, "parquet"):
             for batch in _parquet_file(self.source).iter_batches(batch_size=_BATCH):
-                yield from _read_records(batch)
+                yield from _read_records(batch, self.classes)
 
 
 @lru_cache(maxsize=4)
@@ -71,6 +74,7 @@ class Arrow(Table):
                 self.table = ipc.open_file(mapped).read_all()
             except pyarrow.ArrowInvalid:
                 self.table = ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+        self.classes = find_classes(self.table.schema)
         _check_names(file, self.table.column_names)
 
     def __len__(self) -> int:
@@ -81,12 +85,12 @@ class Arrow(Table):
 
     def record(self, index: int) -> Record:
         with _arrow_errors(self.file, "Arrow"):
-            return _read_records(self.table.slice(index, 1))[0]
+            return _read_records(self.table.slice(index, 1), self.classes)[0]
 
     def records(self) -> Iterator[Record]:
         with _arrow_errors(self.file, "Arrow"):
             for batch in self.table.to_batches(max_chunksize=_BATCH):
-                yield from _read_records(batch)
+                yield from _read_records(batch, self.classes)
 
 
 class Loaded(Table):
@@ -109,6 +113,7 @@ class Loaded(Table):
                 f"task 'dataset': `datasets` cannot load {source.path} (subset {source.subset}, split {source.split}): "
                 f"{type(error).__name__}: {reason}; set task.path, task.subset and task.train_split"
             ) from error
+        self.classes = find_classes(loaded.features.arrow_schema)
         self.rows = loaded.with_format("arrow")
 
     def __len__(self) -> int:
@@ -118,19 +123,42 @@ class Loaded(Table):
         return f"{self.source.path} ({self.source.split}):row {index + 1}"
 
     def record(self, index: int) -> Record:
-        return _read_records(self.rows[index : index + 1])[0]
+        return _read_records(self.rows[index : index + 1], self.classes)[0]
 
     def records(self) -> Iterator[Record]:
         for batch in self.rows.iter(batch_size=_BATCH):
-            yield from _read_records(batch)
+            yield from _read_records(batch, self.classes)
 
 
-def _read_records(rows: Any) -> list[Record]:
-    """Convert a table or a batch to Python objects; 0.1 of 32 bits is 0.1, not 0.10000000149011612."""
+Classes = dict[str, list[str]]
+"""Names of the classes of a column, by its name: the number that the column holds is the position."""
+
+
+def find_classes(schema: Any) -> Classes:
+    """Names of classes (`datasets.ClassLabel`) that `datasets` wrote into the schema of a table."""
+    try:
+        stored = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = stored["info"]["features"]
+        labels = {name: each for name, each in features.items() if each.get("_type") == "ClassLabel"}
+        return {name: each["names"] for name, each in labels.items() if isinstance(each.get("names"), list)}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # the numbers stay
+
+
+def _read_records(rows: Any, classes: Classes) -> list[Record]:
+    """Convert a table or a batch to Python objects.
+
+    0.1 of 32 bits is 0.1, not 0.10000000149011612. The number of a class becomes its name, and -1, no class, None.
+    """
     short = [column for column in rows.schema if _has_short_floats(column.type)]
     records = rows.to_pylist()
     for record in records if short else ():
         record |= {column.name: _shorten(record[column.name], column.type) for column in short}
+    for name, names in classes.items():
+        for record in records:
+            number = record.get(name)
+            if isinstance(number, int) and -1 <= number < len(names):
+                record[name] = None if number == -1 else str(names[number])
     return records
 
 

@@ -2,59 +2,94 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import kind, quote
+from mmrl.strict_json import quote
+from tasks.chat import Message
 from tasks.dataset.media import Media, read_images
 
-Message = dict[str, Any]
-ROLES = ("system", "user", "assistant", "tool")
+_MARK = re.compile(r"<image>|<video>")
+_OTHER_MARK = re.compile(
+    r"<(?:image|img|video)[ _-]?\d+>|<\|(?:image|video)(?:_pad|_\d+)?\|>|\[IMG\]|<IMG_CONTEXT>|<img>", re.I
+)
+"""Marks of models and data sets that are not turned into images here."""
 
 
-def read_message(value: Any, name: str, place: str) -> Message:
-    """Read a chat message of the column `name`; raises ValueError for another form."""
-    if not isinstance(value, Mapping) or value.get("role") not in ROLES:
+def read_contents(message: Message, name: str, place: str, ignored: Collection[str] = ()) -> Message:
+    """Check the content parts of a message of the column `name`; entries that are `ignored` are left out."""
+    if isinstance(message["content"], str):
+        return message
+    return {**message, "content": [_part(part, name, place, ignored) for part in message["content"]]}
+
+
+def _part(value: Any, name: str, place: str, ignored: Collection[str]) -> Message:
+    entries = value.items() if isinstance(value, Mapping) else ()
+    part = {key: entry for key, entry in entries if key not in ignored and entry is not None}
+    if part.get("type") == "text" and (
+        further := sorted(key for key in part if key not in ("type", "text") and part[key])
+    ):
         raise ValueError(
-            f"{place}: column {name!r} holds {quote(value)}, which is no chat message: it needs 'role', one of "
-            f"{', '.join(ROLES)}, and 'content'; convert other formats"
+            f"{place}: column {name!r} has a content part with {further[0]!r}, which would not be read; delete it, or "
+            f"leave it out by task.ignored=[{further[0]}]"
         )
-    if value.get("tool_calls"):
-        raise ValueError(
-            f"{place}: column {name!r} has a message with 'tool_calls', which would be left out; write the calls into "
-            "its 'content', as the policy shall read them"
-        )
-    content = value.get("content")
-    if isinstance(content, list):
-        content = [_part(part, name, place) for part in content]
-    elif not isinstance(content, str):
-        raise ValueError(f"{place}: column {name!r} has a message whose content is {kind(content)}; write a text")
-    return {"role": value["role"], "content": content}
-
-
-def _part(value: Any, name: str, place: str) -> Message:
-    part = {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, Mapping) else {}
     if part.get("type") == "text" and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     if part.get("type") in ("image", "video"):
         return part
+    url = part.get("image_url")
+    if part.get("type") == "image_url" and (address := url.get("url") if isinstance(url, Mapping) else url):
+        return {"type": "image", "image": _read_address(address, name, place)}
     raise ValueError(
         f"{place}: column {name!r} has the content part {quote(value)}; write {{type: text, text: ...}}, "
         "{type: image} or {type: video}"
     )
 
 
+def _read_address(address: Any, name: str, place: str) -> Any:
+    """Bytes of a data URL, or the path that OpenAI's form of an image part names."""
+    if not isinstance(address, str) or not address.startswith(("data:", "http:", "https:")):
+        return address
+    header, comma, body = address.partition(",")
+    try:
+        if header.startswith("data:") and header.endswith(";base64") and comma:
+            return base64.b64decode(body, validate=True)
+    except ValueError:
+        pass
+    raise ValueError(
+        f"{place}: column {name!r} has the image {quote(address)}, which is not loaded; write its path, or "
+        "data:image/...;base64,..."
+    )
+
+
 def split_marks(message: Message) -> Message:
-    """Split a text at <image> and <video> into content parts."""
+    """Split texts at <image> and <video> into content parts."""
     content = message["content"]
-    if not isinstance(content, str) or not re.search("<image>|<video>", content):
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not any(_MARK.search(part.get("text", "")) for part in parts):
         return message
-    pieces = [piece for piece in re.split("(<image>|<video>)", content) if piece]
-    parts = [{"type": p[1:-1]} if p in ("<image>", "<video>") else {"type": "text", "text": p} for p in pieces]
-    return {**message, "content": parts}
+    return {**message, "content": [piece for part in parts for piece in _split(part)]}
+
+
+def _split(part: Message) -> list[Message]:
+    if part["type"] != "text" or not _MARK.search(part["text"]):
+        return [part]
+    pieces = [piece for piece in re.split(f"({_MARK.pattern})", part["text"]) if piece]
+    return [{"type": p[1:-1]} if _MARK.fullmatch(p) else {"type": "text", "text": p} for p in pieces]
+
+
+def refuse_marks(messages: list[Message], place: str) -> None:
+    """Refuse marks of another form beside images: they would stay stray words, or be read as another image."""
+    for part in (part for message in messages for part in parts_of(message)):
+        if other := _OTHER_MARK.search(part.get("text", "")):
+            raise ValueError(
+                f"{place}: the text has the mark {other[0]!r} beside images, which the policy would read as a word; "
+                "write <image> where an image stands, in the order of the images"
+            )
 
 
 def lift_images(
@@ -84,7 +119,8 @@ def place_media(messages: list[Message], media: list[Media], place: str) -> tupl
     for name, written, given in (("image", marked.count("image"), images), ("video", marked.count("video"), videos)):
         if written and written != len(given):
             raise ValueError(
-                f"{place}: the messages have {written} {name} part(s) but the row brings {len(given)}; add"
+                f"{place}: the messages have {written} {name} part(s) but the row brings {len(given)}; write one "
+                f"<{name}> or {{type: {name}}} for each"
             )
     front = [m for m in [*videos, *images] if ("video" if m.frames else "image") not in marked]
     rest = {"image": iter(images), "video": iter(videos)}

@@ -6,73 +6,22 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.numbers import parse_number
-from mmrl.strict_json import MAX_DIGITS, quote
+from mmrl.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
+from mmrl.types import AssistantMessage
+from tasks.chat import Message, describe_extras, join_text, read_message, read_tools
+from tasks.dataset.columns import Columns, Layout, refuse_unshown
 from tasks.dataset.media import Media, digest, read_images, read_videos
-from tasks.dataset.messages import Message, lift_images, parts_of, place_media, read_message, split_marks
+from tasks.dataset.messages import lift_images, parts_of, place_media, read_contents, refuse_marks, split_marks
 from tasks.dataset.source import Record
 from tasks.dataset.template import fill_template
 
 _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Columns of a row; "a.b" is the entry b of the column a.
-
-    Args:
-        prompt: a text, which is the user's message, or a list of chat messages.
-        answer: a text or a number; None for problems without one.
-        images: an image or a list of them; None for text.
-        videos: a video or a list of them; None for none.
-        marks: whether <image> and <video> in a text say where they stand.
-        optional: those of "images" and "videos" that a row may lack.
-    """
-
-    prompt: str = "question"
-    answer: str | None = "answer"
-    images: str | None = None
-    videos: str | None = None
-    marks: bool = False
-    optional: frozenset[str] = frozenset()
-
-
-FORMATS: Mapping[str, Columns] = {
-    "questions": Columns(),
-    "prompts": Columns("prompt", None, "images", optional=frozenset({"images"})),
-    "conversations": Columns("messages", None, "images", optional=frozenset({"images"})),
-    "trl": Columns("prompt", "solution", "images", optional=frozenset({"images"})),
-    "verl": Columns("prompt", "reward_model.ground_truth", "images", "videos", True, frozenset({"images", "videos"})),
-}
-"""Columns by the name of a row format; of `prompts` a reward function judges the completions, of `conversations` the
-last message is the answer."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How rows become problems.
-
-    Args:
-        columns: of a row.
-        system: system message before prompts that have none; None for none.
-        template: text of the user's message, with {column} for columns; None for the prompt column.
-        answer_extract: extractor of the answer in its column, for example "marker" for "...#### 7".
-        frames: of each video.
-        folder: where paths of images start, and which they may not leave.
-    """
-
-    columns: Columns
-    system: str | None
-    template: str | None
-    answer_extract: str | None  # an extractor as JSON, since a layout is hashed
-    frames: int
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -84,36 +33,42 @@ class Problem:
     answer: str | None
     media: tuple[Media, ...]  # in the order of the image parts; a video has several parts
     info: dict[str, Any]
+    tools: tuple[dict[str, Any], ...] = ()
+    target: AssistantMessage | None = None  # the demonstrated message, where it has more than text
 
-    def identity(self) -> bytes:
-        """Hash that is equal for problems of equal words and equal images."""
-        words = [w for message in self.messages for w in (message["role"], *map(_words, parts_of(message)))]
-        return digest([*(word.encode() for word in words), *(media.identity() for media in self.media)])
+    def identity(self, exact: bool = False) -> bytes:
+        """Hash that is equal for problems of equal words and equal images.
+
+        Args:
+            exact: white space counts, but not at the ends of lines and of the text; indentation is a word of programs.
+        """
+        read = _lines if exact else _words
+        words = [w for message in self.messages for w in (message["role"], *map(read, parts_of(message)))]
+        extras = describe_extras(self.messages, self.tools)
+        return digest([*(word.encode() for word in (*words, *extras)), *(media.identity() for media in self.media)])
 
 
 def _words(part: Message) -> str:
     return " ".join(part.get("text", "").split())
 
 
+def _lines(part: Message) -> str:
+    return "\n".join(line.rstrip() for line in part.get("text", "").splitlines()).strip("\n")
+
+
 def read_problem(record: Record, place: str, layout: Layout) -> Problem:
     """Read a row; raises ValueError with the place, the column and the remedy."""
     columns = layout.columns
-    messages, spoken = _messages(record, place, layout)
+    refuse_unshown(record, place, layout)
+    messages, target = _messages(record, place, layout)
     if columns.answer is not None:
         answer = _answer(record, columns.answer, layout.answer_extract, place)
+    elif target is None or "tool_calls" in target.fields:
+        answer = None  # no text says whether a call is right
     else:
-        answer = spoken if spoken is None else _extract(spoken, layout.answer_extract, columns.prompt, place)
-    images = _cell(record, columns.images, place, "images" in columns.optional)
-    videos = _cell(record, columns.videos, place, "videos" in columns.optional)
-    media = [
-        *read_images(images, f"{place}: column {columns.images!r}", layout.folder),
-        *read_videos(videos, f"{place}: column {columns.videos!r}", layout.folder, layout.frames),
-    ]
-    if columns.marks:
-        messages = [split_marks(message) for message in messages]
-    if media or any(not isinstance(message["content"], str) for message in messages):
-        messages, media = lift_images(messages, media, place, layout.folder)
-        messages, media = place_media(messages, media, place)
+        answer = _extract(str(target), layout.answer_extract, columns.prompt, place)
+    tools = _tools(record, place, layout)
+    messages, media = _place_media(record, messages, place, layout)
     asked = [any(map(_words, parts_of(message))) for message in messages if message["role"] == "user"]
     if asked and not media and not any(asked):
         raise ValueError(
@@ -122,9 +77,52 @@ def read_problem(record: Record, place: str, layout: Layout) -> Problem:
         )
     if layout.system is not None and all(message["role"] != "system" for message in messages):
         messages = [{"role": "system", "content": layout.system}, *messages]
-    used = {columns.prompt, columns.images, columns.videos, "answer" if columns.answer == "answer" else None}
-    info = {name: value for name, value in record.items() if name not in used and not isinstance(value, bytes)}
-    return Problem(place, tuple(messages), answer, tuple(media), info)
+    plain = target is None or target.fields.keys() == {"role", "content"}
+    return Problem(
+        place,
+        tuple(messages),
+        answer,
+        tuple(media),
+        _further_columns(record, columns),
+        tools,
+        None if plain else target,
+    )
+
+
+def _place_media(
+    record: Record, messages: list[Message], place: str, layout: Layout
+) -> tuple[list[Message], list[Media]]:
+    """Read the images and videos of a row, and give each its place in the messages."""
+    columns, media = layout.columns, []
+    for name in columns.images:
+        cell = _cell(record, name, place, "images" in columns.optional)
+        media += read_images(cell, f"{place}: column {name!r}", layout.folder)
+    for name in columns.videos:
+        cell = _cell(record, name, place, "videos" in columns.optional)
+        media += read_videos(cell, f"{place}: column {name!r}", layout.folder, layout.frames)
+    shown = media or any(part["type"] != "text" for message in messages for part in parts_of(message))
+    if shown:
+        refuse_marks(messages, place)
+    if shown or columns.marks:
+        messages = [split_marks(message) for message in messages]
+    if media or any(not isinstance(message["content"], str) for message in messages):
+        messages, media = lift_images(messages, media, place, layout.folder)
+        messages, media = place_media(messages, media, place)
+    return messages, media
+
+
+def _further_columns(record: Record, columns: Columns) -> dict[str, Any]:
+    """The columns that are neither prompt nor media, for verifiers and rewards."""
+    used = {columns.prompt, *columns.images, *columns.videos, columns.tools}
+    used |= {"answer"} if columns.answer == "answer" else set()
+    return {name: value for name, value in record.items() if name not in used and not isinstance(value, bytes)}
+
+
+def _tools(record: Record, place: str, layout: Layout) -> tuple[dict[str, Any], ...]:
+    name = layout.columns.tools
+    if name is None or ("tools" in layout.columns.optional and name not in record):
+        return ()
+    return read_tools(_column_or_none(record, name, "tools", place), name, place, layout.filled)
 
 
 def find_value(record: Record, name: str) -> Any:
@@ -139,24 +137,25 @@ def find_value(record: Record, name: str) -> Any:
     return value
 
 
-def _cell(record: Record, name: str | None, place: str, optional: bool) -> Any:
-    """Value of a column of images; an empty one has none."""
-    if name is None or (optional and name not in record):
-        return None
+def _column_or_none(record: Record, name: str, role: str, place: str) -> Any:
     try:
-        value = find_value(record, name)
+        return find_value(record, name)
     except KeyError:
-        raise _missing(record, name, "images", place) from None
+        raise _missing(record, name, role, place) from None
+
+
+def _cell(record: Record, name: str, place: str, optional: bool) -> Any:
+    """Value of a column of images; an empty one has none."""
+    if optional and name not in record:
+        return None
+    value = _column_or_none(record, name, "images", place)
     if not optional and (value in (None, []) or (isinstance(value, str) and not value.strip())):
         raise ValueError(f"{place}: column {name!r} is empty; fill in the image or delete the row")
     return value or None
 
 
 def _column(record: Record, name: str, role: str, place: str) -> Any:
-    try:
-        value = find_value(record, name)
-    except KeyError:
-        raise _missing(record, name, role, place) from None
+    value = _column_or_none(record, name, role, place)
     if value is None or value == [] or (isinstance(value, str) and not value.strip()):
         raise ValueError(
             f"{place}: column {name!r} is empty; fill in the {role} or delete the row (task.skip_bad=true)"
@@ -171,7 +170,7 @@ def _missing(record: Record, name: str, role: str, place: str) -> ValueError:
     )
 
 
-def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message], str | None]:
+def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message], AssistantMessage | None]:
     """Messages of the prompt, and the assistant's last one where it is the answer of a problem without a column."""
     name = layout.columns.prompt
     if layout.template is not None:
@@ -184,24 +183,40 @@ def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message]
 
         return [{"role": "user", "content": fill_template(layout.template, value_of)}], None
     value = _column(record, name, "prompt", place)
-    if isinstance(value, str):
+    value = _parse_messages(value, f"{place}: column {name!r}") if isinstance(value, str) else value
+    if isinstance(value, str) and layout.columns.texts:
         return [{"role": "user", "content": value}], None
     if not isinstance(value, list):
-        raise ValueError(f"{place}: column {name!r} must be text or a list of messages, got {quote(value)}")
-    messages = [read_message(message, name, place) for message in value]
-    if messages[-1]["role"] != "assistant":
+        form = "text or a list of messages" if layout.columns.texts else "a list of messages"
+        raise ValueError(f"{place}: column {name!r} must be {form}, got {quote(value)}")
+    messages = [read_message(message, name, place, layout.filled, layout.ignored) for message in value]
+    messages = [read_contents(message, name, place, layout.ignored) for message in messages]
+    *before, last = messages
+    if last["role"] != "assistant":
         return messages, None
-    if layout.columns.answer is None and isinstance(messages[-1]["content"], str) and len(messages) > 1:
-        if not messages[-1]["content"].strip():
+    text = join_text(last["content"])
+    if layout.columns.answer is None and text is not None and before:
+        if not text.strip() and "tool_calls" not in last:
             raise ValueError(
                 f"{place}: the assistant's last message in column {name!r} is empty; fill in the answer or delete the "
                 "row (task.skip_bad=true)"
             )
-        return messages[:-1], messages[-1]["content"]
+        return before, AssistantMessage(text, {**last, "content": text})
     raise ValueError(
         f"{place}: column {name!r} ends with the assistant's message; delete it, or set "
         "task.format=conversations where it is the answer"
     )
+
+
+def _parse_messages(text: str, where: str) -> Any:
+    """Return the messages of a JSON text, as tables without lists hold them; another text as it is."""
+    if not re.match(r"\s*\[\s*\{", text) or '"role"' not in text:
+        return text
+    try:
+        value = parse_json(text, where, "write a list of messages")
+    except BrokenJSON:
+        return text
+    return value if all(isinstance(message, dict) and "role" in message for message in value) else text
 
 
 def _answer(record: Record, name: str, extract: str | None, place: str) -> str:
@@ -239,9 +254,3 @@ def _extract(text: str, extract: str | None, name: str, place: str) -> str:
             "correct the row or choose another extractor"
         )
     return found
-
-
-def with_columns(columns: Columns, **given: str | None) -> Columns:
-    """Columns of a format with those that were named; a named column must be in every row."""
-    named = {name: value for name, value in given.items() if value is not None}
-    return replace(columns, **named, optional=columns.optional.difference(named))  # type: ignore[arg-type]

@@ -37,6 +37,11 @@ class Source:
         """Folder at which paths of images start; the whole disk for `datasets`, which writes absolute paths."""
         return Path(self.path).parent if Path(self.path).is_file() else Path("/")
 
+    @property
+    def filled(self) -> bool:
+        """Whether entries that are missing stand as None inside of structures, as Arrow stores them."""
+        return not self.path.endswith((".jsonl", ".ndjson", ".json", ".csv", ".tsv"))
+
 
 def find_source(path: str, subset: str | None, split: str | None, setting: str) -> Source:
     """Find a file, a folder or a hub id; raises FileNotFoundError with the name of the setting."""

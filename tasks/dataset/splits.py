@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -14,10 +15,13 @@ import numpy as np
 
 from mmrl.rng import derive_rng
 from mmrl.strict_json import quote
-from tasks.dataset.problems import Layout, Problem, find_value, read_problem
+from tasks.dataset.columns import Layout, list_beside
+from tasks.dataset.problems import Problem, find_value, read_problem
 from tasks.dataset.source import Source, Table
 from tasks.dataset.tables import open_table
 from tasks.dataset.verify import verify
+
+log = logging.getLogger(__name__)
 
 _PENDING = 64  # images that wait to be decoded, which bounds the memory
 
@@ -86,7 +90,8 @@ class Scan:
     source: Source
     layout: Layout
     indices: list[int] = field(default_factory=list)
-    identities: list[bytes] = field(default_factory=list)
+    identities: list[bytes] = field(default_factory=list)  # white space aside
+    exact: list[bytes] = field(default_factory=list)  # identities with white space
     marks: list[str] = field(default_factory=list)  # none without such a column
     reasons: list[str] = field(default_factory=list)  # of the rows that were left out
 
@@ -109,8 +114,8 @@ def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
         try:
             record = table.record(index) if streamed is None else streamed
             problem = read_problem(record, table.place(index), layout)
-            identity = problem.identity()
-            known = first.setdefault(identity, index)
+            identity, exact = problem.identity(), problem.identity(exact=True)
+            known = first.setdefault(exact, index)
             if known != index:
                 _refuse_contradiction(read_problem(table.record(known), table.place(known), layout), problem)
             images.check(problem)
@@ -120,8 +125,15 @@ def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
                 raise
             found.reasons.append(" ".join(str(error).split()))
             continue
+        if not found.indices and (beside := list_beside(record, layout)):
+            log.warning(
+                "%s: columns %s are not in the prompt, only reward functions read them; task.template shows a column "
+                "as {%s}, task.ignored=[%s] silences this",
+                *(source.path, ", ".join(beside), beside[0], ", ".join(beside)),
+            )
         found.indices.append(index)
         found.identities.append(identity)
+        found.exact.append(exact)
         found.marks += marks
     images.finish()
     if not found.indices:
@@ -160,6 +172,17 @@ def _refuse_contradiction(known: Problem, problem: Problem) -> None:
             f"{problem.place}: the answer is {quote(problem.answer)}, but {known.place} answers the same question with "
             f"{quote(known.answer)}; delete one of the rows (task.skip_bad=true leaves out the later one)"
         )
+
+
+def _agree(train: Scan, i: int, other: Scan, j: int) -> bool:
+    """Whether two rows have the same answer."""
+    rows = ((scanned, scanned.indices[position]) for scanned, position in ((train, i), (other, j)))
+    problems = [read_problem(open_table(s.source).record(n), open_table(s.source).place(n), s.layout) for s, n in rows]
+    try:
+        _refuse_contradiction(*problems)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_mark(record: dict[str, Any], place: str, column: str) -> str:
@@ -218,6 +241,8 @@ def _separate(train: Scan, trained: list[int], other: Scan, held_out: list[int],
     kept = np.zeros(len(train.indices), bool)
     for i in trained:
         match = tested.get(train.identities[i])
+        if match is not None and train.exact[i] != other.exact[match] and not _agree(train, i, other, match):
+            match = None  # they differ in white space and in their answers: two problems
         kept[i] = match is None
         if match is not None:
             place = open_table(train.source).place(train.indices[i])

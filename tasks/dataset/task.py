@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import logging
 import os
@@ -19,7 +20,8 @@ from mmrl.rewards.math_equality import compare_answers
 from mmrl.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split, final_line
-from tasks.dataset.problems import FORMATS, Layout, Problem, with_columns
+from tasks.dataset.columns import FORMATS, Layout, with_columns
+from tasks.dataset.problems import Problem
 from tasks.dataset.source import Source, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
 from tasks.dataset.template import parse_template
@@ -42,8 +44,11 @@ class DatasetTask(AnswerTask):
             (messages whose last one is the answer). The options below name other columns.
         prompt: column of the prompt, a text or a list of chat messages.
         answer: column of the answer, a text or a number; "a.b" is entry b of column a.
-        images: column of an image or a list of images: paths, bytes, or {bytes, path}.
-        videos: column of a video file or its frames, which the policy sees as images.
+        images: column of an image or a list of images (paths, bytes, or {bytes, path}), or a list of such columns.
+        videos: column of a video file or its frames, which the policy sees as images, or a list of such columns.
+        tools: column of the schemas of tools that the chat template shows: a list, or its JSON text.
+        ignored: entries of chat messages that are left out, such as id and timestamp, and columns of images, videos and
+            tools that the policy shall not see; others are refused by name.
         system: system message, before prompts that have none.
         template: text of the user's message with {column} for columns, in place of `prompt`.
         answer_extract: extractor that finds the answer in its column, as `extract`; "marker" for "...#### 7".
@@ -70,8 +75,10 @@ class DatasetTask(AnswerTask):
     format: Literal["questions", "trl", "verl", "prompts", "conversations"] = "questions"
     prompt: str | None = None
     answer: str | None = None
-    images: str | None = None
-    videos: str | None = None
+    images: str | list[str] | None = None
+    videos: str | list[str] | None = None
+    tools: str | None = None
+    ignored: Sequence[str] = ()
     system: str | None = None
     template: str | None = None
     answer_extract: str | dict[str, Any] | None = None
@@ -129,7 +136,7 @@ class DatasetTask(AnswerTask):
             held_out = find_source(self.held_out_path, self.subset, self.train_split, "task.held_out_path")
         elif self.held_out_split is not None:
             held_out = find_source(self.path, self.subset, self.held_out_split, "task.path")
-        named = dict(prompt=self.prompt, answer=self.answer, images=self.images, videos=self.videos)
+        named = dict(prompt=self.prompt, answer=self.answer, images=self.images, videos=self.videos, tools=self.tools)
         layout = Layout(
             with_columns(FORMATS[self.format], **named),
             self.system,
@@ -137,6 +144,8 @@ class DatasetTask(AnswerTask):
             None if self.answer_extract is None else json.dumps(self.answer_extract),
             self.frames,
             train.folder if self.image_folder is None else Path(self.image_folder).expanduser().resolve(),
+            tuple(self.ignored),
+            train.filled,
         )
         rules = Rules(
             self.max_pixels,
@@ -171,7 +180,8 @@ class DatasetTask(AnswerTask):
     def prompts_to_check(self) -> Iterator[Prompt]:
         for index, problem in enumerate(self._rows.problems()):
             sizes = [size for media in problem.media for size in media.sizes()]
-            yield self._prompt(index, problem, tuple(np.broadcast_to(np.uint8(0), (*size, 3)) for size in sizes))
+            prompt = self._prompt(index, problem, tuple(np.broadcast_to(np.uint8(0), (*size, 3)) for size in sizes))
+            yield prompt if problem.target is None else dataclasses.replace(prompt, answer=problem.target)
 
     def _prompt(self, index: int, problem: Problem, images: tuple[np.ndarray, ...]) -> Prompt:
         return Prompt(
@@ -181,6 +191,7 @@ class DatasetTask(AnswerTask):
             answer=problem.answer,
             info=problem.info,
             place=problem.place,
+            tools=problem.tools,
         )
 
     def drop_long_prompts(self, fits: Callable[[Prompt, int], bool]) -> DatasetTask:
@@ -246,6 +257,8 @@ class DatasetTask(AnswerTask):
     def demonstrate(self, index: int) -> str:
         check_index(self, index)
         problem = self._rows.problem(index)
+        if problem.target is not None and self.extract is None and self.answer_extract is None:
+            return problem.target
         if problem.answer is None:
             raise ValueError(f"{problem.place}: there is no answer to imitate; set task.answer to its column")
         return self.write_answer(problem.answer)
@@ -257,9 +270,8 @@ def _splits(train: Source, held_out: Source | None, layout: Layout, rules: Rules
     found = scan(train, layout, rules)
     other = None
     if held_out is not None:
-        from dataclasses import replace
-
-        other = scan(held_out, replace(layout, folder=held_out.folder) if beside else layout, rules)
+        folder = held_out.folder if beside else layout.folder
+        other = scan(held_out, dataclasses.replace(layout, folder=folder, filled=held_out.filled), rules)
         splits = split_tables(found, other, rules)
     else:
         splits = (split_fraction if rules.held_out_column is None else split_column)(found, rules)

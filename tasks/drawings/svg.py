@@ -10,9 +10,14 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-PAINT = {"fill", "stroke", "stroke-width", "opacity"}
+PAINT = {
+    *("fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-linecap"),
+    *("stroke-linejoin", "opacity", "shape-rendering"),
+}
+"""Attributes of all elements, and properties of their attribute `style`."""
+NAMES = {"id", "class", "style", "transform"}
 ELEMENTS = {
-    "svg": {"viewBox", "width", "height"},
+    "svg": {"viewBox", "width", "height", "version", "preserveAspectRatio"},
     "g": set(),
     "rect": {"x", "y", "width", "height", "rx", "ry"},
     "circle": {"cx", "cy", "r"},
@@ -21,12 +26,22 @@ ELEMENTS = {
     "polyline": {"points"},
     "polygon": {"points"},
     "path": {"d"},
+    "title": set(),
+    "desc": set(),
 }
-"""Elements that an answer may have, with their attributes beside PAINT. None of them reads a file or an address."""
+"""Elements that an answer may have, with their attributes beside PAINT and NAMES. None of them reads a file or an
+address."""
+LARGEST, SMALLEST = 10_000.0, 1e-4
+"""Bounds of the absolute values of numbers other than 0: the time of an arc grows with its size."""
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 _VALUE = re.compile(r"[\w\s#.,%+()-]*", re.ASCII)
+_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WORDED = {"fill", "stroke", "id", "class"}  # attributes whose digits are no numbers, as in #ff0000
+_HEAD = re.compile(r"(?:<\?xml\s[^<>?]*\?>\s*)?(?:<!DOCTYPE\s+svg[^<>\[\]]*>\s*)?")
+_COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _WRITTEN = 80  # characters of an element at most, on average
+_STARTS = 3  # lines, from the end, at which an SVG may begin
 
 
 def import_resvg() -> ModuleType:
@@ -40,13 +55,39 @@ def import_resvg() -> ModuleType:
     return resvg_py
 
 
+def find_svg(text: str, longest: int) -> str | None:
+    """Find the SVG with which a text, or its last code block, ends: from the start of a line to `</svg>`.
+
+    A declaration of XML or of the document type before it, and comments in it, are left out.
+
+    Args:
+        text: an answer.
+        longest: number of elements.
+
+    Returns None where there is none, or where `is_plain` refuses it.
+    """
+    lines = text.strip().splitlines()
+    if lines and lines[-1].strip() == "```":
+        start = max((i for i, line in enumerate(lines[:-1]) if line.startswith("```")), default=len(lines))
+        lines = lines[start + 1 : -1]
+    starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(("<svg", "<?xml", "<!DOCTYPE svg"))]
+    for start in starts[: -_STARTS - 1 : -1]:
+        written = "\n".join(lines[start:]).strip()
+        if len(written) > _WRITTEN * longest:
+            return None
+        svg = _COMMENT.sub("", _HEAD.sub("", written, count=1))
+        if is_plain(svg, longest):
+            return svg
+    return None
+
+
 def is_plain(text: str, longest: int) -> bool:
-    """Return whether a text is SVG of the elements above, at most `longest` of them, without references or styles."""
+    """Return whether a text is SVG of the elements above, at most `longest` of them, without references."""
     if len(text) > _WRITTEN * longest or "<!" in text or "<?" in text:  # document types define entities that explode
         return False
     try:
         root = ElementTree.fromstring(text)
-    except ElementTree.ParseError:
+    except (ElementTree.ParseError, ValueError):
         return False
     elements = list(root.iter())
     return (
@@ -57,14 +98,25 @@ def is_plain(text: str, longest: int) -> bool:
 
 
 def _is_plain_element(element: ElementTree.Element) -> bool:
-    attributes = ELEMENTS.get(element.tag.removeprefix(NAMESPACE))
+    tag = element.tag.removeprefix(NAMESPACE)
+    attributes = ELEMENTS.get(tag)
     return (
         attributes is not None
-        and not (element.text or "").strip()
+        and (tag in ("title", "desc") or not (element.text or "").strip())
         and not (element.tail or "").strip()
-        and element.attrib.keys() <= attributes | PAINT
-        and all(_VALUE.fullmatch(value) and "url" not in value for value in element.attrib.values())
+        and element.attrib.keys() <= attributes | PAINT | NAMES
+        and all(_is_plain_value(name, value) for name, value in element.attrib.items())
     )
+
+
+def _is_plain_value(name: str, value: str) -> bool:
+    if name == "style":
+        pairs = [part.partition(":") for part in value.split(";") if part.strip()]
+        return all(key.strip() in PAINT and _is_plain_value(key.strip(), text) for key, _, text in pairs)
+    if not _VALUE.fullmatch(value) or "url" in value:
+        return False
+    numbers = [] if name in _WORDED else [float(number) for number in _NUMBER.findall(value)]
+    return all(number == 0 or SMALLEST <= number <= LARGEST for number in numbers)
 
 
 def render_svg(text: str, size: int) -> np.ndarray | None:

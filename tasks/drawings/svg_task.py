@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.rewards.limits import LimitPassed, run_limited
 from tasks.drawings.program import Shape
-from tasks.drawings.svg import is_plain, render_svg
-from tasks.drawings.task import Drawings, Problem
+from tasks.drawings.svg import find_svg, render_svg
+from tasks.drawings.task import Drawing, Drawings, Problem
+
+_SECONDS = 1.0  # of processor time for an answer
 
 
 @dataclass(frozen=True)
 class SVGDrawings(Drawings):
-    """Images of rectangles and circles; the answer is SVG on one line, which resvg renders.
+    """Images of rectangles and circles; the answer is SVG, which resvg renders.
 
     Args:
         longest: most elements of an answer.
@@ -33,8 +36,15 @@ class SVGDrawings(Drawings):
         assert image is not None  # our own SVG is square and well formed
         return image
 
-    def paint_answer(self, answer: str) -> np.ndarray | None:
-        return render_svg(answer, self.size) if is_plain(answer, self.longest) else None
+    def draw_answer(self, answer: str) -> Drawing:
+        svg = find_svg(answer, self.longest)
+        if svg is None:
+            return Drawing("unreadable")
+        try:
+            image = run_limited(_SECONDS, render_svg, svg, self.size)
+        except LimitPassed as error:
+            return Drawing(error.outcome)
+        return Drawing("unreadable") if image is None else Drawing("drawn", svg, image)
 
 
 def _write_element(shape: Shape) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.types import Episode, Prompt
 from tasks.checks import check_range, final_line
 from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
 from tasks.drawings.verify import verify
@@ -15,6 +15,21 @@ from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 
 Problem = tuple[Shape, ...]
 VISIBLE = 0.02  # least share of the pixels that change when a shape is left out
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What became of an answer.
+
+    Args:
+        outcome: drawn, unreadable, or the name of the limit that it passed.
+        written: the program.
+        image: uint8 [size, size, 3]; None unless drawn.
+    """
+
+    outcome: str
+    written: str = ""
+    image: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -67,10 +82,11 @@ class Drawings(GeneratedTask):
         """Draw a problem, uint8 [size, size, 3]."""
         return render(problem, self.units, self.size)
 
-    def paint_answer(self, answer: str) -> np.ndarray | None:
-        """Draw an answer, uint8 [size, size, 3]; None if it cannot be read."""
-        shapes = read_program(answer, self.units, self.longest)
-        return None if shapes is None else render(shapes, self.units, self.size)
+    def draw_answer(self, answer: str) -> Drawing:
+        """Draw the program of an answer."""
+        written = final_line(answer)
+        shapes = read_program(written, self.units, self.longest)
+        return Drawing("unreadable") if shapes is None else Drawing("drawn", written, self.paint(tuple(shapes)))
 
     def split_key(self, problem: Problem) -> str:
         return self.paint(problem).tobytes().hex()
@@ -84,9 +100,18 @@ class Drawings(GeneratedTask):
             info={"shapes": len(problem)},
         )
 
+    def score(self, episode: Episode) -> dict[str, float]:
+        """The scores of `verify`; `info` gets the outcome: drawn, unreadable, or the limit that the answer passed."""
+        answer = self.read_answer(episode)
+        drawing = self.draw_answer(answer or "")
+        episode.info["outcome"] = drawing.outcome
+        return {**self.score_format(answer), **self._compare(drawing, episode.prompt)}
+
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        final = final_line(answer)
-        return verify(self.paint_answer(final), prompt.images[0], len(final), len(prompt.answer))
+        return self._compare(self.draw_answer(answer), prompt)
+
+    def _compare(self, drawing: Drawing, prompt: Prompt) -> dict[str, float]:
+        return verify(drawing.image, prompt.images[0], len(drawing.written), len(prompt.answer))
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         count = int(rng.integers(self.shapes[0], self.shapes[1], endpoint=True))

@@ -49,8 +49,10 @@ def apply_blocks(file: str, blocks: Sequence[tuple[str, str]]) -> str | None:
 
 def write_patch(before: str, after: str) -> str:
     """Unified diff of two versions of a file, with 3 lines around a change and without headers."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
+    lines = list(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=3))[2:]
+    return "\n".join(
+        line for line in lines if not line.startswith("@@")
+    )  # a file's lines have a sign or a space before
 
 
 def compare_changes(before: str, after: str, right: str) -> float:

@@ -55,18 +55,26 @@ def judge_step(film: Film, step: Step) -> float:
 
 
 def mean_observation_score(film: Film, steps: Sequence[Step]) -> float:
-    """Mean of `judge_step` over the steps; 0 without any."""
-    return sum(judge_step(film, step) for step in steps) / len(steps) if steps else 0.0
+    """Mean over the steps of `judge_step` of those that the question needs, and of 0 for others; 0 without any.
+
+    Needed are the search for the event and the look at the frame that was found, each once: true lines about anything
+    else lower the mean.
+    """
+    event = " ".join(film.event)
+    frame = next((text for name, argument, text in reversed(steps) if (name, argument) == ("find", event)), None)
+    needed = {step for step in steps if step[:2] in (("find", event), ("look", frame))}
+    return sum(judge_step(film, step) for step in needed) / len(steps) if steps else 0.0
 
 
 def answer_from_trace(question: tuple[tuple[str, str], str], steps: Sequence[Step]) -> str | None:
     """Answer a question, (event, asked animal), from actions and observations alone; None where they do not suffice.
 
-    The event has to be found in one frame, and that frame has to be looked at; the film is not read. Of several such
-    steps the last one counts. It stands in for the text model of ReWatch-R1.
+    The event has to be found in one frame, of several such steps in that of the last one, and that frame has to be
+    looked at; the film is not read. Looks that contradict each other do not suffice. It stands in for the text model of
+    ReWatch-R1.
     """
     event, asked = question
     found = [observation for name, argument, observation in steps if (name, argument) == ("find", " ".join(event))]
-    seen = [read_states(text) for name, argument, text in steps if found and (name, argument) == ("look", found[-1])]
-    states = dict(seen[-1] or ()) if seen else {}
-    return states.get(asked)
+    looks = [read_states(text) for name, argument, text in steps if found and (name, argument) == ("look", found[-1])]
+    verbs = {verb for states in looks for animal, verb in states or () if animal == asked}
+    return verbs.pop() if len(verbs) == 1 else None

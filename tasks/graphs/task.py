@@ -86,7 +86,7 @@ class Graphs(GeneratedTask):
         """
         graph, answer = episode.prompt.info["graph"], self.read_answer(episode) or ""
         text = remove_thoughts(reply_text(episode)) or ""
-        lines = [line.strip() for line in text.strip().splitlines()][:200]
+        lines = [line.strip() for line in text.splitlines() if line.strip()][:200]
         if self.extractor is None:
             answer, written = final_line(text), lines
             if lines and parse_step(lines[-1]) is None:

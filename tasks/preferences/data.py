@@ -1,32 +1,46 @@
 """Read and check the rows of a preference file in Hugging Face's formats.
 
-Standard: {"prompt": text, "chosen": text, "rejected": text}. Conversational: each a list of {"role", "content"}, where
-chosen and rejected are the assistant's turn. Without "prompt", chosen and rejected are whole conversations that begin
-alike, and what they share is the prompt.
+Pairs: {"prompt": text, "chosen": text, "rejected": text}, or each a list of chat messages, where chosen and rejected
+are the assistant's turn. Without "prompt", chosen and rejected are whole conversations that begin alike, and what they
+share is the prompt. Single answers: {"prompt", "completion", "label"}, where label says whether the completion is
+desirable. A column "tools" holds the schemas of the tools that the prompt shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mmrl.strict_json import BrokenJSON, kind, parse_json, quote
+from mmrl.types import AssistantMessage
+from tasks.chat import join_text, read_message, read_tools
 
 _REMEDY = "write one complete object per line"
-
-ROLES = ("system", "user", "assistant", "tool")
+_LABELS = {"true": True, "false": False, "1": True, "0": False}
+"""Labels as texts, in lower case; JSON's true and false, 1 and 0 are read too."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One prompt with its chosen and its rejected answer."""
+    """One prompt with its chosen and its rejected answer, or with one answer of which the other is None."""
 
     place: str  # "file:line", for messages
     messages: tuple[dict[str, Any], ...]
-    chosen: str
-    rejected: str
+    chosen: str | None
+    rejected: str | None
+    tools: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """The answers by their names: chosen and rejected, or one of them."""
+        both = {"chosen": self.chosen, "rejected": self.rejected}
+        return {name: answer for name, answer in both.items() if answer is not None}
+
+    @property
+    def paired(self) -> bool:
+        return len(self.answers) == 2
 
 
 class BadPair(ValueError):
@@ -38,22 +52,73 @@ def pairs(file: Path, skip_bad: bool = False) -> tuple[tuple[Pair, ...], list[st
     pairs_read, skipped = [], []
     for place, record in _records(file):
         try:
-            pairs_read.append(pair(record, place))
+            pairs_read.append(pair(record, place, file.suffix == ".parquet"))
         except BadPair as error:
             if not skip_bad:
                 raise
             skipped.append(str(error))
     if not pairs_read:
         raise ValueError(f"{file} has no pair to learn from" + (f"; the first row: {skipped[0]}" if skipped else ""))
+    odd = next((row for row in pairs_read if row.paired != pairs_read[0].paired), None)
+    if odd is not None:
+        raise ValueError(
+            f"{odd.place}: the row has {sorted(odd.answers)} and {pairs_read[0].place} has "
+            f"{sorted(pairs_read[0].answers)}; a file has pairs, or single completions with labels, not both"
+        )
     return tuple(pairs_read), skipped
 
 
-def pair(record: dict[str, Any], place: str) -> Pair:
-    """Parse one row."""
+def pair(record: dict[str, Any], place: str, filled: bool = False) -> Pair:
+    """Parse one row.
+
+    Args:
+        record: columns by name.
+        place: file and row, for messages.
+        filled: whether entries that are missing stand as None inside of structures, as in parquet.
+    """
+    try:
+        tools = read_tools(record.get("tools"), "tools", place, filled)
+        if record.get("completion") is not None and record.get("chosen") is None:
+            return _single(record, tools, place, filled)
+        return _pair(record, tools, place, filled)
+    except BadPair:
+        raise
+    except ValueError as error:
+        raise BadPair(str(error)) from error
+
+
+def _single(record: dict[str, Any], tools: Any, place: str, filled: bool) -> Pair:
+    """Parse {"prompt", "completion", "label"}."""
+    completion, prompt, label = record["completion"], record.get("prompt"), record.get("label")
+    value = _LABELS.get(str(label).strip().lower()) if isinstance(label, bool | int | str) else None
+    if value is None:
+        raise BadPair(
+            f"{place}: column 'label' is {quote(label)}, it must say whether the completion is desirable: true or false"
+        )
+    if completion in ("", []):
+        raise BadPair(f"{place}: column 'completion' is empty; fill it in or delete the row")
+    if isinstance(completion, str) and isinstance(prompt, str):
+        messages, answer = _plain(prompt, place), completion
+    else:
+        turns = _plain_turn(completion) if isinstance(completion, str) else completion
+        before = _plain(prompt, place) if isinstance(prompt, str) else _messages(prompt, "prompt", place, filled)
+        messages, answer = before, _answer(_messages(turns, "completion", place, filled), "completion", place)
+        _refuse_answered(messages, place)
+    if not answer.strip() and not isinstance(answer, AssistantMessage):
+        raise BadPair(f"{place}: column 'completion' is empty; fill it in or delete the row")
+    return Pair(place, messages, answer if value else None, None if value else answer, tools)
+
+
+def _plain_turn(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def _pair(record: dict[str, Any], tools: Any, place: str, filled: bool) -> Pair:
     missing = [name for name in ("chosen", "rejected") if record.get(name) in (None, "", [])]
     if missing:
         raise BadPair(
-            f"{place}: {missing} missing or empty, the row has {quote(sorted(record))}; every row needs both answers"
+            f"{place}: {missing} missing or empty, the row has {quote(sorted(record))}; every row needs both answers, "
+            "or 'completion' and 'label' (recipe=kto)"
         )
     chosen, rejected, prompt = record["chosen"], record["rejected"], record.get("prompt")
     if type(chosen) is not type(rejected):
@@ -61,13 +126,17 @@ def pair(record: dict[str, Any], place: str) -> Pair:
     if isinstance(chosen, str):
         messages, answers = _plain(prompt, place), (chosen, rejected)
     else:
-        messages, answers = _conversations(prompt, chosen, rejected, place)
-    if answers[0].strip() == answers[1].strip():
+        messages, answers = _conversations(prompt, chosen, rejected, place, filled)
+    if _comparable(answers[0]) == _comparable(answers[1]):
         raise BadPair(
             f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred, so delete "
             "the row"
         )
-    return Pair(place, messages, *answers)
+    return Pair(place, messages, *answers, tools)
+
+
+def _comparable(answer: str) -> Any:
+    return (answer.strip(), repr(getattr(answer, "fields", None)))
 
 
 def _plain(prompt: Any, place: str) -> tuple[dict[str, Any], ...]:
@@ -77,9 +146,11 @@ def _plain(prompt: Any, place: str) -> tuple[dict[str, Any], ...]:
 
 
 def _conversations(
-    prompt: Any, chosen: Any, rejected: Any, place: str
+    prompt: Any, chosen: Any, rejected: Any, place: str, filled: bool
 ) -> tuple[tuple[dict[str, Any], ...], tuple[str, str]]:
-    chosen, rejected = _messages(chosen, "chosen", place), _messages(rejected, "rejected", place)
+    chosen, rejected = (
+        _messages(turns, name, place, filled) for name, turns in (("chosen", chosen), ("rejected", rejected))
+    )
     if prompt is None:
         shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected)) if a != b), min(len(chosen), len(rejected)))
         if shared == 0:
@@ -92,27 +163,43 @@ def _conversations(
     elif isinstance(prompt, str):
         before = _plain(prompt, place)
     else:
-        before = _messages(prompt, "prompt", place)
+        before = _messages(prompt, "prompt", place, filled)
+    _refuse_answered(before, place)
+    return tuple(before), (_answer(chosen, "chosen", place), _answer(rejected, "rejected", place))
+
+
+def _refuse_answered(before: tuple[dict[str, Any], ...], place: str) -> None:
     if before and before[-1]["role"] == "assistant":
         raise BadPair(f"{place}: the prompt ends with the assistant's turn; its last message must be another's")
-    for name, turns in (("chosen", chosen), ("rejected", rejected)):
-        if len(turns) != 1 or turns[0]["role"] != "assistant":
-            roles = [turn["role"] for turn in turns]
-            raise BadPair(f"{place}: after the prompt {name} must be one message of the assistant, got {roles}")
-    return tuple(before), (chosen[0]["content"], rejected[0]["content"])
+    if not any(message["content"].strip() for message in before if message["role"] == "user"):
+        raise BadPair(
+            f"{place}: the prompt has no message of the user with a text; fill in the prompt or delete the row"
+        )
 
 
-def _messages(value: Any, name: str, place: str) -> tuple[dict[str, Any], ...]:
+def _answer(turns: tuple[dict[str, Any], ...], name: str, place: str) -> str:
+    """The assistant's message after the prompt: its text, or all of it where it has more."""
+    if len(turns) != 1 or turns[0]["role"] != "assistant":
+        roles = [turn["role"] for turn in turns]
+        raise BadPair(f"{place}: after the prompt {name} must be one message of the assistant, got {roles}")
+    (turn,) = turns
+    text = turn["content"]
+    return text if turn.keys() == {"role", "content"} else AssistantMessage(text, turn)
+
+
+def _messages(value: Any, name: str, place: str, filled: bool) -> tuple[dict[str, Any], ...]:
     if not isinstance(value, list):
         raise BadPair(f"{place}: {name!r} must be a text or a list of messages, got a {_kind(value)}")
-    for message in value:
-        fits = isinstance(message, dict) and isinstance(message.get("content"), str) and message.get("role") in ROLES
-        if not fits:
-            raise BadPair(
-                f"{place}: {name!r} holds {quote(message)}, which is no chat message: it needs 'content', a text, "
-                f"and 'role', one of {ROLES}; other templates ('from' and 'value', say) have to be converted"
-            )
-    return tuple({"role": message["role"], "content": message["content"]} for message in value)
+    return tuple(_text_message(read_message(message, name, place, filled), name, place) for message in value)
+
+
+def _text_message(message: Mapping[str, Any], name: str, place: str) -> dict[str, Any]:
+    text = join_text(message["content"])
+    if text is None:
+        raise BadPair(
+            f"{place}: {name!r} has a message with parts that are no text, which pairs do not have; leave it out"
+        )
+    return {**message, "content": text}
 
 
 def _kind(value: Any) -> str:

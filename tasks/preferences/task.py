@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mmrl.rng import derive_rng
-from mmrl.types import Episode, Prompt, Task
+from mmrl.types import AssistantMessage, Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.preferences.data import Pair, pairs
 
@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parent / "sums.jsonl"
 
 @dataclass(frozen=True)
 class Preferences(Task):
-    """Pairs of a JSON Lines or parquet file in the format of Hugging Face's preference data sets.
+    """Pairs, or single answers with labels, of a JSON Lines or parquet file in Hugging Face's preference formats.
 
     Prompts that are equal are held out together. A policy's own answer has no score here; what judges pairs, such as
     the rollout `ScoredPairs`, scores whether the preferred answer got more.
@@ -29,6 +29,7 @@ class Preferences(Task):
     Args:
         path: of the file; None for a small one that comes with the task, about sums.
         held_out_fraction: share of the distinct prompts that is held out.
+        desirable_only: leave out single answers that are not desirable, so that the others can be imitated.
         skip_bad: leave rows out from which nothing can be learned, with a warning that counts them; else the first one
             is refused.
         split: "train" or "held_out".
@@ -37,6 +38,7 @@ class Preferences(Task):
 
     path: str | None = None
     held_out_fraction: float = 0.2
+    desirable_only: bool = False
     skip_bad: bool = False
     split: str = "train"
     seed: int = 0
@@ -49,7 +51,14 @@ class Preferences(Task):
 
     @property
     def _pairs(self) -> tuple[Pair, ...]:
-        return _splits(self.path, self.held_out_fraction, self.skip_bad, self.seed)[self.split]
+        file = EXAMPLE if self.path is None else Path(self.path).expanduser().resolve()
+        if not file.is_file():
+            raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
+        version = (file.stat().st_mtime_ns, file.stat().st_size)  # so that a changed file is read again
+        rows = _splits(file, version, self.held_out_fraction, self.skip_bad, self.desirable_only, self.seed)[self.split]
+        if not rows:
+            raise ValueError(f"task 'preferences': split {self.split!r} has no desirable answer; add rows")
+        return rows
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -61,14 +70,17 @@ class Preferences(Task):
             key=f"{self.name}/{self.split}/{index}",
             messages=pair.messages,
             answer=pair.chosen,
-            info={"chosen": pair.chosen, "rejected": pair.rejected},
+            info=dict(pair.answers),
             place=pair.place,
+            tools=pair.tools,
         )
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         for index, pair in enumerate(self._pairs):
-            longer = max(pair.chosen, pair.rejected, key=len)
-            yield Prompt(f"{self.name}/{self.split}/{index}", pair.messages, answer=longer, place=pair.place)
+            written = [answer for answer in pair.answers.values() if isinstance(answer, AssistantMessage)]
+            for answer in written or [max(pair.answers.values(), key=len)]:
+                key = f"{self.name}/{self.split}/{index}"
+                yield Prompt(key, pair.messages, answer=answer, place=pair.place, tools=pair.tools)
 
     def on(self, split: str) -> Preferences:
         return replace(self, split=split)
@@ -78,19 +90,24 @@ class Preferences(Task):
 
     def demonstrate(self, index: int) -> str:
         check_index(self, index)
-        return self._pairs[index].chosen
+        pair = self._pairs[index]
+        if pair.chosen is None:
+            raise ValueError(
+                f"{pair.place}: the answer is not desirable, so it is not imitated; task.desirable_only=true leaves "
+                "such rows out"
+            )
+        return pair.chosen
 
 
 @lru_cache(maxsize=8)
-def _splits(path: str | None, fraction: float, skip_bad: bool, seed: int) -> dict[str, tuple[Pair, ...]]:
-    file = EXAMPLE if path is None else Path(path).expanduser().resolve()
-    if not file.is_file():
-        raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
+def _splits(
+    file: Path, version: tuple[int, int], fraction: float, skip_bad: bool, desirable_only: bool, seed: int
+) -> dict[str, tuple[Pair, ...]]:
     pairs_read, skipped = pairs(file, skip_bad)
     if skipped:
         rows = len(skipped) + len(pairs_read)
         log.warning("%s: %d of %d rows left out, the first: %s", file, len(skipped), rows, skipped[0])
-    prompts = list(dict.fromkeys(repr(pair.messages) for pair in pairs_read))
+    prompts = list(dict.fromkeys(map(_identity, pairs_read)))
     num_held_out = max(1, round(fraction * len(prompts)))
     if num_held_out >= len(prompts):
         raise ValueError(
@@ -98,7 +115,13 @@ def _splits(path: str | None, fraction: float, skip_bad: bool, seed: int) -> dic
         )
     order = derive_rng("preferences", "split", seed).permutation(len(prompts))
     chosen = {prompts[i] for i in order[:num_held_out]}
+    used = [pair for pair in pairs_read if pair.chosen is not None or not desirable_only]
     return {
-        "train": tuple(pair for pair in pairs_read if repr(pair.messages) not in chosen),
-        "held_out": tuple(pair for pair in pairs_read if repr(pair.messages) in chosen),
+        "train": tuple(pair for pair in used if _identity(pair) not in chosen),
+        "held_out": tuple(pair for pair in used if _identity(pair) in chosen),
     }
+
+
+def _identity(pair: Pair) -> str:
+    """Text that is equal for equal prompts."""
+    return repr((pair.messages, pair.tools)) if pair.tools else repr(pair.messages)

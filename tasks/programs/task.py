@@ -14,7 +14,7 @@ from mmrl.games import Game, Problem, Verdict
 from mmrl.rng import derive_rng
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
 from mmrl.types import Episode, Prompt
-from tasks.checks import check_fraction, check_index, check_split, reply_text
+from tasks.checks import answer_text, check_fraction, check_index, check_split
 from tasks.programs.dsl import LETTERS, execute, trusted_interpreter
 
 SIZE = 3  # digits of a list
@@ -93,8 +93,8 @@ class Programs(Game):
     def grade(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         asking = [episode for episode in episodes if "ask" in episode.prompt.info]
         answering = [episode for episode in episodes if "ask" not in episode.prompt.info]
-        checked = iter(self.check([(e.prompt.info["ask"], e.prompt, reply_text(e)) for e in asking]))
-        judged = iter(self.judge([(e.prompt.info["problem"], reply_text(e)) for e in answering]))
+        checked = iter(self.check([(e.prompt.info["ask"], e.prompt, answer_text(e)) for e in asking]))
+        judged = iter(self.judge([(e.prompt.info["problem"], answer_text(e)) for e in answering]))
         return [self._grade(e, next(checked if "ask" in e.prompt.info else judged)) for e in episodes]
 
     def _grade(self, episode: Episode, verdict: Verdict) -> dict[str, float]:

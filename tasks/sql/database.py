@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from mmrl.rewards.limits import limit_cpu
+
+_GRACE = 0.5  # seconds after which a query is ended that does not see its own limit, inside one call of a function
 _TICK = 1000  # operations between two checks
 FUNCTIONS = frozenset(
     (
@@ -34,7 +38,7 @@ class Limits:
         columns: of a table or of the result.
         length: bytes of a value, of a row of a table, or of the query.
         size: of the result: characters of texts, bytes, and 8 for each number.
-        seconds: of the query.
+        seconds: of processor time of the query.
         functions: that it may call; None for all of SQLite.
     """
 
@@ -43,7 +47,7 @@ class Limits:
     columns: int = 100
     length: int = 100_000
     size: int = 100_000_000
-    seconds: float = float("inf")
+    seconds: float = 0.5
     functions: frozenset[str] | None = FUNCTIONS
 
     def of_connection(self) -> dict[int, int]:
@@ -81,6 +85,14 @@ class Result:
     reason: str = ""
 
 
+class Databases(Protocol):
+    """Databases on which a query is compared; a value that can be sent to another process."""
+
+    def connect(self) -> Iterable[sqlite3.Connection]:
+        """Open them for reading, one after the other; each thread has connections of its own."""
+        ...
+
+
 class Guard:
     """Authorizer of a connection: permits reading, and notes which columns are read and what is refused."""
 
@@ -103,19 +115,24 @@ class Guard:
 
 
 def run_query(connection: sqlite3.Connection, query: str, limits: Limits = SMALL) -> Result:
-    """Run one query for reading within limits. The connection is used for nothing else meanwhile."""
-    guard, work, deadline = Guard(limits.functions), 0, time.monotonic() + limits.seconds
+    """Run one query for reading within limits. The connection is used for nothing else meanwhile.
+
+    Time is looked at between operations of SQLite's machine. A worker process of `mmrl.rewards.limits` is ended half a
+    second later, so that one call of a function has a limit too.
+    """
+    guard, work, deadline = Guard(limits.functions), 0, time.thread_time() + limits.seconds
 
     def count() -> bool:
         nonlocal work
         work += _TICK
-        return work > limits.operations or time.monotonic() > deadline
+        return work > limits.operations or time.thread_time() > deadline
 
     before = {limit: connection.setlimit(limit, value) for limit, value in limits.of_connection().items()}
     connection.set_authorizer(guard)
     connection.set_progress_handler(count, _TICK)
     try:
-        rows, word = _fetch(connection.execute(query), limits)
+        with limit_cpu(limits.seconds + _GRACE):
+            rows, word = _fetch(connection.execute(query), limits)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         return Result(_name_error(error, guard), columns=frozenset(guard.columns), reason=_explain(error, guard))
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,8 +94,40 @@ def fill_tables(schema: Schema, seed: int) -> list[tuple[str, list[tuple[object,
         (row + 1, int(rng.integers(1, len(entities) + 1)), *(int(rng.integers(1, 40)) for _ in schema.amounts))
         for row in range(int(rng.integers(9, 16)))
     ]
+    return _write_inserts(schema, entities, items)
+
+
+def fill_similar(schema: Schema, seed: int, numbers: Sequence[int]) -> list[tuple[str, list[tuple[object, ...]]]]:
+    """Draw rows of both tables that are like each other, out of order: near misses of a query differ on them.
+
+    A share of the numbers is among `numbers` or 1 beside them, one column of four has one number in all of its rows,
+    and there are few names and words.
+    """
+    rng = np.random.default_rng(seed)
+    near = [number + step for number in numbers for step in (-1, 0, 1)]
+    count, share = int(rng.integers(3, 14)), rng.random()
+
+    def draw_numbers(size: int, most: int) -> list[int]:
+        values = np.where(rng.random(size) < share, rng.choice(near, size), rng.integers(1, most, size)).tolist()
+        return [values[0]] * size if rng.random() < 1 / 4 else values
+
+    def draw_words(words: Sequence[str]) -> list[str]:
+        chosen = rng.permutation(len(words))[: int(rng.integers(2, 6))]
+        return [words[i] for i in rng.choice(chosen, size=count)]
+
+    columns = [draw_numbers(count, 60) for _ in schema.numbers] + [draw_words(WORDS[c]) for c in schema.texts]
+    entities = list(zip(range(1, count + 1), draw_words(NAMES), *columns))
+    size = int(rng.integers(3, 16))
+    owners = [int(owner) for owner in rng.integers(1, count + 1, size=size)]
+    items = list(zip(range(1, size + 1), owners, *(draw_numbers(size, 40) for _ in schema.amounts)))
+    return _write_inserts(schema, *([rows[i] for i in rng.permutation(len(rows))] for rows in (entities, items)))
+
+
+def _write_inserts(
+    schema: Schema, entities: Sequence[tuple[object, ...]], items: Sequence[tuple[object, ...]]
+) -> list[tuple[str, list[tuple[object, ...]]]]:
     tables = ((schema.entity, entities), (f"{schema.item}s", items))
-    return [(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows) for name, rows in tables]
+    return [(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", list(rows)) for name, rows in tables]
 
 
 def draw_question(rng: np.random.Generator, schema: Schema, joins: bool) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +13,10 @@ from tasks.dataset.source import Record
 from tasks.generated import ask_user
 from tasks.rows import RowsTask, need_text
 from tasks.sql.database import Limits
-from tasks.sql.verify import score_query, verify
+from tasks.sql.verify import score_query, verify_limited
 
-_SIZES: Mapping[str, int] = {"columns": 2000, "length": 1_000_000}  # tables of BIRD have up to 115 columns
-_RIGHT = Limits(operations=2_000_000_000, rows=1_000_000, size=1_000_000_000, functions=None)
+_COLUMNS, _LENGTH = 2000, 1_000_000  # of a table or a result, and of a value; tables of BIRD have up to 115 columns
+_RIGHT = Limits(operations=2_000_000_000, rows=1_000_000, size=1_000_000_000, functions=None, seconds=1800.0)
 """Limits of the queries of the data set, which are trusted: they tell a query without an end from a long one."""
 
 
@@ -34,7 +33,7 @@ class SQLRows(RowsTask):
         databases: folder of the databases.
         max_operations: of SQLite's virtual machine in a query of the policy; a row that is read takes several.
         max_rows: of the result of a query of the policy.
-        timeout_s: limit of a query of the policy, in seconds.
+        timeout_s: limit of a query of the policy, in seconds of processor time.
     """
 
     databases: str
@@ -53,7 +52,7 @@ class SQLRows(RowsTask):
     @property
     def _limits(self) -> tuple[Limits, Limits]:
         """Limits of a query of the policy, and of the right query."""
-        limits = Limits(self.max_operations, self.max_rows, **_SIZES, seconds=self.timeout_s)
+        limits = Limits(self.max_operations, self.max_rows, _COLUMNS, _LENGTH, seconds=self.timeout_s)
         return limits, replace(_RIGHT, rows=max(_RIGHT.rows, self.max_rows))
 
     def split_key(self, record: Record) -> str:
@@ -74,16 +73,23 @@ class SQLRows(RowsTask):
         return Prompt(key, ask_user("\n".join(lines)), answer=query, info={"database": str(file)}, place=place)
 
     def score(self, episode: Episode) -> dict[str, float]:
-        return score_query(self, episode, self._connect(episode.prompt), *self._limits)
+        return score_query(self, episode, DatabaseFile(episode.prompt.info["database"]), *self._limits)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        return verify(answer, prompt.answer, self._connect(prompt), *self._limits)[0]
-
-    def _connect(self, prompt: Prompt) -> list[sqlite3.Connection]:
-        return [open_database(prompt.info["database"], threading.get_ident())]
+        return verify_limited(answer, prompt.answer, DatabaseFile(prompt.info["database"]), *self._limits)[0]
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self[index].answer)
+
+
+@dataclass(frozen=True)
+class DatabaseFile:
+    """One database in a file."""
+
+    path: str
+
+    def connect(self) -> list[sqlite3.Connection]:
+        return [open_database(self.path, threading.get_ident())]
 
 
 @lru_cache(maxsize=64)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from mmrl.types import Episode, Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.sql.database import match_rows, run_query
-from tasks.sql.generator import Schema, draw_question, draw_schema, fill_tables
-from tasks.sql.verify import score_query, verify
+from tasks.sql.drawn import DrawnDatabases, connect
+from tasks.sql.generator import Schema, draw_question, draw_schema
+from tasks.sql.verify import score_query, verify_limited
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,8 @@ class SQL(GeneratedTask):
     """Questions over generated schemas, answered by a query on SQLite; a held-out schema is never trained on.
 
     A query is right if its result is that of the right query on each of several databases, as a multiset of rows, or as
-    a sequence where the right query has ORDER BY. A constant that is right on one database is wrong on another.
+    a sequence where the right query has ORDER BY. A constant that is right on one database is wrong on another. Further
+    databases are drawn until near misses of the right query, such as > for >=, have other results on one of them.
 
     Args:
         databases: with different rows, on which a query is compared.
@@ -73,13 +73,10 @@ class SQL(GeneratedTask):
         return Prompt(key, ask_user(text), answer=problem.query, info=info)
 
     def score(self, episode: Episode) -> dict[str, float]:
-        return score_query(self, episode, self._connect(episode.prompt))
+        return score_query(self, episode, _list_databases(episode.prompt))
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        return verify(answer, prompt.answer, self._connect(prompt))[0]
-
-    def _connect(self, prompt: Prompt) -> list[sqlite3.Connection]:
-        return [connect(prompt.info["schema"], seed, threading.get_ident()) for seed in prompt.info["seeds"]]
+        return verify_limited(answer, prompt.answer, _list_databases(prompt))[0]
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index).query)
@@ -88,13 +85,5 @@ class SQL(GeneratedTask):
         return self.write_answer(draw_question(rng, draw_schema(rng), self.joins)[1])
 
 
-@lru_cache(maxsize=1024)
-def connect(schema: Schema, seed: int, thread: int) -> sqlite3.Connection:
-    """Build a database in memory; each thread has its own."""
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
-    for statement in schema.statements():
-        connection.execute(statement)
-    for statement, rows in fill_tables(schema, seed):
-        connection.executemany(statement, rows)
-    connection.commit()
-    return connection
+def _list_databases(prompt: Prompt) -> DrawnDatabases:
+    return DrawnDatabases(prompt.info["schema"], prompt.info["seeds"], prompt.answer)

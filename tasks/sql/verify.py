@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
+from mmrl.rewards.limits import LimitPassed, run_limited
 from mmrl.types import Episode
 from tasks.answers import AnswerTask
 from tasks.sets import jaccard
-from tasks.sql.database import SMALL, Limits, Result, is_ordered, match_rows, run_query
+from tasks.sql.database import SMALL, Databases, Limits, Result, is_ordered, match_rows, run_query
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|<>|[<>!=]=|\S")
 _WRITTEN = 10_000  # characters of a query that are compared
+_ALL_S = 3600.0  # of all queries of an answer, the right ones included; each has limits of its own
 
 
 def tokenize(query: str) -> list[str]:
@@ -32,7 +34,7 @@ def match_bigrams(query: str, right: str) -> float:
 def verify(
     query: str,
     right: str,
-    connections: Sequence[sqlite3.Connection],
+    connections: Iterable[sqlite3.Connection],
     limits: Limits = SMALL,
     right_limits: Limits = SMALL,
 ) -> tuple[dict[str, float], Result]:
@@ -46,7 +48,7 @@ def verify(
     Args:
         query: of the policy.
         right: query.
-        connections: to the databases.
+        connections: to the databases; after the first without a match none is opened.
         limits: of the policy's query.
         right_limits: of the right query.
 
@@ -57,7 +59,7 @@ def verify(
     """
     ordered, first, exact = is_ordered(right), Result("syntax_error", reason="no query"), bool(query.strip())
     wanted = Result("ran")
-    for connection in connections if query.strip() else connections[:1]:
+    for connection in connections:
         wanted = run_right(connection, right, right_limits)
         if wanted.word != "ran":
             raise ValueError(f"the right query does not run ({wanted.word} {wanted.reason}): {right}")
@@ -70,9 +72,36 @@ def verify(
         "exact": float(exact),
         "syntax": float(first.word == "ran"),
         "schema": jaccard(first.columns, wanted.columns),
+        **_compare_texts(query, right),
+    }, first
+
+
+def verify_limited(
+    query: str, right: str, databases: Databases, limits: Limits = SMALL, right_limits: Limits = SMALL
+) -> tuple[dict[str, float], str, str]:
+    """Return the scores of `verify`, which runs in a worker process, the outcome of the query, and its reason.
+
+    A query that passes its time inside one operation, or fills the memory, is "timed_out", "out_of_memory" or "died".
+    """
+    try:
+        return run_limited(_ALL_S, _verify_databases, query, right, databases, limits, right_limits)
+    except LimitPassed as error:
+        zero = {"exact": 0.0, "syntax": 0.0, "schema": 0.0}
+        return {**zero, **_compare_texts(query, right)}, error.outcome, str(error)
+
+
+def _verify_databases(
+    query: str, right: str, databases: Databases, limits: Limits, right_limits: Limits
+) -> tuple[dict[str, float], str, str]:
+    scores, result = verify(query, right, databases.connect(), limits, right_limits)
+    return scores, result.word, result.reason
+
+
+def _compare_texts(query: str, right: str) -> dict[str, float]:
+    return {
         "ngram": match_bigrams(query, right),
         "format": float(query.lstrip().lower().startswith(("select", "with"))),
-    }, first
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -84,13 +113,13 @@ def run_right(connection: sqlite3.Connection, query: str, limits: Limits) -> Res
 def score_query(
     task: AnswerTask,
     episode: Episode,
-    connections: Sequence[sqlite3.Connection],
+    databases: Databases,
     limits: Limits = SMALL,
     right_limits: Limits = SMALL,
 ) -> dict[str, float]:
     """Score the query of an episode; `info` gets the outcome (right, wrong or the name of an error) and the reason."""
     query = task.read_answer(episode) or ""
-    scores, result = verify(query, episode.prompt.answer, connections, limits, right_limits)
-    word = result.word if result.word != "ran" else ("right" if scores["exact"] else "wrong")
-    episode.info.update(outcome=word, reason=result.reason)
+    scores, word, reason = verify_limited(query, episode.prompt.answer, databases, limits, right_limits)
+    word = word if word != "ran" else ("right" if scores["exact"] else "wrong")
+    episode.info.update(outcome=word, reason=reason)
     return scores

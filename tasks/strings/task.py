@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from mmrl.rng import derive_rng
 from mmrl.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
@@ -55,6 +57,12 @@ class Strings(GeneratedTask):
         check_range(self.name, "letters", self.letters, 1, 12)
         if not self.names or not set(self.names) <= set(FUNCTIONS):
             raise ValueError(f"task {self.name!r}: functions must be letters from A to Y, got {list(self.names)}")
+        if equal := find_equal(self.names, self.letters):
+            raise ValueError(
+                f"task {self.name!r}: the functions {' and '.join(equal)} are one function on words of "
+                f"{self.letters[0]} to {self.letters[1]} letters; leave one of them out of functions, or make letters "
+                "longer"
+            )
         if self.question.count("{}") != 1:
             raise ValueError(
                 f"task {self.name!r}: question must hold {{}} once, where the problem stands, got {self.question!r}"
@@ -96,6 +104,23 @@ class Strings(GeneratedTask):
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(_draw_word(rng, *self.letters))
+
+
+@lru_cache(maxsize=64)
+def find_equal(names: tuple[str, ...], letters: tuple[int, int]) -> tuple[str, str] | None:
+    """Find two functions that are equal on words of all these lengths; None where all differ.
+
+    The words are drawn from all letters and from four, two of them vowels, so that letters repeat.
+    """
+    rng = derive_rng("strings", "words on which functions differ")
+    sizes = range(letters[0], letters[1] + 1)
+    words = ["".join(rng.choice(list(kind), size)) for kind in (LETTERS, "abez") for size in sizes for _ in range(40)]
+    outputs: dict[tuple[str, ...], str] = {}
+    for name in dict.fromkeys(names):
+        first = outputs.setdefault(tuple(FUNCTIONS[name][1](word) for word in words), name)
+        if first != name:
+            return first, name
+    return None
 
 
 def write_chain(chain: Sequence[str], word: str) -> str:

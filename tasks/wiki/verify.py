@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import string
 
-ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-
 
 def normalise(text: str) -> str:
     """Lower case, without punctuation and articles, single spaces (SQuAD normalisation).
@@ -19,5 +17,6 @@ def normalise(text: str) -> str:
 
 def verify(text: str, answer: str) -> dict[str, float]:
     """exact: 1 if the normalised answer equals the text in the last <answer> pair, or the whole text."""
-    result = ANSWER.findall(text)
+    pairs = [part.partition("<answer>") for part in text.split("</answer>")[:-1]]
+    result = [inside for _, tag, inside in pairs if tag]
     return {"exact": float(normalise(result[-1] if result else text) == normalise(answer))}

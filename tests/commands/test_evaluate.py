@@ -3,8 +3,11 @@ import shutil
 
 import pytest
 import torch
+import yaml
 
 from mmrl.__main__ import main
+from mmrl.commands.evaluate import evaluate
+from mmrl.errors import ConfigError
 
 FIT = ["fit", "recipe=sft", "task=arithmetic", "policy=tiny_text", "trainer.max_epochs=1", "data.num_prompts=16",
        "data.num_minibatches=1", "data.evaluation.count=8", "trainer.enable_progress_bar=false",
@@ -42,6 +45,17 @@ def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):
     for row in rows:
         assert row["pairs"] == 10
         assert row["won"] - row["lost"] == row["after"]["successes"] - row["before"]["successes"]
+
+
+@pytest.mark.parametrize("configured, given", [(1, "num_samples=8"), (8, None)])
+def test_a_comparison_of_several_samples_is_refused_before_the_run_is_built(configured, given, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("start.ckpt", "last.ckpt"):
+        (tmp_path / "checkpoints" / name).write_bytes(b"no weights")
+    evaluation = {"class_path": "no.such.Class", "init_args": {"num_samples": configured}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"init_args": {"evaluation": evaluation}}}))
+    with pytest.raises(ConfigError, match="pairs one sample per problem"):
+        evaluate([str(tmp_path), "compare=start", *([given] if given else [])])
 
 
 def test_several_samples_give_pass_at_k_under_a_decode_that_draws(run):

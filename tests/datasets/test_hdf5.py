@@ -109,3 +109,14 @@ def test_other_files_are_refused(tmp_path):
         open_dataset(tmp_path)
     with pytest.raises(ValueError, match="no such folder"):
         open_dataset(tmp_path / "nothing")
+
+
+def test_every_step_of_a_file_has_its_own_instruction(minari):
+    with h5py.File(minari / "data" / "main_data.hdf5", "r+") as file:
+        seen = file["episode_2"]["observations"]
+        del seen["mission"]
+        texts = [*["open the door"] * 2, *["close the door"] * 5]
+        seen.create_dataset("mission", data=texts, dtype=h5py.string_dtype())
+    recorded = open_dataset(minari)[2]
+    assert [recorded.raw(step)["instruction"] for step in range(6)] == texts[:6]
+    assert recorded.instruction == "open the door" and recorded.texts == ["open the door", "close the door"]

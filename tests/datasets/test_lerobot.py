@@ -249,3 +249,20 @@ def test_episodes_of_another_shape_and_a_full_folder_are_refused(tmp_path):
         write(tmp_path / "a", [episode(3, 0), episode(3, 1, actions=np.zeros((3, 2), np.float32))])
     with pytest.raises(ValueError, match="is not empty"):
         write(tmp_path / "a", [episode(3, 0)])
+
+
+def test_every_control_step_has_its_own_instruction(tmp_path):
+    """Long recordings pose a new task while the robot goes on."""
+    texts = ("open the drawer",) * 3 + ("take the cup",) * 4
+    changing = episode(7, 0, instruction=texts[0], instructions=texts)
+    dataset = open_dataset(write(tmp_path, [changing, episode(5, 1)]))
+    assert [dataset[0].raw(step)["instruction"] for step in range(7)] == list(texts)
+    assert [decision.raw["instruction"] for decision in dataset[0].decisions(2)] == [texts[i] for i in (0, 2, 4, 6)]
+    assert dataset[0].texts == ["open the drawer", "take the cup"] and dataset[1].instructions == ()
+    table = pq.read_table(tmp_path / DATA)
+    named = dict(enumerate(["open the drawer", "take the cup", "reach the blue cube"]))
+    assert [named[i] for i in table["task_index"].to_pylist()] == [*texts, *["reach the blue cube"] * 5]
+    rows = [2, 99, *table["task_index"].to_pylist()[2:]]
+    change(tmp_path / DATA, task_index=pa.array(rows))
+    with pytest.raises(ValueError, match=r"episode 0: task_index 99 is not in meta/tasks"):
+        open_dataset(tmp_path)[0]

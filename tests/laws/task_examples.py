@@ -127,3 +127,19 @@ HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "strings": change_word,
 }
 """By option, further hostile answers of one problem, by kind: a function of the prompt and the expert's answer."""
+
+_BOX = "boxes and points have a tolerance"
+NEAR: dict[str, str] = {
+    **dict.fromkeys(("clicks", "jigsaw_box", "scenes_detection", "scenes_grounding", "scenes_pointing"), _BOX),
+    **dict.fromkeys(("small_clicks", "small_detection", "small_grounding", "solids_grounding"), _BOX),
+    "calls": "JSON with other blanks is equal",
+    "clips_count": "zeros before a number are read",
+    "drawings": "what another shape covers is free",
+    "drawings_svg": "an unknown colour is painted black, and blanks are free",
+    "graphs": "the last step counts by its value, its operands in the score `process`",
+    "programs": "several programs and inputs are right: tests/tasks/test_programs.py has an oracle",
+    "records": "a risk is right on its side of 1/2",
+    "sql": "blanks are free: tests/tasks/test_sql.py has an oracle",
+    "wiki": "SQuAD's equality ignores punctuation",
+}
+"""Options whose verifier accepts more than 1 % of the answers that differ in one place, and why that is right."""

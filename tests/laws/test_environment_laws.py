@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import play_episode
 from mmrl.text_environment import EnvironmentTask, TextStep
+from tests.laws.bombs import BOMBS
 from tests.laws.task_examples import ENVIRONMENTS, build_task, read_floor, require_option
 
 MANY, FEW = 64, 8
@@ -127,3 +129,14 @@ def test_an_episode_of_another_rollout_is_refused(task):
     del episode.info["scores"]
     with pytest.raises(ValueError, match=r"played with rollout=text_environment"):
         task.score(episode)
+
+
+def test_bombs_are_answered_within_a_second(task):
+    prompt = task[0]
+    for kind, text in BOMBS.items():
+        environment = task.make_environment()
+        environment.reset(prompt, 0)
+        start = time.process_time()
+        step = environment.step(text)
+        assert math.isfinite(step.reward) and all(map(math.isfinite, step.scores.values())), kind
+        assert time.process_time() - start < 1 and len(step.text) < 10_000, kind

@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import pickle
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,12 +17,14 @@ from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.types import Prompt, Task
 from tasks.generated import SeededTask
-from tests.laws.hostile_answers import fixed_answers, stuffed_answers
+from tests.laws.bombs import BOMBS
+from tests.laws.hostile_answers import fixed_answers, list_near_misses, stuffed_answers
 from tests.laws.task_examples import (
     ALLOWED,
     CHOICES,
     ENVIRONMENTS,
     HOSTILE,
+    NEAR,
     build_task,
     names,
     read_floor,
@@ -165,6 +168,32 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
     earned = {kind: float(np.mean(scores)) for kind, scores in by_kind.items() if kind not in allowed}
     assert {kind: mean for kind, mean in earned.items() if mean > floor["exact"]} == {}
     assert allowed <= set(by_kind)
+
+
+def test_near_misses_are_wrong(task, request):
+    """Less than 1 % of the answers that differ from the right one in one place, unless several answers are right."""
+    held_out = task.on("held_out")
+    prompts = first(held_out, FEW // 2)
+    pairs = [
+        (prompt, near)
+        for prompt, right in zip(prompts, demonstrations(held_out, prompts))
+        for near in list_near_misses(right)
+    ]
+    scores = held_out.scores([scripted_episode(*pair) for pair in pairs])
+    passed = [near for (_, near), score in zip(pairs, scores) if score["exact"] == 1]
+    assert (len(passed) < 0.01 * len(pairs)) != (request.node.callspec.params["task"] in NEAR), passed
+
+
+def test_bombs_are_scored_within_seconds(task):
+    """Processor time of this process; that of others, which run queries and programs, is limited by them."""
+    held_out = task.on("held_out")
+    prompt = held_out[0]
+    held_out.scores([scripted_episode(prompt, "?")])  # what is loaded once
+    for kind, text in BOMBS.items():
+        start = time.process_time(), time.monotonic()
+        scores = held_out.scores([scripted_episode(prompt, text)])[0]
+        assert all(math.isfinite(score) and score <= 1 for score in scores.values()) and scores["exact"] == 0, kind
+        assert time.process_time() - start[0] < 1 and time.monotonic() - start[1] < 30, kind
 
 
 @pytest.mark.parametrize("task", FLOORS, indirect=True, scope="module")

@@ -10,10 +10,11 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
+from mmrl.__main__ import main
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.errors import ConfigError
-from mmrl.loggers.base import COLUMNS, require_package, sample_rows
+from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, require_package, sample_rows
 from mmrl.samples.folder import SampleFolder
 from tests.tiny_recipes import words
 
@@ -96,6 +97,25 @@ def test_wandb_offline(run, monkeypatch):
     assert tables[0]["columns"] == [*COLUMNS, "image"]
     assert sorted(row[4] for table in tables for row in table["data"]) == sorted(completions_of(folder))
     assert list((place / "files" / "media" / "videos").glob("clip*.mp4"))
+
+
+def test_a_resumed_run_goes_on_under_the_id_of_its_first_part(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    given = [word for word in words(tmp_path) if word != "trainer.logger=false"]
+    given += ["logger=wandb", "trainer.logger.wandb.offline=true"]
+    last = f"ckpt_path={tmp_path}/checkpoints/last.ckpt"
+    for more in (["trainer.max_epochs=1"], ["trainer.max_epochs=2", last]):
+        assert main(["fit", *given, *more]) == 0
+        wandb.finish()
+    ids = [place.name.rpartition("-")[2] for place in (tmp_path / "wandb").glob("offline-run-*")]
+    assert len(ids) == 2 and len(set(ids)) == 1 and ids[0] == read_run_id(tmp_path)
+
+
+def test_the_id_of_a_run_is_kept_in_its_folder(tmp_path):
+    assert read_run_id(tmp_path) is None
+    keep_run_id(tmp_path / "run", "ab12")
+    assert read_run_id(tmp_path / "run") == "ab12"
 
 
 def _log_records(content: bytes):

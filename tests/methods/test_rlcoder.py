@@ -11,7 +11,6 @@ from mmrl.methods.rlcoder.labels import (
     STOP,
     LabelledRetrieval,
     Retrieval,
-    keep_above_stop,
     query_of,
     token_weights,
     weighted_loss,
@@ -59,11 +58,6 @@ def test_weighted_loss_by_hand():
     # (2.5 + 3 + .2) / 3, not / 9
     assert weighted_loss([0.5, 1, 0.2], [5, 3, 1]) == pytest.approx(1.9)
     assert weighted_loss([0.5, 1, 0.2], [1, 1, 1]) == pytest.approx(0.566667, abs=1e-6)
-
-
-def test_a_generator_reads_what_is_ranked_above_the_stop_candidate():
-    assert keep_above_stop([3.0, 9.0, 1.0, 2.0], stop=3) == [1, 0]
-    assert keep_above_stop([3.0, 9.0, 9.0], stop=1) == []
 
 
 def test_the_query_is_the_last_lines_that_are_not_blank():

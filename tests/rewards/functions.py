@@ -46,6 +46,22 @@ async def hang_async(completion):
     time.sleep(60)
 
 
+def sometimes(completion):
+    if "dead" in completion:
+        raise ConnectionError("the judge does not answer")
+    return len(completion)
+
+
+async def sometimes_async(completion):
+    return sometimes(completion)
+
+
+def sometimes_hangs(completion):
+    if "dead" in completion:
+        time.sleep(60)
+    return len(completion)
+
+
 def die(completion):
     os._exit(9)
 

@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
 from mmrl.types import Completion, Episode, Prompt, Turn
+from tasks.dataset import DatasetTask
 from tests.tiny_recipes import Counting
 
 HERE = "tests.rewards.functions"
@@ -72,6 +74,23 @@ def test_what_gives_no_score_ends_the_run_by_function_and_completion(name, messa
     assert time.monotonic() - before < 10
 
 
+@pytest.mark.parametrize("name", ["sometimes", "sometimes_async", "sometimes_hangs"])
+def test_calls_that_may_fail_leave_their_episodes_out(name):
+    group = [episode("fine", 1), episode("dead judge", 2), episode("good", 3)]
+    reward = make(name, timeout_s=1.0, max_failures=1)
+    score(group, Counting(), reward)
+    assert [each.ended == "error" for each in group] == [False, True, False]
+    assert [each.reward for each in group] == [4.0, 0.0, 4.0] and group[1].scores == {}
+    assert "sometimes" in group[1].info["error"]
+    with pytest.raises(RuntimeError, match=r"2 calls failed, reward.max_failures=1"):
+        score([episode("dead", 1), episode("fine", 2), episode("dead", 3)], Counting(), reward)
+
+
+def test_the_number_of_failures_is_not_negative():
+    with pytest.raises(ValueError, match=r"reward\.max_failures must be at least 0"):
+        make("divide", max_failures=-1)
+
+
 def test_a_column_is_an_argument_and_a_missing_one_is_refused():
     assert make("needs_level").scores([episode("x", 1, level=7)]) == [{"needs_level": 7.0}]
     with pytest.raises(
@@ -112,3 +131,20 @@ def test_a_weight_of_a_score_that_nobody_gives_is_refused():
 def test_a_path_without_a_function_is_refused_before_a_run(path, message, in_process):
     with pytest.raises(ValueError, match=message):
         FunctionReward([path], in_process=in_process)
+
+
+def test_every_row_has_the_columns_of_a_function_before_the_first_step(tmp_path):
+    rows = [{"question": f"{i}?", "answer": "a", "level": i} for i in range(40)]
+    del rows[30]["level"]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reward = make("needs_level")
+    for split in ("train", "held_out"):
+        task = DatasetTask(str(path), split=split, held_out_fraction=0.5, seed=0)
+        places = {prompt.place for prompt in task.prompts_to_check()}
+        if not any(place.endswith(":31") for place in places):
+            reward.check_task(task)
+            continue
+        with pytest.raises(ValueError, match=r"needs_level has a parameter 'level', .*to the row .*a\.jsonl:31"):
+            reward.check_task(task)
+    make("rank").check_task(DatasetTask(str(path)))

@@ -2,7 +2,10 @@
 
 import pytest
 
+from mmrl.methods.cls_rl import thought_and_answer
+from mmrl.methods.medvlthinker import choice_reward
 from mmrl.rewards.function import FunctionReward
+from mmrl.rewards.scoring import Scorer
 from mmrl.rewards.shaping import (
     cosine_length,
     harmonised_length,
@@ -14,7 +17,30 @@ from mmrl.rewards.shaping import (
     tag_format,
 )
 from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.dataset.verify import verify
 from tests.tasks.replies import reply
+
+
+class Digit(AnswerTask):
+    """The answer is a digit."""
+
+    name, split = "digit", "train"
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return Prompt("digit/train/0", answer="4")
+
+    def on(self, split):
+        return self
+
+    def verify(self, answer, prompt):
+        return verify(answer, prompt.answer)
+
+
+DIGIT = Digit()
 
 
 @pytest.mark.parametrize(
@@ -131,3 +157,26 @@ def test_a_group_function_is_given_all_completions_of_a_prompt():
     for episode, exact in zip(group, (1.0, 0.0)):
         episode.scores = {"exact": exact}
     assert reward.scores(group) == [{"kimi_length": 0.0}, {"kimi_length": 0.0}]
+
+
+@pytest.mark.parametrize("opened", ["<think>", "<think>\n"])
+def test_a_tag_that_the_prompt_opened_counts(opened):
+    """Templates of reasoning models end the prompt with <think>, so completions begin inside of the thought."""
+    assert tag_format("First.</think><answer>4</answer>", prompt_end=opened) == 1
+    for wrong in ("First.<answer>4</answer>", "<think>First.</think><answer>4</answer>", "</think>4", ""):
+        assert tag_format(wrong, prompt_end=opened) == 0
+    scorer = Scorer(DIGIT, FunctionReward(["mmrl.rewards.shaping:tag_format"], in_process=True), opened)
+    episodes = [reply(Prompt("d/train/0", answer="4"), text) for text in ("First.</think>4", "4", "<answer>4</answer>")]
+    scorer.score(episodes)
+    assert [episode.scores["tag_format"] for episode in episodes] == [0, 0, 0]
+    assert [episode.scores["exact"] for episode in episodes] == [1, 0, 0]  # what is not closed is a thought
+    (right,) = (reply(Prompt("d/train/0", answer="4"), "First.</think><answer>4</answer>") for _ in range(1))
+    scorer.score([right])
+    assert right.reward == 1
+
+
+def test_rewards_of_papers_know_the_end_of_the_prompt():
+    completion = "Red.</think><answer>B</answer>"
+    assert thought_and_answer(completion, "b", prompt_end="<think>") == {"accuracy": 1.0, "tags": 1.0}
+    assert thought_and_answer(completion, "b")["tags"] == 0
+    assert choice_reward(completion, "B", {"A": "x", "B": "y"}, prompt_end="<think>") == 1

@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -51,6 +52,18 @@ def load_child():
     return start_child
 
 
+def load_daemon():
+    return start_daemon
+
+
+def load_thread():
+    return start_thread
+
+
+def load_print():
+    return lambda text: os.write(1, text.encode())
+
+
 def load_nothing():
     raise FileNotFoundError("rewards.py")
 
@@ -70,6 +83,20 @@ def load_power(exponent):
 def spin() -> int:
     """Hold the interpreter lock in C for minutes: no signal handler and no thread of Python runs meanwhile."""
     return len(str(7 ** (10**8)))
+
+
+def start_daemon():
+    """Start a process in a session of its own, whose parent ends."""
+    program = "import os; print(os.getpid(), flush=True); os.close(1); import time; time.sleep(60)"
+    started = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {program!r}], start_new_session=True)"
+    return int(
+        subprocess.run([sys.executable, "-c", started], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    )
+
+
+def start_thread():
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    return os.getpid()
 
 
 def start_child() -> int:
@@ -174,6 +201,47 @@ def test_what_a_call_started_is_killed_with_it(make):
     assert is_running(child)
     pool.close()
     assert wait_until_gone(child)
+
+
+@pytest.mark.parametrize("load", [load_child, load_daemon])
+def test_what_a_call_started_ends_with_a_trainer_that_was_killed(load):
+    program = (
+        "import os, signal\nfrom tests.rewards.test_worker import *\n"
+        f"print(WorkerPool({load.__name__}).call(), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == -signal.SIGKILL and wait_until_gone(int(ran.stdout))
+
+
+def test_a_daemon_of_a_call_ends_with_the_pool(make):
+    pool = make(load_daemon)
+    daemon = pool.call()
+    assert is_running(daemon) and os.getsid(daemon) != os.getsid(0)
+    pool.close()
+    assert wait_until_gone(daemon)
+
+
+@pytest.mark.parametrize("ending", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)", "raise SystemExit(3)"])
+def test_a_thread_of_a_call_does_not_keep_the_worker_alive(ending):
+    program = (
+        "import os, signal\nfrom tests.rewards.test_worker import *\npool = WorkerPool(load_thread)\n"
+        f"print(pool.call(), flush=True)\n{ending}"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode in (3, -signal.SIGKILL) and wait_until_gone(int(ran.stdout))
+
+
+def test_what_a_call_prints_is_escaped_and_bounded(make, capsys):
+    pool = make(load_print)
+    pool.call("a line\n\x1b[2J\x07")
+    for _ in range(300):
+        pool.call("x" * 1000)
+    deadline, text = time.monotonic() + 10, ""
+    while "not shown" not in text and time.monotonic() < deadline:
+        text += capsys.readouterr().err
+        time.sleep(0.05)
+    assert text.startswith("a line\n\\x1b[2J\\x07x") and 99_000 < text.count("x") < 100_100
+    assert text.endswith("what it prints from now on is not shown\n")
 
 
 def test_many_calls_in_several_processes_keep_their_order_and_their_errors(make):

@@ -9,6 +9,7 @@ import time
 import lightning as L
 import pytest
 
+from mmrl.callbacks.progress import STAGE
 from mmrl.runs.checkpoint_file import read_checkpoint, read_manifest
 from tests.runs.processes import run
 from tests.runs.words import fit
@@ -59,6 +60,14 @@ def test_a_run_ends_after_its_iteration_and_resumes_as_if_it_had_not(number, tmp
     for name in ("model.safetensors",):
         resumed, whole = (tmp_path / folder / "policy" / name for folder in ("run", "whole"))
         assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_a_stage_leaves_the_hint_to_its_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv(STAGE, "sft")
+    with pytest.raises(SystemExit):
+        fit(tmp_path, *words(signal.SIGTERM))
+    message = capsys.readouterr().err
+    assert message.splitlines()[-1] == "mmrl fit: sft: stopped by SIGTERM" and "resume with" not in message
 
 
 def test_the_checkpoint_is_not_written_twice(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from mmrl.experiments.papers import render_page
+from mmrl.runs.metrics_csv import read_rows
 from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,11 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
         assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         if "pytest" in line:
             assert " passed" in done.stdout and "failed" not in done.stdout
+        if " fit " in line:
+            assert "nothing was learned" not in done.stdout and "left no episode" not in done.stderr
+            (metrics,) = checkout.glob("runs/plain_gradient/*/metrics.csv")
+            losses = [float(row["train/plain_gradient"]) for row in read_rows(metrics)]
+            assert len(losses) == 1 and losses[0] != 0
     assert "| [`plain_gradient`](#plain_gradient) |" in (checkout / "docs" / "papers.md").read_text()
     lint = run("python -m ruff check conf mmrl tests scripts", checkout)
     assert lint.returncode == 0, lint.stdout

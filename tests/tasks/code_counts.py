@@ -1,5 +1,7 @@
 """Programs that try to change how many of their operations are counted, and ordinary ones; all return sum(x)."""
 
+from tests.tasks.code_forms import USUAL
+
 SUM = """
 def solve(x):
     {first}
@@ -44,11 +46,8 @@ def _sum(before: str, first: str = "pass") -> str:
 
 
 HOSTILE = {
-    "frame of a generator": (_sum(DIRECT, "start()"), "forbidden"),
-    "frame of a coroutine": (
-        _sum(COROUTINE, "try:\n        start()\n    except StopIteration:\n        pass"),
-        "forbidden",
-    ),
+    "frame of a generator": (_sum(DIRECT, "start()")),
+    "frame of a coroutine": (_sum(COROUTINE, "try:\n        start()\n    except StopIteration:\n        pass")),
     "frame of a traceback": (
         _sum(
             """
@@ -61,8 +60,7 @@ class Catch:
         return True
 """,
             "with Catch():\n        1 / 0",
-        ),
-        "forbidden",
+        )
     ),
     "operator.methodcaller": (
         _sum(
@@ -73,8 +71,7 @@ def get(thing, name):
 """
             + BY_NAME,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "string.Formatter": (
         _sum(
@@ -85,8 +82,7 @@ def get(thing, name):
 """
             + BY_NAME,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "functools.update_wrapper": (
         _sum(
@@ -104,8 +100,7 @@ def get(thing, name):
 """
             + BY_NAME,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "typing.no_type_check": (
         _sum(
@@ -124,8 +119,7 @@ def get(thing, name):
 """
             + BY_NAME,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "class pattern with names": (
         _sum(
@@ -141,8 +135,7 @@ def get(thing, name):
 """
             + BY_NAME,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "class pattern with places": (
         _sum(
@@ -159,8 +152,7 @@ def get(thing, name):
 """
             + BY_NAME,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "annotation that is executed": (
         _sum(
@@ -175,8 +167,7 @@ def start():
         pass
 """,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
     "fields of a dataclass": (
         _sum(
@@ -188,16 +179,14 @@ def start():
     Pair() == Pair()
 """,
             "start()",
-        ),
-        "forbidden",
+        )
     ),
-    "code objects": (_sum("import typing\nCode = typing.types.CodeType\n"), "forbidden"),
+    "code objects": (_sum("import typing\nCode = typing.types.CodeType\n")),
     "names of the driver": (
-        _sum("import re\nre.enum.global_enum(re.enum.Enum('Some', {'find_line': 1}, module='__main__'))\n"),
-        "forbidden",
+        _sum("import re\nre.enum.global_enum(re.enum.Enum('Some', {'find_line': 1}, module='__main__'))\n")
     ),
-    "changed module": (_sum("import typing\ntyping.isinstance = lambda *_: True\n"), "raised"),
-    "deleted name of a module": (_sum("import math\ndel math.pi\n"), "raised"),
+    "changed module": (_sum("import typing\ntyping.isinstance = lambda *_: True\n")),
+    "deleted name of a module": (_sum("import math\ndel math.pi\n")),
     "module changed by copy": (
         _sum(
             """
@@ -209,8 +198,7 @@ class Copy:
 copy.copy(Copy())
 assert math.pi == 3
 """
-        ),
-        "raised",
+        )
     ),
     "recursion that ends the count": (
         _sum(
@@ -225,8 +213,7 @@ def start():
         pass
 """,
             "start()",
-        ),
-        "timed_out",
+        )
     ),
     "end of the budget that is caught": (
         _sum(
@@ -239,11 +226,99 @@ def start():
         pass
 """,
             "start()",
-        ),
-        "timed_out",
+        )
     ),
+    "attributes set by copy, settrace": (
+        _sum(
+            """
+import copy, functools
+class Reach:
+    @functools.cached_property
+    def f_builtins(self):
+        return None
+
+class State:
+    def __reduce_ex__(self, protocol):
+        return Reach, (), {"f_builtins": start}
+
+def start():
+    reached = copy.copy(State()).f_builtins.__globals__["__builtins__"]
+    get = reached["__import__"] if isinstance(reached, dict) else reached.__import__
+    get("sys").settrace(None)
+""",
+            "start()",
+        )
+    ),
+    "counter by its class": (
+        _sum(
+            """
+def start():
+    for kind in object.__subclasses__():
+        if kind.__name__ in ("Interpreter", "Counter"):
+            kind._tick = lambda self: None
+            kind.operations = property(lambda self: 1, lambda self, value: None)
+""",
+            "start()",
+        )
+    ),
+    "counter by the garbage collector": (
+        _sum(
+            """
+def start():
+    import gc
+    for thing in gc.get_objects():
+        if hasattr(type(thing), "_tick"):
+            thing.operations, thing.budget = -100000, 10**12
+""",
+            "start()",
+        )
+    ),
+    "counter by the modules": (
+        _sum(
+            """
+import sys
+for name, module in list(sys.modules.items()):
+    if hasattr(module, "Interpreter"):
+        module.Interpreter._tick = lambda self: None
+"""
+        )
+    ),
+    "counted line of its own": (
+        _sum(
+            """
+import os
+os.write(1, b'["counted", [["returned", ["int", "9"]]], 1]\\n')
+"""
+        )
+    ),
+    "lines read back from its output": (
+        _sum(
+            """
+import os
+try:
+    with open("/proc/self/fd/1", "rb", buffering=0) as said:
+        said.read(100000)
+    os.write(1, b'["counted", [], 1]\\n')
+except OSError:
+    pass
+"""
+        )
+    ),
+    "another program where it is interpreted": (
+        _sum(
+            """
+try:
+    assert sum.__name__
+    slow = True
+except AttributeError:
+    slow = False
+""",
+            "if slow: [v for v in range(1000)]",
+        )
+    ),
+    "an iterator that is exhausted": (_sum("class Any(type): pass\nhelp = 1\n", "assert isinstance(1, int)")),
 }
-"""By what they use: the program, and the outcome."""
+"""By what they use: the program."""
 
 ORDINARY = {
     "formats": "def solve(x):\n    return int('{:d}'.format(sum(x))) + int(f'{0:>3}') + int('%d' % 0)",
@@ -317,4 +392,5 @@ def solve(x):
 """,
     "recursion": "def solve(x):\n    return x[0] + solve(x[1:]) if x else 0\n\nassert solve([1] * 300) == 300",
 }
-"""Programs that rules against such attempts must not refuse."""
+ORDINARY |= USUAL
+"""Programs that a model may well write."""

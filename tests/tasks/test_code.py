@@ -1,17 +1,16 @@
 """Small functions judged by hidden tests: right programs, broken ones, and programs that attack the verifier."""
 
 import ast
-import importlib
-from types import ModuleType
 
 import pytest
 
 from mmrl.types import Prompt
 from tasks.code import Code
 from tasks.code.driver import encode
+from tasks.code.forms import Uncounted
 from tasks.code.generator import STEPS, Chosen, Function, count_operations, run_trusted
+from tasks.code.interpreter import Interpreter
 from tasks.code.rewards import unit_test_feedback
-from tasks.code.rules import IMPORTS, find_banned
 from tasks.code.runner import run_candidates
 from tests.tasks import code_counts
 from tests.tasks.code_answers import HOSTILE
@@ -19,7 +18,6 @@ from tests.tasks.replies import reply
 
 TASK = Code()
 GIVEN = ([4, 5], [], [-3, 1, 1], [10])
-REACHED = {*IMPORTS, "collections.abc", "numbers"}
 SUM = "def solve(x):\n    return sum(x)"
 
 
@@ -67,38 +65,79 @@ def test_no_hostile_program_passes_a_test_and_each_has_a_name(prompt):
 
 
 def test_no_program_changes_the_count_of_its_operations(prompt):
+    honest = TASK.scores([reply(prompt, code_counts.SUM.format(first="pass"))])[0]["speed"]
     programs = code_counts.HOSTILE
-    episodes = [reply(prompt, program) for program, _ in programs.values()]
-    scores = TASK.scores(episodes)
-    assert {k: e.info["outcome"] for k, e in zip(programs, episodes)} == {k: word for k, (_, word) in programs.items()}
-    assert [k for k, score in zip(programs, scores) if score["exact"] or score["tests"] or score["speed"]] == []
+    scores = TASK.scores([reply(prompt, program) for program in programs.values()])
+    assert len(programs) >= 25 and 0 < honest < 0.5
+    assert [k for k, score in zip(programs, scores) if score["speed"] > honest] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("gi_frame", "gi_code", "gi_yieldfrom", "cr_frame", "cr_code", "cr_await", "ag_frame", "ag_code", "f_back"),
-        *("f_locals", "f_globals", "f_builtins", "tb_frame", "tb_next", "__traceback__", "__globals__"),
-    ],
-)
-def test_attributes_that_lead_to_frames_are_refused(name):
-    for program in (f"x.{name}", f"x.{name} = 1", f"match x:\n    case object({name}=y):\n        pass"):
-        assert find_banned(ast.parse(program))
-
-
-def test_ordinary_programs_are_not_refused(prompt):
+def test_usual_programs_pass_and_those_that_are_not_counted_say_why(prompt):
     programs = code_counts.ORDINARY
     episodes = [reply(prompt, program) for program in programs.values()]
     scores = TASK.scores(episodes)
     assert {kind: e.info for kind, e, score in zip(programs, episodes, scores) if not score["exact"]} == {}
+    assert [
+        k for k, e, score in zip(programs, episodes, scores) if (score["speed"] == 0) != bool(e.info["uncounted"])
+    ] == []
+    assert len(programs) >= 90 and sum(bool(episode.info["uncounted"]) for episode in episodes) < 45
 
 
-@pytest.mark.parametrize("name", sorted(REACHED))
-def test_modules_that_a_program_may_import_lead_to_no_other_module(name):
-    for attribute, value in vars(importlib.import_module(name)).items():
-        if isinstance(value, ModuleType) and value.__name__ not in REACHED:
-            assert find_banned(ast.parse(f"import {name}\n{name}.{attribute}")), attribute
-            assert find_banned(ast.parse(f"from {name} import {attribute}")), attribute
+def test_the_interpreter_computes_what_python_computes():
+    programs = {
+        **code_counts.ORDINARY,
+        **{n: Function((c,)).program() for n, c in _choose_steps().items() if STEPS[n].before == "list"},
+    }
+    lists, counted = ([3, -2, 4, 3], [], [1, 0]), 0
+    for kind, program in programs.items():
+        names = {"__name__": "program"}
+        try:
+            results = Interpreter(10**6).run(ast.parse(program), "solve", [([list(one)], {}) for one in lists])
+        except Uncounted:
+            continue
+        exec(program, names)
+        for one, (word, value) in zip(lists, results):
+            assert word == "returned" and encode(value) == encode(names["solve"](list(one))), kind
+        counted += 1
+    assert counted >= 60
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("def solve(x):\n    return y", "NameError"),
+        ("def solve(x):\n    z = z + 1", "UnboundLocalError"),
+        ("def solve(x):\n    a, b = x", "ValueError"),
+        ("def solve(x):\n    a, *b, c = []", "ValueError"),
+        ("def solve(x, y):\n    return x", "TypeError"),
+        ("def f(a):\n    return a\ndef solve(x):\n    return f(1, a=2)", "TypeError"),
+        ("def f(a, /):\n    return a\ndef solve(x):\n    return f(a=2)", "TypeError"),
+        ("def f(*, a):\n    return a\ndef solve(x):\n    return f()", "TypeError"),
+        ("def solve(x):\n    assert not x, 1", "AssertionError"),
+        ("def solve(x):\n    try:\n        x[9]\n    except KeyError:\n        return 1", "IndexError"),
+        ("def solve(x):\n    try:\n        1 / 0\n    finally:\n        x.clear()", "ZeroDivisionError"),
+        ("def solve(x):\n    return solve(x)", "RecursionError"),
+        ("def solve(x):\n    for x[0] in [1]:\n        del x[0]\n    return x[5]", "IndexError"),
+    ],
+)
+def test_the_interpreter_raises_what_python_raises(program, error):
+    names = {"__name__": "program"}
+    exec(program, names)
+    with pytest.raises(Exception) as raised:
+        names["solve"]([1])
+    assert type(raised.value).__name__ == error
+    assert Interpreter(10**6).run(ast.parse(program), "solve", [([[1]], {})]) == [["raised", error]]
+
+
+@pytest.mark.parametrize(
+    ("expression", "operations"),
+    # a statement and its expressions count one each, the parts of a loop once a turn
+    [("x", 2), ("x + x", 4), ("[v for v in x]", 6), ("sum(x)", 4), ("x[0]", 4), ("len(x) < 9 and x", 8)],
+)
+def test_operations_by_hand(expression, operations):
+    counter = Interpreter(100)
+    counter.run(ast.parse(f"def solve(x):\n    return {expression}"), "solve", [([[1, 2, 3]], {})])
+    assert counter.operations == operations + 1  # the definition
 
 
 def test_a_program_leaves_nothing_for_the_next_one(prompt):
@@ -110,11 +149,11 @@ def test_a_program_leaves_nothing_for_the_next_one(prompt):
 def test_a_program_runs_once_on_the_same_calls_unless_its_outcome_depends_on_the_load():
     calls = [([encode([1, 2])], {})]
     jobs = [(SUM, "solve", calls), (SUM, "solve", [([encode([3])], {})]), (SUM, "solve", calls)]
-    first, other, again = run_candidates(jobs, strict=True, trace=True)
+    first, other, again = run_candidates(jobs, count=True)
     assert first is again and (first.results, other.results) == ([["returned", ["int", "3"], 0]],) * 2
-    assert run_candidates(jobs[:1], strict=True, trace=True)[0] is first
+    assert run_candidates(jobs[:1], count=True)[0] is first
     endless = [("def solve(x):\n    while True: pass", "solve", calls)]
-    once, twice = (run_candidates(endless, strict=True, trace=True)[0] for _ in range(2))
+    once, twice = (run_candidates(endless, count=True)[0] for _ in range(2))
     assert once.word == twice.word == "timed_out" and once is not twice
 
 
@@ -128,8 +167,12 @@ def test_an_input_can_be_changed_without_harm(prompt):
     ]
 
 
+def _choose_steps():
+    return {name: Chosen(name, step.numbers[0] if step.numbers else 0) for name, step in STEPS.items()}
+
+
 def test_every_step_by_hand():
-    chosen = {name: Chosen(name, step.numbers[0] if step.numbers else 0) for name, step in STEPS.items()}
+    chosen = _choose_steps()
     inputs = {"list": [3, -2, 4, 3], "text": "big Anna", "number": 12}
     got = {n: run_trusted(Function((c,)).program(), [inputs[STEPS[n].before]])[0] for n, c in chosen.items()}
     assert got == {

@@ -54,18 +54,17 @@ def test_messages_without_a_prompt_are_refused(tmp_path):
     assert len(DatasetTask(path, format="trl")) == 1
 
 
-def test_messages_with_tool_calls_are_refused(tmp_path):
+def test_messages_with_tool_calls_are_read_with_them(tmp_path):
     """Without them the policy would read the result of a call that it does not see."""
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
     row = conversation("Rain?", "Yes.")
     result = {"role": "tool", "content": "rain", "tool_calls": None}  # as parquet fills the columns of a message
     row["messages"][1:1] = [call, result]
-    path = write(tmp_path / "a.jsonl", conversation("1?", "a"), conversation("2?", "b"), row)
-    with pytest.raises(ValueError, match=r"a\.jsonl:3: column 'messages' has a message with 'tool_calls'"):
-        len(DatasetTask(path, format="conversations"))
-    del row["messages"][1]
-    write(tmp_path / "a.jsonl", conversation("1?", "a"), row)
-    assert len(DatasetTask(path, format="conversations")) == 1
+    held_out = write(tmp_path / "b.jsonl", conversation("1?", "a"))
+    task = DatasetTask(write(tmp_path / "a.jsonl", row), held_out, format="conversations")
+    read = [{"type": "function", "function": {"name": "f", "arguments": {}}}]
+    assert [message.get("tool_calls") for message in task[0].messages] == [None, read, None]
+    assert task[0].answer == "Yes."
 
 
 def test_images_of_messages_and_of_the_row_stay_in_order(tmp_path):

@@ -51,7 +51,7 @@ def test_programs_are_written_as_they_are_read():
     ],
 )
 def test_programs_that_cannot_be_read_score_nothing(program):
-    assert TASK.paint_answer(program) is None
+    assert TASK.draw_answer(program).image is None
     assert set(verify(None, IMAGE, len(program), len(PROGRAM)).values()) == {0.0}
 
 

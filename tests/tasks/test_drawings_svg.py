@@ -1,10 +1,12 @@
 """SVG drawings: golden pixels, and answers that are not plain SVG."""
 
+import time
+
 import numpy as np
 import pytest
 
 from tasks.drawings import SVGDrawings
-from tasks.drawings.svg import is_plain, render_svg
+from tasks.drawings.svg import find_svg, is_plain, render_svg
 from tests.tasks.replies import reply
 
 pytest.importorskip("resvg_py")
@@ -68,3 +70,73 @@ def test_the_expert_is_exact_and_no_image_is_in_both_splits():
             assert set(part.score(reply(prompt, part.demonstrate(i))).values()) == {1.0}
     assert not images[0] & images[1]
     np.testing.assert_array_equal(task[0].images[0], task[0].images[0])
+
+
+USUAL = {
+    "a fence": lambda svg: f"```\n{svg}\n```",
+    "a fence with a language": lambda svg: f"Here it is:\n```svg\n{svg}\n```\n",
+    "several lines": lambda svg: svg.replace("><", ">\n  <"),
+    "CRLF": lambda svg: svg.replace("><", ">\r\n<"),
+    "a declaration": lambda svg: f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}',
+    "a declaration on the same line": lambda svg: f"<?xml version='1.0'?>{svg}",
+    "a document type": lambda svg: f'<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "svg11.dtd">\n{svg}',
+    "a style": lambda svg: svg.replace('fill="', 'style="stroke: none; fill:'),
+    "a title": lambda svg: svg.replace('8 8">', '8 8"><title>a drawing, 8 x 8</title>'),
+    "a description": lambda svg: svg.replace('8 8">', '8 8"><desc>shapes</desc>'),
+    "a comment": lambda svg: svg.replace('8 8">', '8 8"><!-- the shape -->'),
+    "a namespace": lambda svg: svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg" version="1.1"'),
+    "a size": lambda svg: svg.replace("<svg", '<svg width="64" height="64px"'),
+    "a group": lambda svg: svg.replace('8 8">', '8 8"><g id="shapes" fill-opacity="1">').replace(
+        "</svg>", "</g></svg>"
+    ),
+    "a shift": lambda svg: svg.replace('8 8">', '8 8"><g transform="translate(0, 0)">').replace("</svg>", "</g></svg>"),
+    "end tags": lambda svg: svg.replace('"/></svg>', '"></rect></svg>') if "<rect" in svg else svg,
+    "single quotes": lambda svg: svg.replace('"', "'"),
+    "blank lines": lambda svg: f"\n\n{svg}\n\n",
+    "thoughts": lambda svg: f"<think>A shape.</think>\n{svg}",
+    "reasons before it": lambda svg: f"There is one shape.\n{svg}",
+}
+"""Usual forms of a right answer."""
+
+
+@pytest.mark.parametrize("form", USUAL)
+def test_usual_forms_are_exact(form):
+    task = SVGDrawings(shapes=(1, 1))
+    for index in range(4):
+        right = task.demonstrate(index)
+        assert task.score(reply(task[index], USUAL[form](right)))["exact"] == 1, USUAL[form](right)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(f"{SVG}\nno", f"no {SVG}", f"<!-- {SVG} -->", f"<!--\n{SVG}\n-->", f"{SVG}<|im_end|>"),
+        SVG.replace('fill="red"', 'style="fill:url(#a)"'),
+        SVG.replace('fill="red"', 'style="fill:red;background:blue"'),
+        '<!DOCTYPE svg [<!ENTITY a "aaaa">]>' + SVG,
+        "<!DOCTYPE svg>" * 2 + SVG,
+        *(SVG.replace('width="2"', f'width="{number}"') for number in ("1e5", "10001", "1e38", "1e-30", "9" * 400)),
+    ],
+)
+def test_what_is_no_plain_svg_at_the_end_is_not_found(answer):
+    assert find_svg(answer, 8) is None
+
+
+BOMBS = {
+    "arcs": '<svg viewBox="0 0 8 8">' + '<path d="M0 0A1 1 0 0 1 1e30 1e30"/>' * 23 + "</svg>",
+    "a circle": '<svg viewBox="0 0 8 8"><circle r="1e38"/></svg>',
+    "nested scales": '<svg viewBox="0 0 8 8">' + '<g transform="scale(9999)">' * 9 + '<circle r="9" stroke="red"/>'
+    + "</g>" * 9 + "</svg>",
+    "a scaled arc": '<svg viewBox="0 0 8 8"><g transform="scale(9999)"><g transform="scale(9999)">'
+    '<path stroke="red" d="M0 0A.001 .001 0 0 1 9999 9999"/></g></g></svg>',
+    "steps": '<svg viewBox="0 0 .01 .01"><path stroke="red" d="M0 0' + "a9 1 0 0 1 9999 1" * 90 + '"/></svg>',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_drawings_without_an_end_are_ended(kind):
+    task = SVGDrawings()
+    start = time.monotonic()
+    episode = reply(task[0], BOMBS[kind])
+    assert task.score(episode)["exact"] == 0 and episode.info["outcome"] in ("unreadable", "drawn", "timed_out", "died")
+    assert time.monotonic() - start < 20  # a second of processor time

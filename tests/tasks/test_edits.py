@@ -70,3 +70,19 @@ def test_line_ends_do_not_matter(end):
     task = Edits()
     for index in range(20):
         assert task.score(reply(task[index], task.demonstrate(index).replace("\n", end)))["exact"] == 1
+
+
+@pytest.mark.parametrize("line", ["++ x=0", "-- x=0", "@@ x=0", "+++ b", "--- a", "++", "", " ", "\u2028", "x\x0b"])
+def test_lines_that_look_like_headers_of_a_patch_lower_the_similarity(line):
+    task = Edits()
+    for index in range(20):
+        block = task.demonstrate(index).splitlines()
+        answer = "\n".join([*block[:-1], *[line] * 20, block[-1]])
+        scores = task.score(reply(task[index], answer))
+        assert scores["exact"] == 0 and scores["similarity"] < 1, answer
+
+
+def test_ends_of_lines_may_be_those_of_windows():
+    task = Edits()
+    for index in range(20):
+        assert set(task.score(reply(task[index], task.demonstrate(index).replace("\n", "\r\n"))).values()) == {1.0}

@@ -93,3 +93,33 @@ def test_demonstrations_are_true_unless_they_are_invented():
 def test_films_without_a_question_are_refused(options):
     with pytest.raises(ValueError, match="frames must be from 3 to 9"):
         Films(**options)
+
+
+QUESTION = (FILM.event, FILM.asked)
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "find cat eats: 2\nlook 2: fox naps, fox digs, fox runs\nnaps",
+        "find cat eats: 2\nlook 2: fox runs\nlook 2: fox digs\nlook 2: fox naps\nnaps",
+        "find cat eats: 2\nlook 2: fox naps\nlook 2: cat eats, fox runs\nnaps",
+    ],
+)
+def test_states_that_contradict_each_other_do_not_suffice(trace):
+    assert answer_from_trace(QUESTION, parse_trace(trace)[0]) is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["look 1: cat sits, fox runs"] * 30,
+        ["find cat sits: 1 3"] * 30,
+        ["find cat digs: none", "look 3: fox runs"] * 15,
+        TRUE.splitlines()[:2] * 15,  # each line counts once
+    ],
+)
+def test_true_lines_that_the_question_does_not_need_lower_the_observations(lines):
+    needed = TRUE.splitlines()[:2]
+    assert mean_observation_score(FILM, parse_trace("\n".join([*lines, "naps"]))[0]) <= 2 / 30
+    assert mean_observation_score(FILM, parse_trace("\n".join([*needed, *lines, "naps"]))[0]) <= 2 / 30

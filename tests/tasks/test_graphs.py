@@ -133,3 +133,11 @@ def test_step_scores_are_right_or_not():
     assert score_steps([f"{line}\n" for line in lines], graph, prompt.info["modulus"]) == [1.0] * len(lines)
     assert score_steps([*lines, lines[0], str(prompt.answer)], graph, 10) == [1.0] * len(lines) + [0.0, 1.0]
     assert score_steps(["", "q=7"], graph, 10) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("separator", ["\n\n", "\r\n", "\n \n", "\n\n\n"])
+def test_blank_lines_between_right_steps_cost_nothing(separator):
+    task = Graphs()
+    for index in range(20):
+        scores = task.score(reply(task[index], task.demonstrate(index).replace("\n", separator)))
+        assert set(scores.values()) == {1.0}, scores

@@ -57,3 +57,12 @@ def test_line_ends_do_not_matter(end):
     task = Passages()
     assert task.score(reply(task[0], f"{task[0].answer}{end}"))["exact"] == 1
     assert task.score(reply(task[0], f"<think>x{end}</think>{end}{task[0].answer.replace(' ', end, 1)}"))["exact"] == 1
+
+
+@pytest.mark.parametrize("kind", ["next", "middle"])
+def test_ends_of_lines_may_be_those_of_windows(kind):
+    task = Passages(kind=kind)
+    for index in range(20):
+        right = task.demonstrate(index)
+        for answer in (f"{right}\r\n", f"\r\n{right}\r\n\r\n", right.replace(" ", "\r\n")):
+            assert set(task.score(reply(task[index], answer)).values()) == {1.0}

@@ -33,7 +33,7 @@ def test_the_three_formats_say_the_same():
         ({"prompt": "2+2=", "chosen": "4", "rejected": [said("5")]}, "chosen is a str and rejected a list"),
         (
             {"prompt": "2+2=", "chosen": [{"from": "gpt", "value": "4"}], "rejected": [said("5")]},
-            "is no chat message: it needs 'content', a text, and 'role'",
+            "is no chat message: it needs 'role', .*'from' and 'value' are another format",
         ),
         ({"chosen": [said("4")], "rejected": [said("5")]}, "do not begin with the same message"),
         ({"chosen": [USER, said("4"), USER], "rejected": [USER, said("5")]}, "must be one message of the assistant"),

@@ -101,3 +101,34 @@ def test_what_is_played_is_scored_by_its_verdict():
 def test_what_makes_no_task_is_refused(options):
     with pytest.raises(ValueError, match="programs"):
         Programs(**options)
+
+
+@pytest.mark.parametrize("form", ["<think>{other}</think>{right}", "<think>a\nb</think>\n\n{right}\n", "{right}\r\n"])
+def test_a_thought_before_the_right_answer_costs_nothing(form):
+    task = Programs(proposals=0.3)
+    prompts = [task[index] for index in range(12)]
+    answers = [form.format(right=prompt.answer, other="000") for prompt in prompts]
+    assert [scores["exact"] for scores in task.scores(list(map(reply, prompts, answers)))] == [1.0] * 12
+    unclosed = [reply(prompt, f"<think>{prompt.answer}") for prompt in prompts]
+    assert [scores["exact"] for scores in task.scores(unclosed)] == [0.0] * 12
+
+
+def test_near_misses_of_a_program_are_wrong():
+    run, task = trusted_interpreter(), Programs(length=3)
+    everything = [f"{number:03}" for number in range(0, 1000, 7)]
+    tables = {}
+
+    def table(program):
+        if program not in tables:
+            tables[program] = [run(program, given) for given in everything]
+        return tables[program]
+
+    count, passed = 0, []
+    for index in range(2, 150, 3):  # those that ask for a program
+        program, *pairs = task[index].info["problem"].body
+        near = {program[:i] + letter + program[i + cut :] for i in range(len(program)) for letter in ("", *LETTERS)
+                for cut in (0, 1)} | {program + letter for letter in LETTERS} | {program[::-1]}  # fmt: skip
+        wrong = {other for other in near - {"", program} if table(other) != table(program)}
+        count += len(wrong)
+        passed += [(program, p, pairs) for p in wrong if [run(p, given) for given in pairs[::2]] == pairs[1::2]]
+    assert count > 1000 and len(passed) < 0.01 * count, passed

@@ -1,7 +1,9 @@
 """Text to SQL: golden scores, results as multisets, and queries that do more than read."""
 
 import json
+import re
 import sqlite3
+import threading
 import time
 from dataclasses import replace
 
@@ -10,7 +12,9 @@ import pytest
 
 from tasks.sql import SQL, SQLRows
 from tasks.sql.database import SMALL, Limits, is_ordered, match_rows, run_query
+from tasks.sql.drawn import DrawnDatabases, connect
 from tasks.sql.generator import draw_schema
+from tasks.sql.mutants import mutate_query
 from tasks.sql.verify import match_bigrams, verify
 from tests.tasks.replies import reply
 
@@ -148,7 +152,8 @@ def test_a_constant_is_right_on_no_problem():
     task = SQL()
     for index in range(30):
         prompt = task[index]
-        first = run_query(task._connect(prompt)[0], prompt.answer).rows
+        databases = DrawnDatabases(prompt.info["schema"], prompt.info["seeds"], prompt.answer)
+        first = run_query(next(databases.connect()), prompt.answer).rows
         constants = " UNION ALL ".join("SELECT " + ", ".join(map(repr, row)) for row in first)
         scores = task.score(reply(prompt, constants))
         assert (scores["exact"], scores["syntax"]) == (0, 1)
@@ -266,3 +271,75 @@ def test_a_schema_with_its_columns_in_another_order_is_of_the_same_split():
         other = replace(schema, numbers=schema.numbers[::-1], texts=schema.texts[::-1], amounts=schema.amounts[::-1])
         assert task.split_of(other) == task.split_of(schema)
     assert {task.split_of(draw_schema(rng)) for _ in range(50)} == {"train", "held_out"}
+
+
+TEXTS = "WITH RECURSIVE t(x, n) AS (SELECT {}, 1 UNION ALL SELECT x || x, n + 1 FROM t WHERE n < {})"
+LONG = TEXTS.format("'ab'", 16) + " SELECT {} FROM t, t AS u, t AS v, t AS w WHERE length(t.x) > 60000"
+SLOW = {
+    "a plan without an end": "WITH a0 AS (SELECT 1 AS x)"
+    + "".join(f", a{i} AS (SELECT p.x FROM a{i - 1} AS p, a{i - 1} AS q)" for i in range(1, 40))
+    + " SELECT COUNT(*) FROM a39",
+    "trim in each row": LONG.format("SUM(length(trim(t.x || u.n, u.x || 'b' || v.n || w.n)))"),
+    "replace in each row": LONG.format("SUM(length(replace(t.x, 'ba', u.n || v.n || w.n)))"),
+    "a search in each row": LONG.format("SUM(instr(t.x, substr(t.x, 1, 30000) || 'c'))"),
+    "patterns": LONG.format("COUNT(t.x LIKE '" + "%a" * 40 + "_c')"),
+    "globs": LONG.format("COUNT(t.x GLOB '" + "*[a-b]" * 15 + "c')"),
+    "sorted texts": LONG.format("group_concat(DISTINCT t.x || u.n || v.n)"),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_functions_that_are_slow_in_one_call_end_at_the_limit(kind):
+    prompt = SQL()[0]
+    start = time.monotonic()
+    episode = reply(prompt, SLOW[kind])
+    scores = SQL().score(episode)
+    assert scores["exact"] == 0 and episode.info["outcome"] in ("timed_out", "too_long"), episode.info
+    assert time.monotonic() - start < 20  # a second of processor time
+
+
+def test_one_call_of_a_function_ends_at_the_limit_of_the_task(large):
+    text = "(WITH RECURSIVE t(x, n) AS (SELECT '{}', 1 UNION ALL SELECT x || x, n + 1 FROM t WHERE n < {}) "
+    text += "SELECT x FROM t ORDER BY n DESC LIMIT 1)"
+    query = f"SELECT length(trim({text.format('a' * 10, 16)}, {text.format('b' * 200, 9)} || 'a'))"
+    task = large("SELECT 1", timeout_s=0.5)
+    episode = reply(task[0], query)
+    start = time.monotonic()
+    assert task.score(episode)["exact"] == 0 and episode.info["outcome"] == "timed_out"
+    assert time.monotonic() - start < 20
+
+
+NEAR_MISSES = {
+    "one more": lambda q: re.sub(r"([<>]=?) (\d+)", lambda m: f"{m[1]} {int(m[2]) + 1}", q),
+    "one less": lambda q: re.sub(r"([<>]=?) (\d+)", lambda m: f"{m[1]} {int(m[2]) - 1}", q),
+    "or equal": lambda q: re.sub(r"([<>])(?!=)", r"\1=", q),
+    "not or equal": lambda q: re.sub(r"([<>])=", r"\1", q),
+    "distinct": lambda q: q.replace("SELECT ", "SELECT DISTINCT ", 1) if "DISTINCT" not in q else q,
+    "not distinct": lambda q: q.replace("DISTINCT ", ""),
+    "counts names": lambda q: q.replace("COUNT(*)", "COUNT(DISTINCT name)"),
+    "distinct aggregate": lambda q: re.sub(r"(SUM|AVG)\(", r"\1(DISTINCT ", q),
+    "outer join": lambda q: q.replace(" JOIN", " LEFT JOIN"),
+    "tie": lambda q: q.replace(", id LIMIT", " LIMIT"),
+    "tie backwards": lambda q: q.replace(", id LIMIT", ", id DESC LIMIT"),
+    "limit": lambda q: re.sub(r"LIMIT (\d+)", lambda m: f"LIMIT {int(m[1]) + 1}", q),
+}
+"""By kind, a change of a right query."""
+
+
+def test_near_misses_of_a_query_are_wrong():
+    task, passed, count = SQL(), [], 0
+    for index in range(40):
+        problem = task.problem(index)
+        right = problem.query
+        near = {changed for change in NEAR_MISSES.values() if (changed := change(right)) != right}
+        near |= set(mutate_query(right, problem.schema)[:: 3 if index % 3 else 1])
+        # the oracle: other databases, with rows of both kinds
+        numbers = tuple(map(int, re.findall(r"\b[0-9]+\b", right))) or (15,)
+        seeds = [(seed, numbers if seed % 2 else ()) for seed in range(60)]
+        others = [connect(problem.schema, 10**6 + seed, threading.get_ident(), like) for seed, like in seeds]
+        equal = {query for query in near if verify(query, right, others)[0]["exact"] == 1}
+        databases = list(DrawnDatabases(problem.schema, problem.seeds, right).connect())
+        count += len(near - equal)
+        passed += [(right, query) for query in near - equal if verify(query, right, databases)[0]["exact"] == 1]
+        assert verify(right, right, databases)[0]["exact"] == 1
+    assert count > 400 and len(passed) < 0.01 * count, passed

@@ -1,6 +1,10 @@
 """Composed string functions: golden outputs, disjoint splits, and answers that only look right."""
 
+from itertools import combinations, product
+from pathlib import Path
+
 import pytest
+import yaml
 
 from mmrl.rng import derive_rng
 from tasks.strings import Strings
@@ -8,6 +12,7 @@ from tasks.strings.functions import FUNCTIONS, apply_chain
 from tasks.strings.task import verify
 from tests.tasks.replies import reply
 
+ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = {
     **{"A": "okalb", "B": "lako", "C": "blak", "D": "bbllaakkoo", "E": "blakoblako", "F": "lakob", "G": "oblak"},
     **{"H": "abklo", "I": "olkba", "J": "blk", "K": "ao", "L": "cmblp", "M": "akzjn", "N": "blakob", "O": "oblako"},
@@ -93,3 +98,25 @@ def test_a_split_without_problems_is_an_error_that_says_what_to_change():
     empty = next(part for part in (task, task.on("held_out")) if part.split_of((("A", "A"), "abc")) != part.split)
     with pytest.raises(ValueError, match="too few distinct problems"):
         empty[0]
+
+
+@pytest.mark.parametrize("letters", [(1, 1), (2, 2), (3, 3), (4, 4), (2, 3), (3, 4), (3, 6)])
+def test_functions_that_are_one_on_all_words_are_refused(letters):
+    """The oracle: all words of two letters of the alphabet and two others, whose lengths are asked for."""
+    words = ["".join(w) for n in range(letters[0], min(letters[1], 4) + 1) for w in product("abez", repeat=n)]
+    words += ["bcdfg", "uvwxyz", "xyzzy"] if letters[1] > 4 else []
+    for names in combinations("AFGPUEQHLX", 2):
+        one, other = (FUNCTIONS[name][1] for name in names)
+        if all(one(word) == other(word) for word in words):
+            with pytest.raises(ValueError, match=f"{names[0]} and {names[1]} are one function on words of"):
+                Strings(functions=names, letters=letters)
+        else:
+            Strings(functions=names, letters=letters)
+
+
+def test_the_chains_of_the_recipe_have_many_outputs():
+    task = yaml.safe_load((ROOT / "conf" / "recipe" / "grpo_strings.yaml").read_text())["data"]["task"]
+    outputs = {
+        tuple(apply_chain(chain, word)[-1] for word in ("abc", "kqz")) for chain in product(task["functions"], repeat=3)
+    }
+    assert len(outputs) > 40  # of 125; six for functions that permute three letters

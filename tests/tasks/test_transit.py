@@ -6,7 +6,7 @@ import pytest
 
 from mmrl.rng import derive_rng
 from tasks.transit import Transit
-from tasks.transit.network import COLOURS, Network, draw_network
+from tasks.transit.network import COLOURS, LETTERS, Network, draw_network
 from tasks.transit.verify import detail_points, verify_route
 from tests.tasks.replies import reply
 
@@ -32,7 +32,7 @@ def test_the_search_finds_a_route_with_the_fewest_lines():
         ("red A C", 0, 0, 3 / 9, 1),  # the right leg, the wrong end
         ("blue A C, red C D", 0, 0, 3 / 9, 1),  # right ends and transfer, wrong lines
         ("red A D", 0, 0, 2 / 9, 1),
-        ("red A C, blue E D", 0, 0, 1, 1),  # right pieces that do not chain are not exact
+        ("red A C, blue E D", 0, 0, 8 / 9, 1),  # right pieces that do not chain are not exact
         ("red A A, red A C, blue C D", 0, 0, (2 + 6 + 1 - 5) / 9, 1),
         ("pink A D", 0, 0, 2 / 9, 1),
         ("red A C blue C D", 0, 0, 0, 0),
@@ -99,3 +99,31 @@ def test_no_network_is_in_both_splits():
 def test_arguments_without_problems_are_refused(options):
     with pytest.raises(ValueError, match="transit"):
         Transit(**options)
+
+
+def all_legs(network, line) -> list:
+    stations = dict(network.lines)[line]
+    return [(line, a, b) for a in stations for b in stations if a != b]
+
+
+@pytest.mark.parametrize("transfers", [(0, 0), (1, 1), (2, 2)])
+def test_details_of_wrong_routes_are_below_those_of_the_right_one(transfers):
+    task = Transit(transfers=transfers, lines=4)
+    for index in range(40):
+        prompt = task[index]
+        problem = prompt.info["problem"]
+        legs = [tuple(leg.split(" ")) for leg in problem.answer.split(", ")]
+        wrong = [all_legs(problem.network, line)[:12] for line, _ in problem.network.lines]
+        wrong += [[legs[0], *all_legs(problem.network, legs[-1][0])[:10], legs[-1]]]
+        for i, (line, a, b) in enumerate(legs):  # one leg changed
+            changes = [(line, b, a), *((other, a, b) for other in COLOURS), *((line, a, c) for c in LETTERS)]
+            changes += [(line, c, b) for c in LETTERS]
+            wrong += [[*legs[:i], change, *legs[i + 1 :]] for change in changes]
+        wrong += [legs[:-1], legs[1:], [*legs, legs[-1]], [*legs, *legs], legs[::-1] if len(legs) > 1 else []]
+        assert task.score(reply(prompt, problem.answer))["detail"] == 1
+        for route in wrong:
+            scores = task.score(reply(prompt, ", ".join(map(" ".join, route))))
+            if list(route) == legs or scores["fewest"] == 1:  # another right route with as many legs
+                assert scores["detail"] == 1
+            else:
+                assert 0 <= scores["detail"] < 1, (problem.answer, route, scores)

@@ -6,13 +6,21 @@ READ = "print('ESCAPED' if {} else '')"
 DONE = "\nprint('ESCAPED')"
 
 
-def _reads(name: str, expression: str, control: bool = True) -> Hostile:
-    return Hostile(f"read: {name}", f"text = {expression}\n" + READ.format("text"), control=control)
+def _reads(name: str, expression: str, control: bool = True, ends: tuple[str, ...] = ("raised",)) -> Hostile:
+    source = f"{READ_BACK}\ntext = {expression}\n" + READ.format("text")
+    return Hostile(f"read: {name}", source, ends=ends, control=control)
 
 
 def _writes(name: str, source: str, control: bool = True) -> Hostile:
     return Hostile(f"write: {name}", source + DONE, control=control)
 
+
+READ_BACK = """
+def read_back(name):
+    os.write(1, b'printed')
+    end = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    return os.read(end, 100)
+"""
 
 READS = [
     _reads("a secret", "open('@secret@').read()"),
@@ -48,6 +56,14 @@ READS = [
     _reads("memory through a call", "(libc.process_vm_readv(@decoy@, 0, 0, 0, 0, 0) == 0) or os.open('/x', 0)"),
     _reads("which processes there are", "os.listdir('/proc')"),
     _reads("settings of the kernel", "open('/proc/sys/kernel/hostname').read()"),
+    *(
+        _reads(f"what it has printed, by {name}", f"read_back('{name}')", False)
+        for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/stderr", "/proc/thread-self/fd/1")
+    ),
+    _reads("what it has printed, by its descriptor", "os.write(1, b'x') and os.read(1, 1)", False, ("ok",)),
+    _reads(
+        "what it has printed, by a copy of its end", "os.write(1, b'x') and os.read(os.dup(1), 1)", False, ("ok",)
+    ),
     _reads("devices in /sys", "os.listdir('/sys')"),
     _reads("a disk", "os.listdir('/dev/disk')", False),
     _reads("the terminal", "os.open('/dev/tty', os.O_RDONLY)", False),

@@ -11,9 +11,10 @@ from typing import Any
 
 import yaml
 
+from mmrl.commands.catalogue.sources import find_source
 from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
 from mmrl.errors import ConfigError
-from mmrl.experiments.results import format_result, read_result
+from mmrl.experiments.results import ABSENT, FOLDER, describe_result, read_result
 
 KINDS = {
     "text": "text: language models",
@@ -41,6 +42,7 @@ def format_recipes(width: int) -> list[str]:
         cut = paper if len(paper) <= paper_width else f"{paper[: paper_width - 3]}..."
         return f"  {name:{first}}  {cut:{paper_width}}  {minutes:>{_MINUTES}}  {result}".rstrip()
 
+    unmeasured = "not measured" if FOLDER.is_dir() else ABSENT
     lines = [format_row("recipe", "paper", "min", "result")]
     own = {name: file.origin for name, file in find_options()["recipe"].items() if file.origin}
     if own:
@@ -57,7 +59,7 @@ def format_recipes(width: int) -> list[str]:
     return [
         *lines,
         "",
-        "* trains the start of other recipes; min: minutes a seed on 2 cores; -: not measured",
+        f"* trains the start of other recipes; min: minutes a seed on 2 cores; -: {unmeasured}",
         "`mmrl list recipes NAME` shows one recipe in full",
     ]
 
@@ -93,8 +95,8 @@ def describe_recipe(name: str) -> list[tuple[str, str]]:
         "differs": paper.get("differs"),
         "groups": " ".join(f"{group}={option}" for group, option in sorted(resolve_groups(name).items()) if option),
         "start of": ", ".join(used),
-        "minutes": f"{format_minutes(result)} a seed on 2 cores",
-        "result": format_result(result) if result is not None else "not measured",
+        "minutes": f"{format_minutes(result)} a seed on 2 cores" if result is not None else None,
+        "result": describe_result(name),
     }
     return [(key, str(value)) for key, value in rows.items() if value]
 
@@ -114,8 +116,10 @@ def find_kind(recipe: str) -> str:
         return "preference"
     if str(_read("rollout", chosen["rollout"]).get("_target_")).startswith(_OFFLINE):
         return "offline"
-    policy = _find_target("policy", str(chosen["policy"]))
-    return next((kind for prefix, kind in _POLICIES.items() if policy.startswith(prefix)), "control")
+    policy = find_source(_find_target("policy", str(chosen["policy"])))
+    paths = [source.path for source in policy.family()] if policy is not None else []
+    kinds = (kind for path in paths for prefix, kind in _POLICIES.items() if path.startswith(prefix))
+    return next(kinds, "control")  # the policy of one paper is of the kind of the class that it extends
 
 
 def resolve_groups(recipe: str) -> dict[str, str | None]:

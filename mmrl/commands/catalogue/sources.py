@@ -47,7 +47,7 @@ class Source:
     @property
     def abstract_methods(self) -> frozenset[str]:
         """Names of abstract methods that neither it nor a base defines."""
-        family = list(self._family())
+        family = list(self.family())
         abstract = {
             node.name
             for source in family
@@ -57,10 +57,11 @@ class Source:
         }
         return frozenset(name for name in abstract if not any(name in _defined_names(source.node) for source in family))
 
-    def _family(self) -> Iterator[Source]:
+    def family(self) -> Iterator[Source]:
+        """Iterate over the class itself and the classes that it inherits from."""
         yield self
         for base in self.bases:
-            yield from base._family()
+            yield from base.family()
 
 
 def find_source(path: str) -> Source | None:
@@ -77,12 +78,12 @@ def find_source(path: str) -> Source | None:
 
 
 def find_subclasses(packages: Iterable[str], base: str) -> list[Source]:
-    """The concrete subclasses that the modules of packages define, by import path."""
+    """The public concrete subclasses that the modules of packages define, by import path."""
     root = find_source(base)
     found = []
     for module in (module for package in packages for module in _walk_modules(package)):
         for node in _parse(module).body:  # type: ignore[union-attr]
-            if root is not None and isinstance(node, ast.ClassDef):
+            if root is not None and isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 source = Source(f"{module}.{node.name}", node)
                 if source.path != root.path and source.is_subclass(root.path) and not source.abstract_methods:
                     found.append(source)

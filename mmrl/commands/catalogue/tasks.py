@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.experiments.results import FOLDER
+from mmrl.experiments.results import ABSENT, FOLDER
 
 SCORE = "exact"
 """The score whose floor and ceiling are shown."""
@@ -16,7 +16,8 @@ SCORE = "exact"
 
 def tabulate_tasks(rows: Sequence[tuple[str, str]]) -> Table:
     """Table of (option, description) rows, with the stored floor and ceiling of each option."""
-    table = Table(box=None, pad_edge=False, caption_justify="left", caption=CAPTION, caption_style="")
+    caption = CAPTION.format(unmeasured="not measured" if FOLDER.is_dir() else ABSENT)
+    table = Table(box=None, pad_edge=False, caption_justify="left", caption=caption, caption_style="")
     table.add_column("task", no_wrap=True, style="bold")
     for name in ("kind", "floor", "ceiling"):
         table.add_column(name, no_wrap=True, justify="left" if name == "kind" else "right")
@@ -28,7 +29,7 @@ def tabulate_tasks(rows: Sequence[tuple[str, str]]) -> Table:
 
 CAPTION = (
     "floor and ceiling: % of held-out problems that a random or the commonest answer, and the task's expert, solve; "
-    "an expert may know what a policy is not shown. -: not measured. "
+    "an expert may know what a policy is not shown. -: {unmeasured}. "
     "mmrl evaluate task=NAME policy=random|oracle measures them"
 )
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from mmrl.commands.cli import CLI
 from mmrl.commands.evaluation.arguments import EvaluationRequest
 from mmrl.compatibility import ENVIRONMENT, NAME, differences, read_contract, warn
@@ -17,7 +19,19 @@ from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.samples import RecordSamples
 from mmrl.runs.versions import environment
 
-_OWN_SAMPLES = "the run is evaluated with num_samples={0.num_samples}, so give num_samples=1"
+_OWN_SAMPLES = "the run is evaluated with num_samples={}, so give num_samples=1"
+
+
+def check_samples(request: EvaluationRequest) -> None:
+    """Refuse a comparison with several samples per problem, from the run's configuration, before anything is built."""
+    if request.compare is None and request.against is None:
+        return
+    config = yaml.safe_load((request.folder / "config.yaml").read_text(encoding="utf-8"))
+    evaluation = (((config.get("data") or {}).get("init_args") or {}).get("evaluation") or {}).get("init_args") or {}
+    configured = evaluation.get("num_samples", 1)
+    if (request.num_samples or configured) > 1:
+        advice = "leave num_samples out" if configured == 1 else _OWN_SAMPLES.format(configured)
+        raise ConfigError(f"compare=... pairs one sample per problem; {advice}, or measure one by one")
 
 
 def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
@@ -30,7 +44,8 @@ def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
         )
     compared = request.compare is not None or request.against is not None
     if compared and (request.num_samples or data.evaluation.num_samples) > 1:
-        advice = "leave num_samples out" if data.evaluation.num_samples == 1 else _OWN_SAMPLES.format(data.evaluation)
+        configured = data.evaluation.num_samples
+        advice = "leave num_samples out" if configured == 1 else _OWN_SAMPLES.format(configured)
         raise ConfigError(f"compare=... pairs one sample per problem; {advice}, or measure one by one")
     try:
         held_out = checkpoint_metrics.override_evaluation(

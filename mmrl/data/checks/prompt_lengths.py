@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from mmrl.policies.base import Policy
-from mmrl.types import Prompt, Task
+from mmrl.types import AssistantMessage, Prompt, Task
 
 Observe = Callable[[Prompt], Mapping[str, Any]]
 """The raw observation that the policy reads of a prompt."""
@@ -17,8 +19,13 @@ _OWN: Observe = attrgetter("observation")
 _TEXT = "text"  # key of a content part of a message
 
 
-def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int, observe: Observe = _OWN) -> None:
+def check_prompt_lengths(
+    task: Task, policy: Policy, max_tokens: int, observe: Observe = _OWN, imitated: bool = False
+) -> None:
     """Refuse a task with a prompt that does not fit into the policy's context together with its completion.
+
+    Texts with tokens that stand for other inputs of the policy, such as an image's, are refused too, and messages
+    with fields that its chat template leaves out.
 
     The rows of a file are read in any case. A prompt is only tokenised where its number of characters does not decide
     already. A task whose answers are texts must leave room for them too: no reply to it could be right otherwise.
@@ -28,30 +35,56 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int, observe: O
         policy: its `context_length` is the limit; None for no check.
         max_tokens: longest completion, tokens.
         observe: the raw observation of a prompt; a rollout with tools adds their descriptions.
+        imitated: whether the answers are learned as they stand, with calls of tools and reasoning.
     """
-    limit = policy.context_length
-    if limit is None:
+    limit, reserved = policy.context_length, policy.reserved_texts
+    if limit is None and not reserved:
         len(task)  # reads the file and refuses malformed rows
         return
-    lengths = _Lengths(policy, limit, observe)
+    lengths = _Lengths(policy, sys.maxsize if limit is None else limit, observe)
     for prompt in task.prompts_to_check():
         if not prompt.messages:
             continue  # an initial state of a simulator has no text
         place = prompt.place or prompt.key
+        _refuse_reserved(prompt, reserved, place)
         shown, tokens = lengths.prompt(prompt, max_tokens)
-        if tokens + max_tokens > limit:
+        if tokens + max_tokens > lengths.limit:
             raise ValueError(
                 f"{place}: the prompt has {shown} tokens and sampling.max_tokens={max_tokens} come after it, more than "
                 f"the model's context of {limit} (max_position_embeddings); shorten the prompt, lower "
                 "sampling.max_tokens, or choose a model with a longer context"
             )
-        if isinstance(prompt.answer, str):
-            said, answer = lengths.text(prompt.answer, limit - tokens)
-            if tokens + answer > limit:
+        if isinstance(answer := prompt.answer, str):
+            if imitated and isinstance(answer, AssistantMessage):
+                with _name_place(place):
+                    answer = policy.write_turn(observe(prompt), answer)
+            said, answer_tokens = lengths.text(answer, lengths.limit - tokens)
+            if tokens + answer_tokens > lengths.limit:
                 raise ValueError(
                     f"{place}: the prompt has {shown} tokens and its answer {said}, more than the model's context of "
                     f"{limit} (max_position_embeddings); shorten the answer or choose a model with a longer context"
                 )
+
+
+def _refuse_reserved(prompt: Prompt, reserved: Sequence[str], place: str) -> None:
+    """Refuse texts with tokens that stand for other inputs."""
+    texts = [text for message in prompt.messages for text in _texts(message)]
+    texts += [prompt.answer] if isinstance(prompt.answer, str) else []
+    for token in reserved:
+        if any(token in text for text in texts):
+            raise ValueError(
+                f"{place}: a text holds {token!r}, which stands for an image or another input of this policy; bring "
+                "the image with the row, or write the text in another way"
+            )
+
+
+@contextmanager
+def _name_place(place: str) -> Iterator[None]:
+    """Put the place of a row before the message of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def drop_long_prompts(task: Task, policy: Policy, observe: Observe = _OWN) -> Task:
@@ -75,7 +108,7 @@ class _Lengths:
         """Number of tokens of a prompt, as text and as a number; an upper bound if that plus `more` fits."""
         messages = list(prompt.messages)
         shapes = tuple(image.shape for image in prompt.images)
-        frame = (shapes, tuple(str(_with_text(message, "")) for message in messages))
+        frame = (shapes, str(prompt.tools), tuple(str(_with_text(message, "")) for message in messages))
         if frame not in self._around:  # tokens of the template and the images
             short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))
             self._around[frame] = self._count(short)
@@ -83,7 +116,8 @@ class _Lengths:
         return self._bound_tokens(written, self._around[frame], more, lambda: self._count(prompt))
 
     def _count(self, prompt: Prompt) -> int:
-        return len(self.policy.encode(self.observe(prompt))["input_ids"])
+        with _name_place(prompt.place or prompt.key):
+            return len(self.policy.encode(self.observe(prompt))["input_ids"])
 
     def text(self, text: str, room: int) -> tuple[str, int]:
         """Number of tokens of a text, as text and as a number; an upper bound if it fits into `room`."""

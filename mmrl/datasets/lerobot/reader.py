@@ -24,7 +24,7 @@ from mmrl.datasets.lerobot.info import (
     resolve_inside,
 )
 from mmrl.datasets.lerobot.table import open_table, read_table, read_tasks, to_array
-from mmrl.datasets.offline_episodes import OfflineEpisode, find_unusable
+from mmrl.datasets.offline_episodes import OfflineEpisode, find_unusable, split_instructions
 from mmrl.datasets.statistics import read_statistics
 from mmrl.datasets.video_file import duration_frames
 from mmrl.strict_json import read_json_object
@@ -125,7 +125,7 @@ class LeRobotDataset(Dataset):
         return OfflineEpisode(
             actions=data[layout.ACTION].reshape(count, *self.columns[layout.ACTION].shape),
             observations=observations,
-            instruction=self._instruction(int(data["task_index"][0]), where),
+            **split_instructions(self._instructions(data["task_index"], where)),
             rewards=data.get("next.reward"),
             terminated=bool(done and not cut),
             truncated=bool(cut),
@@ -135,10 +135,11 @@ class LeRobotDataset(Dataset):
             where=where,
         )
 
-    def _instruction(self, task: int, where: str) -> str:
-        if task not in self.tasks:
-            raise ValueError(f"{where}: task_index {task} is not in {layout.TASKS}; copy the dataset again")
-        return self.tasks[task]
+    def _instructions(self, indices: np.ndarray, where: str) -> list[str]:
+        """Look up the text of every control step by its task index [T]."""
+        if absent := sorted(set(indices.tolist()) - set(self.tasks)):
+            raise ValueError(f"{where}: task_index {absent[0]} is not in {layout.TASKS}; copy the dataset again")
+        return [self.tasks[index] for index in indices.tolist()]
 
     def close(self) -> None:
         if self._open is not None:

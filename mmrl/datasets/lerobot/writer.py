@@ -68,7 +68,7 @@ class LeRobotWriter:
         columns = self._columns(episode)
         entry: dict[str, Any] = {
             "episode_index": len(self.episodes),
-            "tasks": [episode.instruction],
+            "tasks": episode.texts,
             "length": len(episode),
             "seed": episode.seed,
             "success": episode.success,
@@ -104,6 +104,7 @@ class LeRobotWriter:
     def _columns(self, episode: OfflineEpisode) -> dict[str, Any]:
         """Columns [T, ...] of an episode; images that are stored in tables as PNG bytes."""
         count, first = len(episode), self.frames
+        texts = episode.instructions or (episode.instruction,) * count
         last = np.arange(count) == count - 1
         columns: dict[str, Any] = {self.keys.get(name, name): rows for name, rows in episode.observations.items()}
         columns |= {
@@ -117,7 +118,7 @@ class LeRobotWriter:
             "frame_index": np.arange(count),
             "episode_index": np.full(count, len(self.episodes)),
             "index": np.arange(first, first + count),
-            "task_index": np.full(count, self.tasks.setdefault(episode.instruction, len(self.tasks))),
+            "task_index": np.array([self.tasks.setdefault(text, len(self.tasks)) for text in texts]),
         }
         columns = {key: rows for key, rows in columns.items() if rows is not None}
         if columns.keys() != self.features.keys():

@@ -80,13 +80,6 @@ def format_table(comparisons: Sequence[Comparison], title: str = "") -> Table:
     return made
 
 
-def format_markdown(comparisons: Sequence[Comparison]) -> str:
-    """Format comparisons as a Markdown table."""
-    lines = [f"| {' | '.join(HEADERS)} |", "|---|" + "---:|" * (len(HEADERS) - 1)]
-    lines += [f"| {' | '.join(comparison.cells)} |" for comparison in comparisons]
-    return "\n".join([*lines, "", _caption(comparisons)]) + "\n"
-
-
 def to_json(comparisons: Sequence[Comparison]) -> str:
     """Serialize comparisons with every number at full precision; rates and interval ends are fractions, not percent."""
     rows = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import comb, sqrt
+from math import comb, inf, sqrt
+from statistics import mean, stdev
 
 from mmrl.evaluation.statistics.power import quantile
 
@@ -30,6 +31,16 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
     lower = 0.0 if successes == 0 else (midpoint - half_width) / scale
     upper = 1.0 if successes == n else (midpoint + half_width) / scale
     return lower, upper
+
+
+def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Compute Student's t interval of the mean over seeds; infinite for fewer than two values."""
+    from scipy.stats import t as student  # its import takes longer than all else here
+
+    if len(values) < 2:
+        return (-inf, inf)
+    half = float(student.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    return mean(values) - half, mean(values) + half
 
 
 def disjoint(first: tuple[float, float], second: tuple[float, float]) -> bool:

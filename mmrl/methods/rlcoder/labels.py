@@ -2,7 +2,6 @@
 
 - weights of the completion's tokens: `token_weights`; the loss: `weighted_loss`
 - the retriever's choice among candidates: `Retrieval`; the generator's, to be imitated: `LabelledRetrieval`
-- candidates that are read at inference: `keep_above_stop`
 """
 
 from __future__ import annotations
@@ -43,11 +42,6 @@ def weighted_loss(cross_entropy: Sequence[float], weights: Sequence[float]) -> f
     Source: RLCoder, 2024, arXiv:2407.19487, and its released code.
     """
     return sum(weight * loss for weight, loss in zip(weights, cross_entropy)) / len(cross_entropy)
-
-
-def keep_above_stop(logits: Sequence[float], stop: int) -> list[int]:
-    """Return the candidates that are ranked above the stop candidate, the best first: those that a generator reads."""
-    return [i for i in sorted(range(len(logits)), key=lambda i: -logits[i]) if logits[i] > logits[stop]]
 
 
 def query_of(prompt: Prompt, lines: int) -> str:

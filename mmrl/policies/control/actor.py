@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,9 +42,11 @@ class ActorPolicy(Policy):
         high: largest one.
         hidden: widths of the hidden layers, with rectified linear units.
         state: name of the observation that is the state vector.
-        image_size: pixels a side of the observation "image"; None without one.
+        image_size: of the observation "image", uint8: S for [S, S, 3], or [H, W, C]; None without one.
         image_features: width of the image features.
         action_shape: shape of the simulator's action; [A] by default.
+        normalize_observations: bring the state vector to mean 0 and variance 1, with running statistics that are saved
+            with the policy (`RunningStatistics`).
         path: folder that `save_pretrained` wrote; its settings replace all others.
     """
 
@@ -60,21 +62,24 @@ class ActorPolicy(Policy):
         high: float | list[float] = 1.0,
         hidden: Sequence[int] = (256, 256),
         state: str = "state",
-        image_size: int | None = None,
+        image_size: int | list[int] | None = None,
         image_features: int = 50,
         action_shape: Sequence[int] | None = None,
+        normalize_observations: bool = False,
         path: str | None = None,
         **own: Any,
     ):
         super().__init__()
         self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
-        own = SimpleNamespace(**self.config)
+        own = SimpleNamespace(**{"normalize_observations": False, **self.config})  # older folders do not have it
         if not own.actions:
             raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {own.actions}")
         self.actions, self.action_shape = own.actions, tuple(own.action_shape or [own.actions])
         if math.prod(self.action_shape) != self.actions:
             raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={self.actions} entries")
-        self.encoder = ObservationEncoder(own.observation_dims, own.state, own.image_size, own.image_features)
+        self.encoder = ObservationEncoder(
+            own.observation_dims, own.state, own.image_size, own.image_features, own.normalize_observations
+        )
         widths = [self.encoder.width, *own.hidden]
         self.actor = perceptron(widths, nn.ReLU)
         self.head = self._head(widths[-1])
@@ -106,6 +111,12 @@ class ActorPolicy(Policy):
     def features(self, observation: Mapping[str, Tensor]) -> Tensor:
         """Compute the features [N, F] of actor and critic from collated inputs."""
         return self.encoder(observation)
+
+    def count_rows(self, batch: Batch, total: Callable[[Tensor], Tensor]) -> None:
+        self.encoder.count_rows(batch, total)
+
+    def include_rows(self) -> None:
+        self.encoder.include_rows()
 
     def check_spaces(self, observation_space: Space, action_space: Any) -> None:
         """Refuse a simulator with other state or action spaces than this policy."""

@@ -16,15 +16,17 @@ class Critics(nn.Module):
     Weights start as those of `torch.nn.Linear`: uniform in +-1/sqrt(inputs).
 
     Args:
-        features: F, width of the actor's features, or of their parts side by side.
+        features: F, width of the actor's features, or of their parts side by side; a part that is None has none.
         actions: A, dimensions of the action.
         hidden: widths of the hidden layers, with rectified linear units.
         count: K; the minimum of two estimates reduces overestimation (clipped double Q-learning in TD3).
     """
 
-    def __init__(self, features: int | list[int], actions: int, hidden: Sequence[int] = (256, 256), count: int = 2):
+    def __init__(
+        self, features: int | list[int | None], actions: int, hidden: Sequence[int] = (256, 256), count: int = 2
+    ):
         super().__init__()
-        features = features if isinstance(features, int) else sum(features)
+        features = features if isinstance(features, int) else sum(width or 0 for width in features)
         if count < 1:
             raise ValueError(f"critics need count >= 1, got {count}")
         self.count = count

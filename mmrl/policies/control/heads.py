@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -96,6 +97,44 @@ class Categorical(Choices):
 
 
 @dataclass(frozen=True)
+class MultiCategorical(Choices):
+    """Independent categorical distributions, one for each number of the action: choices are ids [N, 1, D].
+
+    The log-probability and the entropy of a choice are the sums over its D numbers.
+    """
+
+    parts: tuple[Categorical, ...]  # D, each over its number of actions
+
+    def sample(self, noise: Noise) -> Tensor:
+        """Ids by the inverse CDF at uniform draws, one for each number."""
+        levels = noise.uniform(len(self.parts)).to(self.parts[0].logits.device)
+        return self._join(inverse_cdf(part._log_softmax.exp(), level) for part, level in zip(self.parts, levels.T))
+
+    def logprobs(self, action: Tensor) -> Tensor:
+        numbers = action[:, 0].unbind(dim=1)
+        return torch.stack([part.logprobs(ids[:, None]) for part, ids in zip(self.parts, numbers)]).sum(dim=0)
+
+    def entropy(self) -> Tensor:
+        return torch.stack([part.entropy() for part in self.parts]).sum(dim=0)
+
+    def mode(self) -> Tensor:
+        return self._join(part.mode()[:, 0] for part in self.parts)
+
+    def mean(self) -> Tensor:
+        return self.parts[0].mean()
+
+    def truncate(self, sampling: Sampling) -> MultiCategorical:
+        raise ValueError(
+            f"a policy of several numbers cannot drop unlikely choices (sampling.top_k={sampling.top_k}, "
+            f"sampling.top_p={sampling.top_p}, sampling.min_p={sampling.min_p}); lower sampling.temperature instead"
+        )
+
+    @staticmethod
+    def _join(ids: Iterable[Tensor]) -> Tensor:
+        return torch.stack(list(ids), dim=-1)[:, None]
+
+
+@dataclass(frozen=True)
 class Gaussian(Choices):
     """N(loc, exp(log_std)^2) with independent dimensions, summed to one choice: action [N, 1, A]."""
 
@@ -131,19 +170,46 @@ class Head(nn.Module, ABC):
     """Layer from features [N, F] to a distribution over the choices of each row."""
 
     @abstractmethod
-    def forward(self, features: Tensor, temperature: Tensor) -> Choices:
-        """Return the distribution at `temperature` [N]: above 1 it is flatter, below 1 sharper."""
+    def forward(self, features: Tensor, temperature: Tensor, legal: Tensor | None = None) -> Choices:
+        """Return the distribution at `temperature` [N]: above 1 it is flatter, below 1 sharper.
+
+        Args:
+            legal: [N, actions] 0 where an action must not be chosen; None where all may be. Numbered actions only.
+        """
 
 
 class CategoricalHead(Head):
-    """Linear logits, divided by the temperature."""
+    """Linear logits, divided by the temperature; actions that are not legal have probability 0."""
 
     def __init__(self, features: int, actions: int):
         super().__init__()
         self.linear = nn.Linear(features, actions)
 
-    def forward(self, features: Tensor, temperature: Tensor) -> Categorical:
-        return Categorical(self.linear(features).float() / temperature[:, None])
+    def forward(self, features: Tensor, temperature: Tensor, legal: Tensor | None = None) -> Categorical:
+        return Categorical(self._logits(features, temperature, legal))
+
+    def _logits(self, features: Tensor, temperature: Tensor, legal: Tensor | None) -> Tensor:
+        logits = self.linear(features).float() / temperature[:, None]
+        return logits if legal is None else logits.masked_fill(legal == 0, MASKED_LOGIT)
+
+
+class MultiCategoricalHead(CategoricalHead):
+    """Linear logits of several numbers side by side.
+
+    Args:
+        features: F, width of the input.
+        counts: how many actions each number has.
+    """
+
+    def __init__(self, features: int, counts: Sequence[int]):
+        super().__init__(features, sum(counts))
+        self.counts = list(counts)
+
+    def forward(  # type: ignore[override]
+        self, features: Tensor, temperature: Tensor, legal: Tensor | None = None
+    ) -> MultiCategorical:
+        logits = self._logits(features, temperature, legal)
+        return MultiCategorical(tuple(map(Categorical, logits.split(self.counts, dim=-1))))
 
 
 class GaussianHead(Head):
@@ -163,7 +229,7 @@ class GaussianHead(Head):
         self.log_std_head = nn.Linear(features, actions) if state_dependent else None
         self.log_std = None if state_dependent else nn.Parameter(torch.full((actions,), float(log_std)))
 
-    def forward(self, features: Tensor, temperature: Tensor) -> Gaussian:
+    def forward(self, features: Tensor, temperature: Tensor, legal: Tensor | None = None) -> Gaussian:
         loc = self.linear(features).float()
         if self.log_std_head is None:
             log_std = self.log_std.float()  # type: ignore[union-attr]

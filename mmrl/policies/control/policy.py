@@ -1,9 +1,9 @@
-"""Actor-critic networks for simulators that return a state vector."""
+"""Actor-critic networks for simulators that return a state vector or an image."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,23 +17,30 @@ from torch import Tensor, nn
 from mmrl.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy, require_inputs
-from mmrl.policies.control.encoder import encode_single, perceptron
-from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead
+from mmrl.policies.control.encoder import ObservationEncoder, encode_single, perceptron
+from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead, MultiCategoricalHead
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 
+MASK = "action_mask"
+"""Name of the observation that says which actions are legal."""
+_LATER_OPTIONS = {"image_size": None, "image_features": 50, "normalize_observations": False, "action_mask": False}
+"""Values of options that folders of older versions do not have."""
+
 
 class ControlPolicy(Policy):
-    """Actor-critic for state vectors: one multilayer perceptron for the policy, another for the value function.
+    """Actor-critic: one multilayer perceptron for the policy, another for the value function.
 
+    Both read the state vector, and the features of the image that one convolutional network computes for both.
     Weights start orthogonal: gain sqrt(2) in hidden layers, 0.01 for the action, 1 for the value.
     Source: Andrychowicz et al., "What matters in on-policy reinforcement learning?", 2021, section 3.2.
 
     Args:
-        observation_dims: length of the state vector.
-        actions: how many actions there are (categorical), or how many dimensions the action has (gaussian).
+        observation_dims: length of the state vector; None without one.
+        actions: how many actions there are (categorical), how many actions each number has (multi_categorical), or how
+            many dimensions the action has (gaussian).
         kind: distribution of the action.
         hidden: widths of the hidden layers, of actor and critic alike.
         activation: between the layers.
@@ -41,53 +48,63 @@ class ControlPolicy(Policy):
         high: largest value that the simulator is given.
         log_std: initial logarithm of the standard deviation. Gaussian only.
         state_dependent_std: whether the standard deviation is a function of the state. Gaussian only.
+        image_size: of the observation "image", uint8: S for [S, S, 3], or [H, W, C]; None without one.
+        image_features: width of the image features.
+        normalize_observations: bring the state vector to mean 0 and variance 1, with running statistics that are saved
+            with the policy (`RunningStatistics`).
+        action_mask: the observation "action_mask" says which actions are legal; others have probability 0.
         path: folder that `save_pretrained` wrote; its settings replace all others.
     """
 
-    head: CategoricalHead | GaussianHead
+    head: CategoricalHead | MultiCategoricalHead | GaussianHead
+    encoder: ObservationEncoder
     low: Tensor
     high: Tensor
 
     def __init__(
         self,
         observation_dims: int | None = None,
-        actions: int | None = None,
-        kind: Literal["categorical", "gaussian"] = "categorical",
+        actions: int | list[int] | None = None,
+        kind: Literal["categorical", "multi_categorical", "gaussian"] = "categorical",
         hidden: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "silu"] = "tanh",
         low: float | list[float] = -1.0,
         high: float | list[float] = 1.0,
         log_std: float = 0.0,
         state_dependent_std: bool = False,
+        image_size: int | list[int] | None = None,
+        image_features: int = 50,
+        normalize_observations: bool = False,
+        action_mask: bool = False,
         path: str | None = None,
     ):
         super().__init__()
         self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
-        own = SimpleNamespace(**self.config)
-        if not own.observation_dims or not own.actions:
+        own = SimpleNamespace(**{**_LATER_OPTIONS, **self.config})
+        if not (own.observation_dims or own.image_size) or not own.actions:
             raise ValueError(
                 "policy.observation_dims and policy.actions must be at least 1 (or give policy.path), "
                 f"got {own.observation_dims} and {own.actions}"
             )
-        if own.kind not in ("categorical", "gaussian"):
-            raise ValueError(f"policy.kind must be categorical or gaussian, got {own.kind!r}")
-        if own.activation not in ACTIVATIONS:
-            raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {own.activation!r}")
-        self.observation_dims, self.actions, self.discrete = (
-            own.observation_dims,
-            own.actions,
-            own.kind == "categorical",
+        _check_options(own)
+        self.observation_dims, self.actions = own.observation_dims, own.actions
+        self.kind, self.reads_mask = own.kind, own.action_mask
+        dims = len(own.actions) if isinstance(own.actions, list) else own.actions
+        self.encoder = ObservationEncoder(
+            own.observation_dims, "state", own.image_size, own.image_features, own.normalize_observations
         )
-        widths = [own.observation_dims, *own.hidden]
+        widths = [self.encoder.width, *own.hidden]
         self.actor = perceptron(widths, ACTIVATIONS[own.activation])
         self.critic = perceptron(widths, ACTIVATIONS[own.activation])
         self.value = nn.Linear(widths[-1], 1)
-        if self.discrete:
+        if self.kind == "categorical":
             self.head = CategoricalHead(widths[-1], own.actions)
+        elif self.kind == "multi_categorical":
+            self.head = MultiCategoricalHead(widths[-1], own.actions)
         else:
             self.head = GaussianHead(widths[-1], own.actions, own.log_std, own.state_dependent_std)
         for name, bound in (("low", own.low), ("high", own.high)):
-            self.register_buffer(name, torch.as_tensor(bound).float().expand(own.actions).clone(), persistent=False)
+            self.register_buffer(name, torch.as_tensor(bound).float().expand(dims).clone(), persistent=False)
         self._orthogonal()
         policy_folder.load(path, self)
 
@@ -107,16 +124,18 @@ class ControlPolicy(Policy):
         return frozenset({"values"})
 
     def check_spaces(self, observation_space: Space, action_space: Any) -> None:
-        """Refuse a simulator with other state or action spaces than this policy."""
-        state = observation_space["state"] if isinstance(observation_space, spaces.Dict) else observation_space
-        if not isinstance(state, spaces.Box) or state.shape != (self.observation_dims,):
-            raise ValueError(
-                f"policy.observation_dims={self.observation_dims}, but the simulator's observations are {state}"
-            )
-        if self.discrete:
+        """Refuse a simulator with other observations or actions than this policy."""
+        self.encoder.check_space(observation_space)
+        has_mask = isinstance(observation_space, spaces.Dict) and MASK in observation_space.spaces
+        if self.reads_mask and not has_mask:
+            raise ValueError(f"policy.action_mask=true, but the simulator's observations {observation_space} have none")
+        if self.kind == "categorical":
             fits = isinstance(action_space, spaces.Discrete) and action_space.n == self.actions
             fits = fits and action_space.start == 0
             own = f"{self.actions} numbered actions (kind=categorical)"
+        elif self.kind == "multi_categorical":
+            fits = isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.tolist() == self.actions
+            own = f"numbers of {self.actions} actions (kind=multi_categorical)"
         else:
             fits = isinstance(action_space, spaces.Box) and action_space.shape == (self.actions,)
             fits = fits and bool((self.low.cpu().numpy() == action_space.low).all())
@@ -132,31 +151,31 @@ class ControlPolicy(Policy):
         return encode_single(raw, self)
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
-        require_inputs(raw, ["state"], self)
-        state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: the simulator may reuse its buffer
-        if state.shape[1:] != (self.observation_dims,):
-            raise ValueError(
-                f"policy.observation_dims={self.observation_dims}, but the simulator gives states of shape "
-                f"{tuple(state.shape[1:])}"
-            )
-        return {"state": state}
+        encoded = self.encoder.encode_batch(raw, self)
+        if self.reads_mask:
+            require_inputs(raw, [MASK], self)
+            mask = torch.from_numpy(np.array(raw[MASK], dtype=np.int8))
+            size = self.head.linear.out_features
+            if mask.shape[1:] != (size,):
+                raise ValueError(f"observation {MASK!r} has shape {tuple(mask.shape[1:])}, the policy reads ({size},)")
+            encoded[MASK] = mask
+        return encoded
 
-    def _choices(self, state: Tensor, temperature: Tensor) -> Any:
-        return self.head(self.actor(state), temperature)
+    def _choices(self, observation: Mapping[str, Tensor], features: Tensor, temperature: Tensor) -> Any:
+        return self.head(self.actor(features), temperature, observation[MASK] if self.reads_mask else None)
 
-    def _values(self, state: Tensor) -> Tensor:
-        return self.value(self.critic(state)).float()[:, 0]
+    def _values(self, features: Tensor) -> Tensor:
+        return self.value(self.critic(features)).float()[:, 0]
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        choices, action = self._sample(observation["state"], sampling, noise)
-        return replace(
-            action, behavior_logprobs=choices.logprobs(action.action), values=self._values(observation["state"])
-        )
+        features = self.encoder(observation)
+        choices, action = self._sample(observation, features, sampling, noise)
+        return replace(action, behavior_logprobs=choices.logprobs(action.action), values=self._values(features))
 
     @torch.no_grad()
     def act_batch(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        return self._sample(observation["state"], sampling, noise)[1]
+        return self._sample(observation, self.encoder(observation), sampling, noise)[1]
 
     @torch.no_grad()
     def score_batch(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -165,11 +184,19 @@ class ControlPolicy(Policy):
 
     @torch.no_grad()
     def predict_values(self, observation: Mapping[str, Any]) -> Tensor:
-        return self._values(observation["state"])
+        return self._values(self.encoder(observation))
 
-    def _sample(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
+    def count_rows(self, batch: Batch, total: Callable[[Tensor], Tensor]) -> None:
+        self.encoder.count_rows(batch, total)
+
+    def include_rows(self) -> None:
+        self.encoder.include_rows()
+
+    def _sample(
+        self, observation: Mapping[str, Any], features: Tensor, sampling: Sampling, noise: Noise
+    ) -> tuple[Choices, Action]:
         """Sample: return the distribution and the chosen actions, without log-probs and values."""
-        choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
+        choices = self._choices(observation, features, features.new_full((len(features),), sampling.temperature))
         extra = {}
         if sampling.truncated:
             choices = choices.truncate(sampling)
@@ -179,17 +206,36 @@ class ControlPolicy(Policy):
         return choices, Action(action, None, mask, self._output(action), extra=extra)
 
     def _output(self, action: Tensor) -> list[Any]:
-        """Convert choices to the simulator's actions: a number, or a vector clipped to the bounds."""
-        if self.discrete:
+        """Convert choices to the simulator's actions: a number, several, or a vector clipped to the bounds."""
+        if self.kind == "categorical":
             return action[:, 0].tolist()
+        if self.kind == "multi_categorical":
+            return list(action[:, 0].cpu().numpy())
         return list(action[:, 0].clamp(self.low, self.high).cpu().numpy())
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        state = batch["obs.state"]
-        choices = self._choices(state, batch["temperature"])
+        observation = batch.observation()
+        features = self.encoder(observation)
+        choices = self._choices(observation, features, batch["temperature"])
         if "support_ids" in batch:
             choices = choices.restrict(batch["support_ids"])
-        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state))
+        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(features))
 
     def save_pretrained(self, folder: str | Path) -> None:
         policy_folder.save(folder, self.config, self)
+
+
+def _check_options(own: SimpleNamespace) -> None:
+    """Refuse options that do not fit each other."""
+    if own.kind not in ("categorical", "multi_categorical", "gaussian"):
+        raise ValueError(f"policy.kind must be categorical, multi_categorical or gaussian, got {own.kind!r}")
+    several = own.kind == "multi_categorical"
+    if isinstance(own.actions, list) != several or (several and min(own.actions) < 1):
+        form = "a list of numbers of actions" if several else "a whole number"
+        raise ValueError(f"policy.actions must be {form} where policy.kind={own.kind}, got {own.actions}")
+    if own.activation not in ACTIVATIONS:
+        raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {own.activation!r}")
+    if own.action_mask and own.kind == "gaussian":
+        raise ValueError(
+            "policy.action_mask=true needs numbered actions; real ones (policy.kind=gaussian) have no mask"
+        )

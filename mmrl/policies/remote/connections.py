@@ -149,7 +149,13 @@ class Connections:
             close_timeout=1,
         )
         metadata = self._read(connection.recv(timeout=self.timeout_s))
-        return connection, metadata if isinstance(metadata, dict) else {}
+        if not isinstance(metadata, dict):
+            connection.socket.close()
+            raise ConfigError(
+                f"policy.url={self.url}: the server's first message is {type(metadata).__name__}, not a map of its "
+                "metadata; is it a policy server?"
+            )
+        return connection, metadata
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process, or of the policy, opens connections of its own."""

@@ -17,10 +17,14 @@ from mmrl.errors import ConfigError
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.remote.connections import Connections
+from mmrl.policies.remote.metadata import read_metadata
 from mmrl.policies.remote.token import read_token
 from mmrl.policies.remote.wire import PROTOCOL, SAMPLING, SEED, pack, require_packages, unpack
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
+
+LARGEST_ACTION = 1e6
+"""Absolute value of an action's number beyond which it is an error of the server, in whatever units."""
 
 
 class RemotePolicy(Policy):
@@ -132,12 +136,10 @@ class RemotePolicy(Policy):
         """Refuse a server that needs other observations or gives other actions, as far as its metadata says."""
         if self._checked:
             return
-        stated = metadata.get("action")
-        action = stated if isinstance(stated, Mapping) else {}
-        needed, lines = metadata.get("observations") or (), []
-        if missing := sorted(set(map(str, needed)) - set(request)):
+        stated, lines = read_metadata(metadata, f"policy.url={self.path}"), []
+        if missing := sorted(set(stated.observations) - set(request)):
             lines.append(f"it needs observation {missing}, sent are {sorted(request)} (policy.names)")
-        dims, chunk = action.get("dims"), action.get("chunk")
+        dims, chunk = stated.dims, stated.chunk
         if dims is not None and self.action_slice is None and dims != self.action_dims:
             lines.append(f"its actions have {dims} dimensions, here {self.action_dims} (policy.action_slice)")
         if chunk is not None and chunk < (self.chunk or 1):
@@ -158,10 +160,26 @@ class RemotePolicy(Policy):
                 f"policy.url={self.path}: the answer's actions are {list(actions.shape)}, which does not give "
                 f"{steps} control steps of {self.action_dims} numbers; set policy.action_slice or policy.chunk"
             )
-        if not np.isfinite(part).all():
-            raise RuntimeError(f"policy.url={self.path}: the answer's actions are not finite")
-        part = self.processor.decode(part.astype(np.float32))
+        part = self.processor.decode(self._read_numbers(part))
+        self._refuse_large(part)
         return part if self.chunk is not None else part[0]
+
+    def _read_numbers(self, actions: np.ndarray) -> np.ndarray:
+        """The actions as float32; refuse those that no robot has."""
+        if actions.dtype.kind not in "fiu":
+            raise ConfigError(f"policy.url={self.path}: the answer's actions are of type {actions.dtype}, not numbers")
+        self._refuse_large(actions)
+        return actions.astype(np.float32)
+
+    def _refuse_large(self, actions: np.ndarray) -> None:
+        if not np.isfinite(actions).all():
+            raise ConfigError(f"policy.url={self.path}: the answer's actions are not finite")
+        largest = float(np.abs(actions.astype(np.float64)).max(initial=0))
+        if largest > LARGEST_ACTION:
+            raise ConfigError(
+                f"policy.url={self.path}: the answer's actions go up to {largest:g}, more than {LARGEST_ACTION:g}, "
+                "which no simulator takes; look at the server's policy and units"
+            )
 
 
 def _to_plain(value: Any) -> Any:

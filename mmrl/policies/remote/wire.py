@@ -17,6 +17,7 @@ SEED, SAMPLING = "mmrl/seed", "mmrl/sampling"
 _DTYPE = re.compile(r"[<>|=]?[biuf](1|2|4|8)")
 """Booleans and numbers of at most 8 bytes; object, structured and text dtypes are refused."""
 _MAX_AXES = 16
+_MOST_ENTRIES = 100_000  # of a list or a map; numbers are sent as arrays
 
 
 class WireError(ValueError):
@@ -43,7 +44,13 @@ def unpack(message: bytes) -> Any:
         WireError: the message is malformed.
     """
     try:
-        return _msgpack().unpackb(message, object_hook=_decode, ext_hook=_refuse_extension)
+        return _msgpack().unpackb(
+            message,
+            object_hook=_decode,
+            ext_hook=_refuse_extension,
+            max_array_len=_MOST_ENTRIES,
+            max_map_len=_MOST_ENTRIES,
+        )
     except WireError:
         raise
     except ModuleNotFoundError:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
+from mmrl.policies.text.conversation import (
+    ChatFields,
+    assistant_spans,
+    break_special_tokens,
+    format_tool_results,
+    refuse_fields,
+)
 from mmrl.policies.text.loading import merge_lora, save_config, save_model
 from mmrl.policies.text.tokenizer import join_messages
-from mmrl.types import Sampling
+from mmrl.types import AssistantMessage, Sampling
 
 CANARY = "A canary sings in 7 mines, 12 of them dark. "
 CANARY_TOKENS = 80  # longer than two blocks of an engine's prefix cache, so that stale blocks are detected
@@ -37,6 +45,7 @@ class ServedPolicy(Policy):
     processor: Any
     path: str | None
     template_arguments: dict[str, Any]
+    forbidden: list[int]  # ids that stand for other inputs, such as images
 
     def refuse_long(self, tokens: int) -> None:
         """Refuse a prompt that leaves no positions for a completion."""
@@ -159,7 +168,10 @@ class ServedPolicy(Policy):
                 "rollout.parser to a TagParser"
             )
         messages = [{"role": "user", "content": "?"}]
-        return self.prompt_text(messages, tools) != self.prompt_text(messages)
+        return self._render(messages, tools, True) != self._render(messages, None, True)
+
+    def template_shows_calls(self, calls: Sequence[Mapping[str, Any]]) -> bool:
+        return self._chat_fields.reads("assistant", "tool_calls", calls)
 
     def turn_text(self, ids: Sequence[int]) -> str:
         """Decode a turn with its special tokens, without the end token: models mark tool calls with special tokens."""
@@ -182,7 +194,7 @@ class ServedPolicy(Policy):
             last_id: last id of the assistant's turn.
         """
         text = format_tool_results(
-            lambda conversation, opened: self.prompt_text(list(conversation), tools, opened),
+            lambda conversation, opened: self._render(list(conversation), tools, opened),
             messages,
             [{**m, "content": self.break_special_tokens(m["content"])} for m in results],
             [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())],
@@ -194,7 +206,9 @@ class ServedPolicy(Policy):
         """Return the text so that no part of it is tokenised as a special token, such as an image's."""
         return break_special_tokens(text, self.tokenizer.all_special_tokens)
 
-    def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
+    def encode_conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Encode a conversation as its chat template does, with the end token where the template writes none.
 
         A token that spans the end of the generation prompt and the beginning of a turn does not count as the
@@ -203,7 +217,7 @@ class ServedPolicy(Policy):
         if self.processor.chat_template is None:
             raise ValueError(f"policy.path={self.path!r} has no chat template, so a conversation has no form")
         ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
-        text, spans = assistant_spans(lambda part, opened: self.prompt_text(part, None, opened), messages, ends)
+        text, spans = assistant_spans(lambda part, opened: self.prompt_text(part, tools, opened), messages, ends)
         made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         ids, places = made["input_ids"], made["offset_mapping"]
         mask = [any(start <= a and b <= end for start, end in spans) for a, b in places]
@@ -211,6 +225,32 @@ class ServedPolicy(Policy):
         if last not in self._eos_ids():
             ids, mask = [*ids, self.tokenizer.eos_token_id], [*mask, True]
         return torch.tensor(ids, dtype=torch.long), torch.tensor(mask)
+
+    @property
+    def reserved_texts(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self.tokenizer.convert_ids_to_tokens(self.forbidden))
+
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
+        """Write a demonstrated message as the chat template does behind the prompt, without the end token.
+
+        A text stays as it is.
+
+        Raises:
+            ValueError: the template writes the prompt in another way once the message follows.
+        """
+        if not isinstance(message, AssistantMessage):
+            return message
+        tools = raw.get("tools")
+        before = self.prompt_text(list(raw["messages"]), tools)
+        text = self.prompt_text([*raw["messages"], dict(message.fields)], tools, opened=False)
+        if not text.startswith(before):
+            raise ValueError(
+                f"policy.path={self.path}: the chat template writes the prompt in another way once the assistant's "
+                "message follows, so the policy never answers after this text; use a template that keeps it"
+            )
+        turn = text[len(before) :]
+        ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
+        return turn[: min([len(turn), *(at for end in ends if (at := turn.find(end)) >= 0)])]
 
     def _chat_ids(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
         text = self.prompt_text(messages, tools)
@@ -226,7 +266,34 @@ class ServedPolicy(Policy):
             opened: whether the assistant's next turn is opened.
         """
         if self.processor.chat_template is None:
+            refuse_fields(messages, tools, f"policy.path={self.path}")
             return join_messages(messages, self.tokenizer, self.path)
-        return self.processor.apply_chat_template(
-            messages, tools=tools, tokenize=False, add_generation_prompt=opened, **self.template_arguments
-        )
+        self._chat_fields.refuse_unread(messages, tools)
+        return self._render(messages, tools, opened)
+
+    @functools.cached_property
+    def opened_tag(self) -> str:  # type: ignore[override]
+        """A tag such as <think> with which the chat template ends every prompt, with the white space after it."""
+        if self.processor.chat_template is None:
+            return ""
+        for content in ("?", [{"type": "text", "text": "?"}]):  # templates of processors may take parts alone
+            try:
+                text = self._render([{"role": "user", "content": content}], None, True)
+            except Exception:  # of any kind, in the template
+                continue
+            found = re.search(r"<[A-Za-z_]+>\s*$", text)
+            special = self.tokenizer.all_special_tokens
+            named = found is not None and (found[0].strip() not in special or "think" in found[0])
+            return found[0] if found is not None and named else ""
+        return ""
+
+    @functools.cached_property
+    def _chat_fields(self) -> ChatFields:
+        return ChatFields(self._render, f"policy.path={self.path}")
+
+    def _render(self, messages: list[dict[str, Any]], tools: Any, opened: bool) -> str:
+        options = {"tokenize": False, "add_generation_prompt": opened, **self.template_arguments}
+        try:
+            return self.processor.apply_chat_template(messages, tools=tools, **options)
+        except TemplateError as error:
+            raise ValueError(f"policy.path={self.path}: the chat template refuses the messages ({error})") from error

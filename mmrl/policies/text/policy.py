@@ -288,7 +288,7 @@ class TextPolicy(ServedPolicy):
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: str) -> Tensor:
-        return torch.tensor(encode_answer(output, self.tokenizer, self.forbidden), dtype=torch.long)
+        return torch.tensor(encode_answer(self.write_turn(raw, output), self.tokenizer, self.forbidden))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save model and tokenizer or processor in transformers' format, with adapters merged, and the value head."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +17,13 @@ from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.conversation import ChatFields, refuse_fields
 from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
 from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
+from mmrl.types import Observation, PolicyOutput, Sampling, assistant_message
 
 HEADS = ("score", "classifier")
 """Beginnings of the names that transformers gives to the head of a sequence classifier."""
@@ -91,12 +93,21 @@ class ScoringPolicy(Policy):
         return {"embedding": embedding.float().cpu()}
 
     def _ids(self, raw: Mapping[str, Any]) -> list[int]:
-        messages = [*raw["messages"], {"role": "assistant", "content": raw["answer"]}]
+        messages, tools = [*raw["messages"], assistant_message(raw["answer"])], raw.get("tools")
         if self.tokenizer.chat_template is None:
+            refuse_fields(messages, tools, f"policy.path={self.path}")
             text = join_messages(messages, self.tokenizer, self.path)
         else:
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False)
+            self._chat_fields.refuse_unread(messages, tools)
+            text = self._render(messages, tools, False)
         return [*self.tokenizer(text, add_special_tokens=False)["input_ids"], self.tokenizer.eos_token_id]
+
+    @functools.cached_property
+    def _chat_fields(self) -> ChatFields:
+        return ChatFields(self._render, f"policy.path={self.path}")
+
+    def _render(self, messages: list[dict[str, Any]], tools: Any, opened: bool) -> str:
+        return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=opened)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         if self.head is not None:

@@ -17,7 +17,7 @@ from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import llava_parts
-from mmrl.types import Observation
+from mmrl.types import AssistantMessage, Observation
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 """Processor outputs that run along the tokens; every other one runs along images or patches and stays ragged."""
@@ -100,6 +100,14 @@ class VisionLanguagePolicy(TextPolicy):
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
         return self._chat_ids(_expand_content(raw["messages"]), raw.get("tools")), list(raw["images"])
+
+    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
+        if not isinstance(message, AssistantMessage):
+            return message
+        (fields,) = _expand_content([dict(message.fields)])
+        return super().write_turn(
+            {**raw, "messages": _expand_content(raw["messages"])}, AssistantMessage(message, fields)
+        )
 
     def canary(self) -> Mapping[str, Any]:
         """Return the text canary with an image: two ramps and their product."""

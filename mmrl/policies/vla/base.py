@@ -24,6 +24,7 @@ from mmrl.policies.weights import fill, read_weights
 from mmrl.strict_json import need_object, read_json_object
 from mmrl.types import Observation
 
+_MOST_SPELT = 10_000  # instructions whose ids are kept
 _REMEDY = "give a folder that save_pretrained wrote (policy.path)"
 
 Reads = Literal["shared", "detached", "own"]
@@ -116,6 +117,8 @@ class ActionPolicy(Policy):
         require_inputs(raw, self._inputs(), self)
         text = str(raw["instruction"])
         if text not in self._spelt:
+            if len(self._spelt) >= _MOST_SPELT:
+                self._spelt.clear()
             ids = self.tokenizer(text)["input_ids"]
             self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
         proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
@@ -134,6 +137,10 @@ class ActionPolicy(Policy):
 
     def observation_names(self) -> tuple[str, ...]:
         return self.processor.names_before(self._inputs())
+
+    def scaled_images(self) -> frozenset[str]:
+        scaled = [name for name, step in self.processor.images.items() if step.size is not None]
+        return frozenset(self.processor.names_before(scaled))
 
     def _inputs(self) -> tuple[str, ...]:
         """Return the names of the observations that the network reads."""

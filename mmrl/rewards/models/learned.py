@@ -45,7 +45,8 @@ class ClassifierReward(Reward):
         if tokenizer.chat_template is None:
             text = "\n".join(message["content"] for message in messages)
         else:
-            text = tokenizer.apply_chat_template(messages, tokenize=False)
+            tools = list(episode.prompt.tools) or None
+            text = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
         return text + tokenizer.eos_token
 
     @cached_property

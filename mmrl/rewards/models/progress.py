@@ -16,7 +16,7 @@ from mmrl.types import Sampling
 class PairProgress(FrameReward):
     """Predict the signed progress c in [-1, 1] between two images, as a fraction of the remaining way.
 
-    Shares of what remains do not add up: from v, a share c leads to v + (1 - v) c (`value_curve`).
+    Shares of what remains do not add up: from v, a share c leads to v + (1 - v) c.
     Source: Zhai et al., "A Vision-Language-Action-Critic Model", arXiv 2509.15937, section 3.
 
     Args:
@@ -64,11 +64,3 @@ def remaining_share(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     early, late = np.minimum(start, end), np.maximum(start, end)
     share = np.divide(late - early, 1 - early, out=np.zeros_like(late), where=early < 1)
     return np.sign(end - start) * share
-
-
-def value_curve(shares: Sequence[float], start: float = 0.0) -> list[float]:
-    """Progress after each pair: v <- v + (1 - v) c, from `start`, which comes first."""
-    curve = [start]
-    for share in shares:
-        curve.append(curve[-1] + (1 - curve[-1]) * share)
-    return curve

@@ -39,7 +39,9 @@ class DoubleBufferedRollout(EpisodicRollout):
         finished = 0
         for start in range(0, len(episodes), 2 * size):
             wave = [episodes[start : start + size], episodes[start + size : start + 2 * size]]
-            halves = [_Half(env, part, ctx, self.bootstrap) for env, part in zip(envs, wave) if part]
+            halves = [
+                _Half(env, part, ctx, self.bootstrap, self.max_decisions) for env, part in zip(envs, wave) if part
+            ]
             while any(half.live for half in halves):
                 for half in halves:
                     finished += half.receive()
@@ -69,8 +71,9 @@ class DoubleBufferedRollout(EpisodicRollout):
 class _Half:
     """The episodes of one vector environment, between two decisions or while it is stepped."""
 
-    def __init__(self, env: VectorEnv, episodes: list[Episode], ctx: Context, bootstrap: bool):
+    def __init__(self, env: VectorEnv, episodes: list[Episode], ctx: Context, bootstrap: bool, max_decisions: int):
         self.env, self.episodes, self.ctx, self.bootstrap = env, episodes, ctx, bootstrap
+        self.max_decisions = max_decisions
         seeds = [int(episodic._seed(episode.prompt)) for episode in episodes]
         self.observation, _ = env.reset(seed=seeds + seeds[-1:] * (env.num_envs - len(seeds)))  # type: ignore[arg-type]
         self.live = list(range(len(episodes)))
@@ -106,6 +109,8 @@ class _Half:
             self.episodes[i].info["decisions"] = self.decision
         self.live = [i for i in self.live if not (terminated[i] or truncated[i])]
         self._completions = []
+        if self.live:
+            episodic._check_end(self.ctx.task, self.decision, len(self.live), self.max_decisions)
         if self.bootstrap:
             episodic._bootstrap(self.observation, [self.episodes[i] for i in over], over, self.ctx)
         return len(over)

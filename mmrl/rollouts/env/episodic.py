@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.types import Completion, Context, Episode, Prompt, Request, Task, Turn
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -27,12 +30,14 @@ class EpisodicRollout(Rollout):
         bootstrap: a state in which time ran out is worth what the policy's value says, as if the episode went on.
             Where doing it in time is the task, and running out of time the common failure, this must be False: no
             outcome would ever be bad, and the value would learn from itself alone.
+        max_decisions: of an episode, after which the run stops; a tenth of them is said.
     """
 
-    def __init__(self, max_envs: int = 256, bootstrap: bool = True):
-        if max_envs < 1:
-            raise ValueError(f"rollout.max_envs must be at least 1, got {max_envs}")
-        self.max_envs, self.bootstrap = max_envs, bootstrap
+    def __init__(self, max_envs: int = 256, bootstrap: bool = True, max_decisions: int = 50_000):
+        for name, value in (("max_envs", max_envs), ("max_decisions", max_decisions)):
+            if value < 1:
+                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        self.max_envs, self.bootstrap, self.max_decisions = max_envs, bootstrap, max_decisions
         self._env: VectorEnv | None = None
         self._made_for: tuple[Any, int] | None = None
 
@@ -45,7 +50,8 @@ class EpisodicRollout(Rollout):
         env = self._environment(ctx.task, size)
         ctx.progress("rollout", 0, len(episodes))
         for start in range(0, len(episodes), size):
-            _play(env, episodes[start : start + size], ctx, start, len(episodes), self.bootstrap)
+            some = episodes[start : start + size]
+            _play(env, some, ctx, start, len(episodes), self.bootstrap, self.max_decisions)
         return episodes
 
     def _environment(self, task: Task, count: int) -> VectorEnv:
@@ -63,10 +69,19 @@ class EpisodicRollout(Rollout):
         self._env = self._made_for = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"max_envs": self.max_envs, "bootstrap": self.bootstrap, "_env": None, "_made_for": None}
+        kept = ("max_envs", "bootstrap", "max_decisions")
+        return {**{name: getattr(self, name) for name in kept}, "_env": None, "_made_for": None}
 
 
-def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int, bootstrap: bool) -> None:
+def _play(
+    env: VectorEnv,
+    episodes: list[Episode],
+    ctx: Context,
+    finished: int,
+    total: int,
+    bootstrap: bool,
+    max_decisions: int,
+) -> None:
     """Play the episodes to their ends; surplus environments repeat the last initial state and stay idle."""
     seeds = [int(_seed(episode.prompt)) for episode in episodes]
     spare = env.num_envs - len(seeds)
@@ -92,9 +107,22 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
             episodes[i].info["decisions"] = decision + 1
         live = [i for i in live if not (terminated[i] or truncated[i])]
         decision += 1
+        if live:
+            _check_end(ctx.task, decision, len(live), max_decisions)
         if bootstrap:
             _bootstrap(observation, [episodes[i] for i in over], over, ctx)
         ctx.progress("rollout", finished + len(episodes) - len(live), total)
+
+
+def _check_end(task: Task, decision: int, playing: int, most: int) -> None:
+    """Say that episodes are long, and refuse those that do not end."""
+    remedy = "limit it with sim.max_episode_steps=1000, or let the environment end it"
+    if decision >= most:
+        raise RuntimeError(
+            f"{task.name}: an episode has not ended after {decision} decisions (rollout.max_decisions); {remedy}"
+        )
+    if decision == max(most // 10, 1):
+        log.warning("%s: %d episodes have not ended after %d decisions; %s", task.name, playing, decision, remedy)
 
 
 def _actions(env: VectorEnv, live: Sequence[int], completions: Sequence[Completion]) -> np.ndarray:

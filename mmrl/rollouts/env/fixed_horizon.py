@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,10 @@ from mmrl import parallel
 from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.rollouts.env.autoreset import AutoresetAdapter, EnvStep, EpisodeEnd
-from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.transitions import ActionBatch, TransitionTable
-from mmrl.types import Completion, Context, Ended, Episode, Prompt, Task
+from mmrl.rollouts.env.reward_scale import RewardScale
+from mmrl.rollouts.env.segments import EnvTrajectory, SegmentBuilder
+from mmrl.transitions import ActionBatch
+from mmrl.types import Context, Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +42,27 @@ class FixedHorizon(Rollout):
         horizon: decisions per environment and iteration, on average.
         max_errors: failures of the simulator in one iteration and process beyond which the run stops.
         stats_window_size: number of last finished episodes of a process over which the mean return is reported.
+        normalize_rewards: divide rewards by the standard deviation of discounted returns (`RewardScale`), which is
+            saved with the run. Reported returns, and evaluations, have the simulator's rewards.
+        reward_discount: discount factor of these returns.
     """
 
-    def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, stats_window_size: int = 100):
+    def __init__(
+        self,
+        num_envs: int = 8,
+        horizon: int = 32,
+        max_errors: int = 10,
+        stats_window_size: int = 100,
+        normalize_rewards: bool = False,
+        reward_discount: float = 0.99,
+    ):
         for name, value in (("num_envs", num_envs), ("horizon", horizon), ("stats_window_size", stats_window_size)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.num_envs, self.horizon, self.max_errors = num_envs, horizon, max_errors
         self.stats_window_size = stats_window_size
+        self.normalize_rewards, self.reward_discount = normalize_rewards, reward_discount
+        self._scale = RewardScale(reward_discount)
         self._env: AutoresetAdapter | None = None
         self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
         self._checked: Any = None  # the policy that was last compared with the simulator
@@ -75,6 +88,8 @@ class FixedHorizon(Rollout):
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
             builder.add(self._trajectories, acting, acts, step)
+            if self.normalize_rewards:
+                self._note_rewards(acting, step)
             self._env_steps += len(acting)
             for w, end in step.ends.items():
                 self._count(self._trajectories[w], end, ctx.task)
@@ -86,6 +101,8 @@ class FixedHorizon(Rollout):
             ctx.progress("rollout", builder.rows, wanted)
         for w, trajectory in enumerate(self._trajectories):
             builder.cut(trajectory, env.observation(w))
+        if self.normalize_rewards:
+            builder.scale_rewards(self._scale.update())
         return builder.finish(ctx)
 
     def metrics(self) -> dict[str, float]:
@@ -106,7 +123,7 @@ class FixedHorizon(Rollout):
                 simulator = self._env.state_dict()
             except NotImplementedError as error:
                 log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
-        kept = ("number", "num_episodes", "episode_return", "episode_length")
+        kept = ("number", "num_episodes", "episode_return", "episode_length", "discounted_return")
         return {
             "simulator": simulator,
             "num_envs": self.num_envs,
@@ -114,6 +131,7 @@ class FixedHorizon(Rollout):
             "returns": list(self._returns),
             "env_steps": self._env_steps,
             "errors": self._errors,
+            "reward_scale": self._scale.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -123,6 +141,8 @@ class FixedHorizon(Rollout):
         self._trajectories = [EnvTrajectory(**each) for each in _number_trajectories(state["trajectories"])]
         self._returns = deque(state["returns"], maxlen=self.stats_window_size)
         self._env_steps, self._errors = state["env_steps"], state["errors"]
+        if "reward_scale" in state:  # older checkpoints do not have it
+            self._scale.load_state_dict(state["reward_scale"])
         self._env, self._saved = None, state["simulator"]
         if self._saved is None and self._env_steps:
             log.warning("the checkpoint has no simulator state: the environments start new episodes")
@@ -145,6 +165,7 @@ class FixedHorizon(Rollout):
             "returns": returns[rank::size],
             "env_steps": share("env_steps"),
             "errors": share("errors"),
+            **{name: states[0][name] for name in ("reward_scale",) if name in states[0]},
         }
 
     def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> AutoresetAdapter:
@@ -163,6 +184,14 @@ class FixedHorizon(Rollout):
             ctx.policy.check_spaces(self._env.venv.single_observation_space, self._env.venv.single_action_space)
         self._checked = ctx.policy
         return self._env
+
+    def _note_rewards(self, acting: Sequence[int], step: EnvStep) -> None:
+        """Note the rewards of a step for their scale; those of environments that failed are undefined."""
+        for w, reward in zip(acting, step.rewards):
+            end = step.ends.get(w)
+            if end is None or end.error is None:
+                trajectory = self._trajectories[w]
+                trajectory.discounted_return = self._scale.add(trajectory.discounted_return, reward)
 
     def _episode_seed(self, w: int, ctx: Context, following: int = 0) -> int:
         """Seed of the current or a following episode of environment `w`: one of the task's initial states."""
@@ -185,115 +214,6 @@ class FixedHorizon(Rollout):
         trajectory.end_episode()
 
 
-@dataclass
-class EnvTrajectory:
-    """Trajectory of one environment over segments and iterations: its return, length and open segment."""
-
-    number: int = 0  # over all ranks
-    num_episodes: int = 0  # that ended
-    episode_return: float = 0.0
-    episode_length: int = 0
-    rows: list[int] = field(default_factory=list)  # of the open segment, in the table of this iteration
-
-    def end_episode(self) -> None:
-        self.num_episodes += 1
-        self.episode_return, self.episode_length = 0.0, 0
-
-
 def _number_trajectories(trajectories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Number saved trajectories in their order, as older checkpoints, of one process, do not."""
     return [{"number": number, **each} for number, each in enumerate(trajectories)]
-
-
-class SegmentBuilder:
-    """Build the segments of one iteration from the environment steps.
-
-    Args:
-        name: of the task.
-        wanted: decisions to learn from; later ones only tell what follows.
-        num_envs: environments over all processes.
-    """
-
-    def __init__(self, name: str, wanted: int, num_envs: int):
-        self.name, self.wanted, self.num_envs = name, wanted, num_envs
-        self.rows = self._steps = 0
-        self._table = TransitionTable()
-        self._segments: list[tuple[Episode, list[int]]] = []
-        self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
-
-    def add(
-        self, trajectories: Sequence[EnvTrajectory], acting: Sequence[int], acts: Sequence[Completion], step: EnvStep
-    ) -> None:
-        """Add one decision of each acting environment: a row, or the end of the segment before it."""
-        self._steps += 1
-        if step.executed is not None:
-            _mask_unplayed(acts, step.executed)
-        rows, ends = self._table.add(acts, step.rewards), step.ends
-        for place, (w, row, reward) in enumerate(zip(acting, rows, step.rewards)):
-            trajectory, end = trajectories[w], ends.get(w)
-            failed = end is not None and end.error is not None
-            counted = not failed and self.rows < self.wanted
-            if counted:
-                trajectory.rows.append(row)
-                self.rows += 1
-            else:
-                self._stop(trajectory, acts[place], end)
-            if not failed:
-                trajectory.episode_return += reward
-                trajectory.episode_length += 1
-            if counted and end is not None:
-                self._end(trajectory, end)
-
-    def _stop(self, trajectory: EnvTrajectory, completion: Completion, end: EpisodeEnd | None) -> None:
-        """The open segment ends before the decision that has just been taken."""
-        failed = end is not None and end.error is not None
-        segment = self._close(trajectory, "error" if failed else "cut")
-        if segment is not None:
-            segment.following = completion.observation
-            segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
-        if segment is not None and failed:
-            segment.info["error"] = end.error  # type: ignore[union-attr]
-
-    def _end(self, trajectory: EnvTrajectory, end: EpisodeEnd) -> None:
-        segment = self._close(trajectory, "done" if end.terminated else "time")
-        totals = {"episode_return": trajectory.episode_return, "episode_length": float(trajectory.episode_length)}
-        segment.info["scores"] = {**end.scores, **totals}  # type: ignore[union-attr]
-        if not end.terminated:
-            self._following.append((segment, end.following))  # type: ignore[arg-type]
-
-    def cut(self, trajectory: EnvTrajectory, observation: dict[str, Any]) -> None:
-        """End the open segment, if there is one, because the iteration ends; `observation` follows it."""
-        segment = self._close(trajectory, "cut", after=1)
-        if segment is not None:
-            self._following.append((segment, observation))
-
-    def finish(self, ctx: Context) -> list[Episode]:
-        """Return all segments, with a bootstrap value where they did not terminate. Collective.
-
-        Those of all processes are numbered by the step after which they end and then by environment, as in one process.
-        """
-        if self._following:
-            values = ctx.engine.predict_values([observation for _, observation in self._following])
-            for (segment, observation), value in zip(self._following, values):
-                segment.following, segment.bootstrap_value = ctx.policy.encode(observation), value
-        numbers = {key: i for i, key in enumerate(sorted(parallel.gather([each.group for each, _ in self._segments])))}
-        for segment, rows in self._segments:
-            segment.group, segment.turns = numbers[segment.group], self._table.turns(rows)
-        return [segment for segment, _ in self._segments]
-
-    def _close(self, trajectory: EnvTrajectory, ended: Ended, after: int = 0) -> Episode | None:
-        if not trajectory.rows:
-            return None
-        group = (self._steps + after) * self.num_envs + trajectory.number
-        segment = Episode(Prompt(key=f"{self.name}/env/{trajectory.number}"), group, sample_index=0, ended=ended)
-        self._segments.append((segment, trajectory.rows))
-        trajectory.rows = []
-        return segment
-
-
-def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
-    for place, steps in enumerate(executed):
-        completion = acts[place]
-        mask_unplayed(completion, steps)
-        if isinstance(acts, ActionBatch):  # whose completions are copies
-            acts.columns["action_mask"][place] = completion.action_mask

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
-from mmrl.types import Completion, Context
+from mmrl.types import Completion, Context, Task, assistant_message
+
+_IMAGES = "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
 
 
 class Conversations(Demonstrations):
@@ -16,15 +18,19 @@ class Conversations(Demonstrations):
     roles, and those that the template writes around turns, have action_mask False. For text policies.
     """
 
+    def check_task(self, task: Task) -> None:
+        for prompt in task.prompts_to_check():
+            if prompt.images:
+                raise ValueError(f"{prompt.place or prompt.key}: {_IMAGES}")
+
     def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
         if "messages" not in raw:
             raise ValueError(
                 f"rollout=conversations: prompts have no messages, only {sorted(raw)}; use rollout=demonstrations"
             )
         if raw.get("images"):
-            raise ValueError(
-                "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
-            )
-        ids, mask = ctx.policy.encode_conversation([*raw["messages"], {"role": "assistant", "content": output}])
+            raise ValueError(_IMAGES)
+        messages = [*raw["messages"], assistant_message(output)]
+        ids, mask = ctx.policy.encode_conversation(messages, raw.get("tools"))
         first = int(mask.int().argmax())
         return demonstrated_choices(ids[first:], {"input_ids": ids[:first]}, output, mask[first:])

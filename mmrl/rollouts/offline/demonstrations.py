@@ -68,6 +68,8 @@ def demonstration(
         valid: bool [H, A], the entries of a chunk that mean something; all by default.
     """
     action = ctx.policy.encode_demonstration(raw, output)
+    if isinstance(output, str):
+        output = ctx.policy.write_turn(raw, output)  # with its calls and reasoning, as the policy's own completions
     return demonstrated_choices(action, ctx.policy.encode(raw), output, None if valid is None else _mask(action, valid))
 
 

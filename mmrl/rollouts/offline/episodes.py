@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from mmrl.compatibility import differences
 from mmrl.datasets.base import Dataset
@@ -42,6 +43,8 @@ class OfflineRollout(Rollout):
     ):
         if path is None:
             raise ValueError("rollout=offline needs a dataset: rollout.path=FOLDER, or task=offline task.path=FOLDER")
+        if not Path(path).exists():
+            raise ValueError(f"rollout.path={path}: no such folder or file; name the folder or file of a dataset")
         if stride is not None and stride < 1:
             raise ValueError(f"rollout.stride must be at least 1, got {stride}")
         self.path, self.stride, self.include_failures, self.cache_episodes, self.ignore_contract = (

@@ -1,4 +1,4 @@
-"""Preference pairs: two answers to a prompt, of which one was preferred."""
+"""Preference data: two answers to a prompt of which one was preferred, and single answers that are desirable or not."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ import torch
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.best_worst import label_preference
-from mmrl.types import Context, Episode, Observation, Prompt, Request, Turn
+from mmrl.types import Context, Episode, Observation, Prompt, Request, Task, Turn
 
 
 def answers(prompt: Prompt) -> tuple[str, str]:
     """The preferred and the other answer of a prompt."""
     missing = [name for name in ("chosen", "rejected") if name not in prompt.info]
+    if len(missing) == 1:
+        raise ValueError(
+            f"{prompt.place or prompt.key}: the row has one answer with a label, and pairs of answers are needed; "
+            "recipe=kto learns from single answers (rollout=labelled)"
+        )
     if missing:
         raise ValueError(f"prompt {prompt.key!r} has no {missing}; pairs come from a task such as task=preferences")
     return prompt.info["chosen"], prompt.info["rejected"]
 
 
-class PreferencePairs(Rollout):
-    """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them."""
+class LabelledAnswers(Rollout):
+    """All answers of every prompt as episodes of one group, each desirable or not; the policy did not sample them.
+
+    A prompt has a `chosen` answer, a `rejected` one, or both in `Prompt.info`; chosen ones are desirable.
+    """
 
     samples = False
 
@@ -32,16 +40,36 @@ class PreferencePairs(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         out = []
         for slot, prompt in prompts:
-            for sample_index, (answer, sign) in enumerate(zip(answers(prompt), (1, -1))):
+            episodes = []
+            for sample_index, (answer, sign) in enumerate(self.label(prompt)):
                 raw = {**prompt.observation, "answer": answer}  # for those that read it with the prompt
                 turn = Turn(demonstration(raw, answer, ctx))
-                out.append(label_preference(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
-        for one, other in zip(out[::2], out[1::2]):
-            pair = one.turns[0].completion, other.turns[0].completion
-            if _same(*(done.observation for done in pair)):
-                for done in pair:
-                    done.prompt_id = one.group  # so that the prompt is read once
+                episodes.append(label_preference(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
+            done = [episode.turns[0].completion for episode in episodes]
+            if len(done) == 2 and _same(*(completion.observation for completion in done)):
+                for completion in done:
+                    completion.prompt_id = slot  # so that the prompt is read once
+            out += episodes
         return out
+
+    def label(self, prompt: Prompt) -> list[tuple[str, int]]:
+        """Return the answers of a prompt with their signs, 1 desirable and -1 not."""
+        signs = {"chosen": 1, "rejected": -1}
+        labelled = [(prompt.info[name], sign) for name, sign in signs.items() if name in prompt.info]
+        if not labelled:
+            raise ValueError(f"prompt {prompt.key!r} has no labelled answer; take a task such as task=preferences")
+        return labelled
+
+
+class PreferencePairs(LabelledAnswers):
+    """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them."""
+
+    def label(self, prompt: Prompt) -> list[tuple[str, int]]:
+        return list(zip(answers(prompt), (1, -1)))
+
+    def check_task(self, task: Task) -> None:
+        for prompt in (task[index] for index in range(min(1, len(task)))):
+            answers(prompt)  # a file has pairs in all rows or in none
 
 
 def _same(one: Observation, other: Observation) -> bool:

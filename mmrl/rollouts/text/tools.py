@@ -126,6 +126,11 @@ class ToolUse(Rollout):
     def _observe(self, prompt: Prompt, shown: bool) -> Mapping[str, Any]:
         """Return the observation of a prompt; a chat model's one has the tools in its template or system message."""
         raw = text_observation(prompt)
+        if "tools" in raw:
+            raise ValueError(
+                f"{prompt.place or prompt.key}: the row brings tools of its own, and the rollout calls "
+                f"{sorted(self.tools)}; leave the column out of the rows, or use rollout=single_turn"
+            )
         if self.chat is None:
             return raw
         if shown:
@@ -191,6 +196,9 @@ class ToolUse(Rollout):
         safe = ctx.policy.break_special_tokens
         if self.chat:
             before, answers = self._write_results(play, results)
+            if play.last is not None and not ctx.policy.template_shows_calls(before[-1]["tool_calls"]):
+                said = safe(ctx.policy.turn_text(play.last.action.tolist()))  # else the new row would not have the call
+                before[-1] = {"role": "assistant", "content": said}
         else:
             said = safe(ctx.policy.decode(play.script.ids.tolist()))
             before = [*play.messages, {"role": "assistant", "content": said}]

@@ -17,6 +17,7 @@ def test_groups_are_those_that_hydra_chooses(recipe):
         ("grpo", "text"),
         ("papo", "VLM"),
         ("flow_push", "VLA"),
+        ("rlcm", "VLA"),  # its policy is a class of its own paper
         ("sac_pixels", "control"),
         ("dpo", "preference"),
         ("embedding_reward", "preference"),

@@ -16,7 +16,7 @@ def test_the_sources_give_the_classes_and_docstrings_that_an_import_gives(name):
     roots = [(root, importlib.import_module(root)) for root in (package, METHODS)]
     for module in (m for name, root in roots for m in pkgutil.walk_packages(root.__path__, f"{name}.")):
         for part in vars(importlib.import_module(module.name)).values():
-            own = inspect.isclass(part) and part.__module__ == module.name
+            own = inspect.isclass(part) and part.__module__ == module.name and not part.__name__.startswith("_")
             if own and issubclass(part, base) and part is not base and not inspect.isabstract(part):
                 summary = " ".join(inspect.cleandoc(part.__doc__ or "").split("\n\n")[0].split())
                 imported[f"{part.__module__}.{part.__qualname__}"] = summary

@@ -4,7 +4,7 @@ import json
 import pytest
 from rich.console import Console
 
-from mmrl.evaluation.report.terminal_table import Comparison, RateEstimate, format_markdown, format_table, to_json
+from mmrl.evaluation.report.terminal_table import Comparison, RateEstimate, format_table, to_json
 
 BETTER = Comparison("argmax", RateEstimate(95, 100), RateEstimate(490, 500))
 CLEAR = Comparison("mean", RateEstimate(100, 500), RateEstimate(490, 500, errors=2), "push")
@@ -30,17 +30,6 @@ def test_terminal_table_shows_every_cell():
         assert cell in shown
 
 
-def test_markdown():
-    assert format_markdown([BETTER, CLEAR]) == (
-        "| decode | before | after | episodes | errors | disjoint |\n"
-        "|---|---:|---:|---:|---:|---:|\n"
-        "| argmax | 95.0 % [88.8, 97.8] | 98.0 % [96.4, 98.9] | 100 / 500 | 0 | no |\n"
-        "| mean, push | 20.0 % [16.7, 23.7] | 98.0 % [96.4, 98.9] | 500 | 0 / 2 | yes |\n"
-        "\n"
-        "success rate [Wilson 95 % interval]\n"
-    )
-
-
 def test_json_holds_the_numbers_that_make_the_table_again():
     (row,) = json.loads(to_json([CLEAR]))
     assert row["decode"] == "mean" and row["disjoint"] is True
@@ -53,6 +42,6 @@ def test_json_holds_the_numbers_that_make_the_table_again():
 
 def test_levels_are_not_mixed_in_one_table():
     with pytest.raises(ValueError, match="all with intervals of one level"):
-        format_markdown([Comparison("mean", RateEstimate(1, 2), RateEstimate(1, 2, level=0.99))])
+        format_table([Comparison("mean", RateEstimate(1, 2), RateEstimate(1, 2, level=0.99))])
     with pytest.raises(ValueError, match="a table needs rows"):
         format_table([])

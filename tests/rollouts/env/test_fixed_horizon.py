@@ -23,6 +23,7 @@ class Walk(gymnasium.Env):
     """An episode of `limit` steps. The observation is the number of steps so far, one-hot; the reward is 1 + action."""
 
     action_space = gymnasium.spaces.Discrete(2)
+    metadata = {"render_modes": [], "mmrl_infos": ["scores"]}
 
     def __init__(
         self, limit: int = 3, terminate: bool = True, fault: str = "", extra_steps: int = 0, bonus: bool = False

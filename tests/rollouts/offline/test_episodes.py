@@ -28,6 +28,11 @@ def context(task, policy):
     return Context(task, None, policy, Sampling(), seed=0, iteration=0)
 
 
+def test_a_dataset_that_is_missing_is_refused_when_the_rollout_is_built(tmp_path):
+    with pytest.raises(ValueError, match="nowhere: no such folder or file"):
+        OfflineRollout(str(tmp_path / "nowhere"))
+
+
 def test_splits_are_disjoint_and_without_failures(folder):
     task = OfflineTask(folder, every=3)
     train, held_out = set(task.episode_indices), set(task.on("held_out").episode_indices)

@@ -116,6 +116,8 @@ def test_chat_models_read_images_in_tool_messages():
     ctx = Context(task, None, POLICY, Sampling(), seed=0, iteration=0)
     (episode,) = rollout.collect([(0, task[0])], ctx)
     assert len(episode.turns) == 2 and len(episode.turns[1].completion.observation["pixel_values"]) == 2
+    # the template writes no calls, so the call stands in the text of the second row
+    assert '"name": "zoom"' in POLICY.decode(episode.turns[1].completion.observation["input_ids"].tolist())
     assert episode.output.removesuffix("<eos>") == task[0].answer
 
 

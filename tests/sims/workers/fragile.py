@@ -15,7 +15,7 @@ IMPOSSIBLE = 77  # a seed
 class Fragile(gymnasium.Env):
     """Counts steps from a seeded number; an episode has 6 steps."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5, "mmrl_infos": ["scores", "task"]}
     observation_space = spaces.Dict(
         {"state": spaces.Box(-1, 100, (2,), np.float64), "instruction": spaces.Text(20, charset="stepfrom 0123456789")}
     )

@@ -38,6 +38,7 @@ class LeRobotPolicy(Policy):
     `_load` last.
     """
 
+    scales_images = True
     settings_class: ClassVar[type[LeRobotSettings]]
     settings: Any
     chunk: int

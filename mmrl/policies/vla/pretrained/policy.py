@@ -27,6 +27,7 @@ class PretrainedVLA(Policy):
     `heads` names modules of this project beside the pretrained model; they have a file of their own in an export.
     """
 
+    scales_images = True
     heads: tuple[str, ...] = ()
     path: str
     reading: PretrainedReading

@@ -7,6 +7,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +62,7 @@ def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
     """
     limits, scratch, parent = job["limits"], place.scratch, os.getpid()
     scratch.begin(int(limits["files_mb"]), int(limits["files"]))
-    pipes = {name: os.pipe() for name in ("out", "reason", "setup")}
+    pipes = {name: open_one_way() for name in ("out", "reason", "setup")}
     pid = os.fork()
     if pid == 0:
         run_program(job, place, {name: ends[1] for name, ends in pipes.items()}, parent)
@@ -79,6 +80,14 @@ def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
         return {"down": word[1:].decode(errors="replace") or "the program's process ended before it was confined"}
     _read_rest(watched, limits)
     return _report(watched, limits, status, used.ru_utime + used.ru_stime) | {"missing": json.loads(word[1:])}
+
+
+def open_one_way() -> tuple[int, int]:
+    """Open a pair of sockets to read from the first and write to the second. Unlike an end of a pipe, an end of a pair
+    cannot be opened again by its name in /proc, so that a program cannot read what it has printed."""
+    reading, writing = socket.socketpair()
+    reading.shutdown(socket.SHUT_WR)
+    return reading.detach(), writing.detach()
 
 
 def _read_setup(end: int) -> bytes:

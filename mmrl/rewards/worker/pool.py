@@ -19,7 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-_START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker import serve; serve({end}, {parent})"
+from mmrl.rewards.worker.ending import adopt_orphans, end_tree, end_with_parent, kill_tree
+from mmrl.rewards.worker.output import show_output
+
+_START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker.pool import serve; serve({end}, {parent})"
 
 
 class WorkerError(RuntimeError):
@@ -163,14 +166,19 @@ class _Worker:
 
     def __init__(self, load: Callable[[], Callable[..., Any]], timeout_s: float):
         self.connection, end = Pipe()
+        printed, output = os.pipe()
         program = _START.format(path=sys.path, end=end.fileno(), parent=os.getpid())
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", program],
             stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             pass_fds=[end.fileno()],
             start_new_session=True,  # Ctrl-C ends a run after its iteration, which still needs the worker
         )
         end.close()
+        os.close(output)
+        show_output(printed)
         try:
             self.ask(pickle.dumps(load), timeout_s, "the start of the worker")
         except BaseException:
@@ -192,7 +200,10 @@ class _Worker:
                     raise EOFError
             outcome, *value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError) as error:
-            raise WorkerDied(f"the process ended: {self._read_exit()}") from error
+            ended = self._read_exit()
+            if self.process.poll() == -signal.SIGPROF:  # of a timer of processor time: `mmrl.rewards.limits`
+                raise CallTimedOut(f"{what} used more than its limit of processor time") from error
+            raise WorkerDied(f"the process ended: {ended}") from error
         if outcome == "raised":
             raise CallRaised(*value)
         return value[0]
@@ -210,23 +221,27 @@ class _Worker:
     def kill(self) -> None:
         """Kill the process and the processes that it started."""
         self.connection.close()
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self.process.kill()
+        kill_tree(self.process.pid)
         self.process.wait()
 
 
 def serve(end: int, parent: int) -> None:
-    """Answer calls until the parent is gone: the main loop of a worker."""
+    """Answer calls until the parent is gone, and end with all that the function started: the main loop of a worker."""
     os.set_inheritable(end, False)
+    adopt_orphans()
+    end_with_parent(parent)
+    try:
+        _answer(end)
+    finally:
+        end_tree()
+
+
+def _answer(end: int) -> None:
+    """Answer calls until the other end of the connection is gone."""
     connection = Connection(end)
     function: Any = None
     while True:
         try:
-            while not connection.poll(5.0):
-                if os.getppid() != parent:  # forks of the parent hold the connection open
-                    return
             message = connection.recv_bytes()
         except (EOFError, OSError):
             return

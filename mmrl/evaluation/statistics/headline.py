@@ -1,0 +1,52 @@
+"""The held-out number by which runs are compared where nobody names one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mmrl.errors import ConfigError
+
+PREFIX = "val/"
+_NO_MEANS = ("lower", "upper", "errors", "n", "prompts", "standard_error")
+
+
+def find_headline(config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Return the metric of the first evaluator of a run's evaluation under its first decode: its mean, or its return.
+
+    Args:
+        config: of the run, as in its config.yaml.
+        names: of the metrics that the run has.
+
+    Returns:
+        The name, as val/greedy/exact/mean; None where nothing is evaluated or nothing was measured.
+    """
+    evaluation = (config["data"]["init_args"].get("evaluation") or {}).get("init_args") or {}
+    for decode in evaluation.get("sampling") or ():
+        for evaluator in evaluation.get("evaluators") or ():
+            place = f"{PREFIX}{decode}/{evaluator}/"
+            means = [name for name in names if name.startswith(place) and name.rpartition("/")[2] not in _NO_MEANS]
+            preferred = [name for name in (f"{place}mean", f"{place}return") if name in means]
+            if preferred or means:
+                return (preferred or means)[0]
+    return None
+
+
+def check_metric(name: str, names: Collection[str], place: str) -> str:
+    """Return a metric's name, which may lack the prefix val/; one that a run does not have is refused.
+
+    Raises:
+        ConfigError: naming the metrics that the run has.
+    """
+    known = next((each for each in (name, f"{PREFIX}{name}") if each in names), None)
+    if known is None:
+        has = sorted(each for each in names if each.startswith(PREFIX)) or sorted(names)
+        raise ConfigError(f"metric={name}: {place} has no such metric; it has {', '.join(has[:12])}")
+    return known
+
+
+def interval_of(name: str, metrics: Mapping[str, float]) -> tuple[float, float] | None:
+    """Return the interval over held-out problems that an evaluator measured beside a mean; None if there is none."""
+    place = name.removesuffix("mean")
+    ends = [metrics.get(f"{place}{end}") for end in ("lower", "upper")]
+    return None if name == place or None in ends else (ends[0], ends[1])  # type: ignore[return-value]
