@@ -16,8 +16,8 @@ class AnswerTask(Task):
     """Task with short answers that are read by a verifier.
 
     Args:
-        extract: how the answer is found in a completion: text, last_number, boxed, tags, marker, choice, json, code, or
-            {name: {parameter: value}}; None hands the completion without its thoughts to the verifier.
+        extract: how the answer is found in a completion: text, last_number, boxed, tags, marker, choice, json, code,
+            answer, or {name: {parameter: value}}; None hands the completion without its thoughts to the verifier.
     """
 
     extract: str | dict[str, Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rewards.extract import remove_thoughts
+from mmrl.rewards.extract import remove_thoughts, unify_lines
 from mmrl.types import Episode, Task
 
 SPLITS = ("train", "held_out")
@@ -46,8 +46,7 @@ def reply_text(episode: Episode) -> str:
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
             "this task needs a policy that answers in text"
         )
-    text = episode.info.get("prompt_end", "") + episode.output
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return unify_lines(episode.info.get("prompt_end", "") + episode.output)
 
 
 def answer_text(episode: Episode) -> str:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from mmrl.rewards.final_answer import find_final_answer
+from mmrl.rewards.numbers import find_last_number
+
 LONGEST_ANSWER = 100_000
 """Characters of an answer, without its thoughts, that are read: the last ones, since answers stand at the end."""
 _OPEN = re.compile(r"<(?:think|thinking|reasoning)>")
 _CLOSE = re.compile(r"</(?:think|thinking|reasoning)>")
-_MINUS = str.maketrans(dict.fromkeys("−–﹣－", "-"))
-_SUPERSCRIPTS = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
-# 12, -0.5, .5, 1,250.75, 3e-7, 1/2; not the end of a word, and no part of 1.2.3, of 1,2,3, of 3/4/2024 or of a power
-# such as 10^-2. The minus of 3-5 and of (a)-5 is no sign
-NUMBER = re.compile(
-    r"(?<!\^)(?<!\^[-{])(?<!\^\{-)(?:(?<![\w.,/)\]])-|(?<![\w.,/]))(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?"
-    r"(?:\.[0-9]+)?(?<=[0-9])(?:e[+-]?[0-9]{1,3}|/[0-9]+)?(?![0-9^]|[.,/][0-9])",
-    re.IGNORECASE,
-)
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_PART_BEFORE = re.compile(r"(?:[-+*/^×·\u2010-\u2015\u2212][ \t]*[$({]?|[0-9.]|\b(?:minus|not))\s*\Z", re.IGNORECASE)
+_PART_AFTER = re.compile(r"\s*(?:[\^/×·!]|[-+*\u2212][ \t]*[0-9\\(A-Za-z]|[0-9])")
 _TRIES = 100  # boxes, from the end, and broken JSON objects that are read
 
 
@@ -31,7 +27,7 @@ class Extractor(ABC):
 
     def __call__(self, completion: str) -> str | None:
         """Return the answer in a completion; None if there is none."""
-        said = remove_thoughts(completion)
+        said = remove_thoughts(unify_lines(completion))
         found = None if said is None else self.find(said)
         return found.strip() or None if found is not None else None
 
@@ -54,24 +50,26 @@ class Text(Extractor):
 
 @dataclass(frozen=True)
 class LastNumber(Extractor):
-    """The last number: 1,250 is 1250, 35.0 is 35, 1/2 stays a fraction. Digits of full width count.
+    """The last number, as `mmrl.rewards.numbers` reads it: 1,250 is 1250, 35.0 is 35, 1/2 stays a fraction, 50% is 0.5.
 
-    Words do not count, and neither do powers: 10^2 and m² have no number.
+    None if the last one has no value, such as 2^10, 1,2,3 or a date. Digits in words and powers of units do not count.
     """
 
     def find(self, text: str) -> str | None:
-        found = NUMBER.findall(unify_width(text.translate(_MINUS)).translate(_MINUS))
-        return _plain(found[-1]) if found else None
+        return find_last_number(text)
 
 
 @dataclass(frozen=True)
 class Boxed(Extractor):
-    r"""The content of the last \boxed{...}, braces inside it included. A box that is not closed is no answer."""
+    r"""The content of the last \boxed{...}, braces inside it included.
+
+    A box that is not closed is no answer, and neither is one that is a part of a formula: - \boxed{7}, \boxed{4}^2.
+    """
 
     def find(self, text: str) -> str | None:
-        for start in [match.end() for match in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)][: -_TRIES - 1 : -1]:
-            if (end := _closing_brace(text, start)) is not None:
-                return text[start:end]
+        for match in [*_BOX.finditer(text)][: -_TRIES - 1 : -1]:
+            if _closing_brace(text, match.end()) is not None:
+                return _read_box(text, match)
         return None
 
     def write(self, answer: str) -> str:
@@ -188,6 +186,23 @@ class Code(Extractor):
         return f"```{self.language or ''}\n{answer}\n```"
 
 
+@dataclass(frozen=True)
+class Answer(Extractor):
+    """The final answer in the forms of models from outside: boxed, in tags, in a fence, "The answer is 7.", **7**.
+
+    See `mmrl.rewards.final_answer`. Several different answers of one form are none.
+    """
+
+    def find(self, text: str) -> str | None:
+        if "boxed" not in text and "fbox" not in text:
+            return find_final_answer(text, [])
+        boxes = [_read_box(text, match) for match in [*_BOX.finditer(text)][: -_TRIES - 1 : -1]]
+        # a box that is a part of a formula is no answer, and neither is another one beside it
+        return (
+            None if not boxes or None in boxes else find_final_answer(text, [box for box in boxes if box is not None])
+        )
+
+
 EXTRACTORS: Mapping[str, type[Extractor]] = {
     "text": Text,
     "last_number": LastNumber,
@@ -197,6 +212,7 @@ EXTRACTORS: Mapping[str, type[Extractor]] = {
     "choice": Choice,
     "json": Json,
     "code": Code,
+    "answer": Answer,
 }
 
 
@@ -223,6 +239,11 @@ def build_extractor(spec: str | Mapping[str, Any], key: str = "task.extract") ->
     return EXTRACTORS[name](**given)
 
 
+def unify_lines(text: str) -> str:
+    r"""Return the text with "\n" for every line end: of Windows, and of old Macintosh files."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def remove_thoughts(text: str) -> str | None:
     """Return the text after the thoughts; None if a thought is not closed, so that nothing follows it.
 
@@ -232,19 +253,13 @@ def remove_thoughts(text: str) -> str | None:
     return None if _OPEN.search(rest) else rest[-LONGEST_ANSWER:]
 
 
-def unify_width(text: str) -> str:
-    """Return the text in Unicode's compatible form (NFKC), digits of full width as plain ones; 10² becomes 10^2."""
-    return unicodedata.normalize("NFKC", _SUPERSCRIPTS.sub(lambda found: f"^{found.group()}", text))
-
-
-def _plain(number: str) -> str:
-    """Write a number without thousands separators and without a fractional part of zeros."""
-    plain = number.replace(",", "")
-    whole, point, fraction = plain.partition(".")
-    if point and not fraction.strip("0"):
-        plain = whole or "0"
-    digits = re.fullmatch(r"(-?)0*([0-9]+)", plain)
-    return plain if digits is None else (digits[2] if digits[2] == "0" else digits[1] + digits[2])
+def _read_box(text: str, match: re.Match[str]) -> str | None:
+    """Content of a box; None if it is not closed, or if it is a part of a formula."""
+    end = _closing_brace(text, match.end())
+    if end is None:
+        return None
+    before, after = text[max(0, match.start() - 8) : match.start()], text[end + 1 : end + 9]
+    return None if _PART_BEFORE.search(before) or _PART_AFTER.match(after) else text[match.end() : end]
 
 
 def _closing_brace(text: str, start: int) -> int | None:

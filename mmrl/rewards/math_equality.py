@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
+from mmrl.rewards.numbers import parse_number, unify_powers
 from mmrl.rewards.worker import CallTimedOut, WorkerError, WorkerPool
 
 Outcome = Literal["equal", "different", "timeout", "failed"]
 """timeout: the limit passed and the process was killed. failed: math-verify raised, or its process ended."""
 MEMORY_BYTES = 4 * 2**30
 """Address space of a process: a power tower would fill the machine's memory before the limit."""
+_MARK = re.compile(r"<\|[^|<>\n]*\|>|</?s>")
+"""Special tokens of a chat template, which math-verify reads over."""
+_SET = re.compile(r"\\?\{[^{}]*,[^{}]*\}$|\\\{")
+_OTHER = re.compile(r"[0-9]\s*(?:[:‰'_]|\\\\)")
+"""Ratios, units and bases that math-verify reads as the number before them."""
+_HAS_PERCENT = re.compile(r"%|\bper ?cent\b")
 LONGEST = 2_000
 """Characters of an answer that is parsed; longer ones are different."""
 
@@ -43,7 +51,18 @@ def _decide(pair: tuple[str, str]) -> Outcome | None:
     right, given = (text.strip() for text in pair)
     if right == given:
         return "equal"
-    return "different" if not given or len(given) > LONGEST else None
+    if not given or len(given) > LONGEST or _MARK.search(given) or _is_set(right) != _is_set(given):
+        return "different"
+    values = parse_number(right), parse_number(given)
+    if None in values:
+        other = (_HAS_PERCENT.search(given) and not _HAS_PERCENT.search(right)) or (values[0] and _OTHER.search(given))
+        return "different" if other else None
+    return "equal" if values[0] == values[1] else "different"
+
+
+def _is_set(text: str) -> bool:
+    """Whether a text is a list in braces; math-verify reads {1,2} as a pair."""
+    return _SET.match(text.strip("$ ").removeprefix("\\left")) is not None
 
 
 def _start(pool: WorkerPool) -> WorkerPool:
@@ -77,6 +96,7 @@ def load_comparison() -> Callable[[str, str], bool]:
     @lru_cache(maxsize=4096)  # the right answer of a group is parsed once
     def read(text: str) -> list:
         # math-verify's own limits are alarms, which work in a main thread alone; this process is killed instead
+        text = unify_powers(text)
         return parse(text if "$" in text or "\\boxed" in text else f"${text}$", parsing_timeout=None)
 
     def compare(right: str, given: str) -> bool:

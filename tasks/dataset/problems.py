@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from mmrl.rewards.extract import build_extractor
+from mmrl.rewards.numbers import parse_number
 from mmrl.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
 from mmrl.types import AssistantMessage
 from tasks.chat import Message, describe_extras, join_text, read_message, read_tools
@@ -19,7 +20,6 @@ from tasks.dataset.media import Media, digest, read_images, read_videos
 from tasks.dataset.messages import lift_images, parts_of, place_media, read_contents, refuse_marks, split_marks
 from tasks.dataset.source import Record
 from tasks.dataset.template import fill_template
-from tasks.dataset.verify import number
 
 _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?", re.IGNORECASE)
 
@@ -229,7 +229,7 @@ def _answer(record: Record, name: str, extract: str | None, place: str) -> str:
     digits = text.strip()
     if not digits or (len(digits) <= 40 and "e" not in digits.lower()) or not _NUMBER.fullmatch(digits):
         return text
-    if number(digits.lower()) is not None:
+    if parse_number(digits) is not None:
         return text
     if "e" in digits.lower():
         raise ValueError(

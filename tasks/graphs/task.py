@@ -109,6 +109,7 @@ class Graphs(GeneratedTask):
 
     def _verify_answer(self, answer: str, graph: Graph) -> dict[str, float]:
         """exact: the answer is the right number, or the step that defines the asked quantity with the right value."""
+        answer = final_line(answer)
         step = parse_step(answer)
         value = str(step.value) if step is not None and step.name == graph.asked else answer.strip()
         well_formed = value.isascii() and value.isdigit()

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from mmrl.rewards.numbers import parse_number
+
 Entry = Mapping[str, Any]
 """A problem as a generator makes it: question, answer and metadata."""
 
@@ -30,6 +32,10 @@ beside those of the generator's own answer."""
 _LISTS = frozenset(("binary_matrix", "n_queens", "spiral_matrix", "string_insertion"))
 """Generators whose scorer runs eval on an answer that is not right as it is, to find a Python list."""
 
+_MOVES = frozenset(("jugs", "tower_of_hanoi", "word_ladder", "boxnet", "rubiks_cube", "rush_hour", "n_queens"))
+"""Generators whose scorer plays or checks the whole answer, of which there are several right ones."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_WORD = re.compile(r"\w")
 _CHARACTERS = re.compile(r"[0-9A-Za-z+\-*/^().,\s]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][0-9A-Za-z]*")
 _LONE_DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
@@ -66,7 +72,27 @@ def _is_literal(text: str) -> bool:
 
 def limit_score(dataset: str, answer: str, entry: Entry) -> float:
     """The most that an answer with a full score earns: less than 1 where the generator's scorer accepts wrong ones."""
+    if has_more(dataset, answer, entry["answer"]):
+        return 0.0
     return _LIMITS[dataset](answer, entry) if dataset in _LIMITS else 1.0
+
+
+def has_more(dataset: str, answer: str, right: Any) -> bool:
+    """Whether an answer is more than one answer: the right one with words before or behind it, or two numbers.
+
+    Many scorers search a text for what is right, or compare a part of it. Formulas are evaluated as a whole, and a
+    longer sequence of moves can be a solution.
+    """
+    text = answer.strip()
+    if not isinstance(right, str) or text == right.strip() or dataset in _FORMULAS or dataset in _MOVES:
+        return False
+    if parse_number(right) is not None:
+        return parse_number(text.removesuffix(".")) is None or re.search(r"[0-9]\s+[0-9]", text) is not None
+    parts, wanted = _TOKEN.findall(text), _TOKEN.findall(right)
+    for start in range(len(parts) - len(wanted) + 1):
+        if parts[start : start + len(wanted)] == wanted:
+            return any(_WORD.match(part) for part in (*parts[:start], *parts[start + len(wanted) :]))
+    return False
 
 
 def _limit_same_text(answer: str, entry: Entry) -> float:
@@ -94,10 +120,22 @@ def _limit_given_numbers(answer: str, entry: Entry) -> float:
     return 1.0 if used == sorted(entry["metadata"]["numbers"]) else 0.01  # what it gives to other wrong answers
 
 
+def _limit_steps(answer: str, entry: Entry) -> float:
+    """The scorer of sokoban plays the letters that it knows and skips the others."""
+    return float(re.fullmatch(r"[LRUDlrud]+", answer.strip()) is not None)
+
+
+def _limit_one_fraction(answer: str, entry: Entry) -> float:
+    """The scorer of fraction_simplification reads the first fraction of a text."""
+    return float(parse_number(answer.strip().removesuffix(".")) is not None)
+
+
 _LIMITS: Mapping[str, Callable[[str, Entry], float]] = {
     "game_of_life_halting": _limit_same_text,
     "complex_arithmetic": _limit_nan,
     "number_sorting": _limit_nan,
     "coin_flip": _limit_prefix,
+    "sokoban": _limit_steps,
+    "fraction_simplification": _limit_one_fraction,
     "puzzle24": _limit_given_numbers,
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.rewards.final_answer import read_guess
 from mmrl.text_environment import TextEnvironment, TextStep
 from mmrl.types import Prompt
 from tasks.environment import TextEnvironmentTask
@@ -79,7 +80,7 @@ class QuestionEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         self.questions += 1
-        found = _QUESTION.fullmatch(action.strip())
+        found = _QUESTION.fullmatch(read_guess(action))
         word = found[1].lower() if found else ""
         if word in ATTRIBUTES:
             yes = word in TABLE[self.problem.secret]

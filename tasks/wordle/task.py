@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.rewards.final_answer import read_guess
 from mmrl.text_environment import TextEnvironment, TextStep
 from mmrl.types import Prompt
 from tasks.environment import TextEnvironmentTask
@@ -86,7 +87,7 @@ class WordleEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         self.guesses += 1
-        guess = action.strip().lower()
+        guess = read_guess(action).lower()
         if len(guess) != LETTERS or not (guess.isascii() and guess.isalpha()):
             return self._reply(f"Write a word of {LETTERS} letters.", valid=False)
         marks = compare(guess, self.secret)

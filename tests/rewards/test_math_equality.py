@@ -26,6 +26,25 @@ GOLDEN = [
     ("3", "3" * 5000, "different"),
     (r"\frac{1}{3}", "0.33", "different"),
     ("x+1", "x-1", "different"),
+    ("42", "42²", "different"),
+    ("42", "42<|im_end|>41", "different"),
+    ("42", "42</s>", "different"),
+    ("3", "x² + 3", "different"),
+    ("42", "42%", "different"),
+    ("0.5", "50%", "equal"),
+    ("(1,2)", "{1,2}", "different"),
+    ("(1,2)", r"\{1,2\}", "different"),
+    ("42", r"42\\43", "different"),
+    ("42", "42:1", "different"),
+    ("42", "42‰", "different"),
+    ("42", "42'", "different"),
+    ("42", "42_{8}", "different"),
+    ("42", "42 or 43", "different"),
+    ("42", "not 42", "different"),
+    ("1/2", "½", "equal"),
+    ("x^2", "x²", "equal"),
+    ("42", "42 cm", "equal"),
+    ("-7", "\u20127", "equal"),
 ]
 BASES = ("9^{9^{9^{9}}}", "10^{10^{10}}+1", "(10^{12})!", r"\sum_{k=1}^{10^9} 1/k^2", r"\prod_{k=1}^{10^8} k")
 HANGING = [*BASES, *(f"7^{{8^{{9^{{{n}}}}}}}" for n in (5, 17, 29))]
@@ -70,4 +89,4 @@ def test_a_comparison_that_cannot_start_is_an_error_and_no_difference(tmp_path, 
     with pytest.raises(
         RuntimeError, match=r"task\.equality=math cannot start math-verify: .*(another version|status 3)"
     ):
-        compare_answers([("1/2", "0.5")], timeout_s=4.25 + len(line) / 1000)  # processes of its own
+        compare_answers([("x+1", "1+x")], timeout_s=4.25 + len(line) / 1000)  # processes of its own

@@ -65,6 +65,13 @@ def test_arguments_without_problems_are_refused(options):
         Edits(**options)
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_do_not_matter(end):
+    task = Edits()
+    for index in range(20):
+        assert task.score(reply(task[index], task.demonstrate(index).replace("\n", end)))["exact"] == 1
+
+
 @pytest.mark.parametrize("line", ["++ x=0", "-- x=0", "@@ x=0", "+++ b", "--- a", "++", "", " ", "\u2028", "x\x0b"])
 def test_lines_that_look_like_headers_of_a_patch_lower_the_similarity(line):
     task = Edits()

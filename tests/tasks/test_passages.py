@@ -52,6 +52,13 @@ def test_a_text_that_is_too_short_is_refused(tmp_path):
         len(Passages(path=str(tmp_path / "short.txt")))
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
+def test_line_ends_do_not_matter(end):
+    task = Passages()
+    assert task.score(reply(task[0], f"{task[0].answer}{end}"))["exact"] == 1
+    assert task.score(reply(task[0], f"<think>x{end}</think>{end}{task[0].answer.replace(' ', end, 1)}"))["exact"] == 1
+
+
 @pytest.mark.parametrize("kind", ["next", "middle"])
 def test_ends_of_lines_may_be_those_of_windows(kind):
     task = Passages(kind=kind)

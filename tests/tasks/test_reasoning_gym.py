@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tasks.reasoning_gym.scorer import score_answer
 from tasks.reasoning_gym.strictness import limit_score
 from tasks.reasoning_gym.task import ReasoningGym
 from tests.tasks.replies import reply
@@ -48,6 +49,26 @@ def test_a_generator_accepts_its_own_answer_and_neither_nonsense_nor_code(datase
             assert prompt.answer is None
         else:
             assert task.verify(prompt.answer, prompt) == {"exact": 1, "score": 1}
+
+
+def write_more(right, other):
+    """Texts that hold a right answer and more."""
+    return {
+        *(f"{right} {other}", f"{other} {right}", f"{right} or {other}", f"{right}\n{other}", f"{other}\n{right}"),
+        *(f"{right}, {other}", f"{right} {right}", f"not {right}", f"The answer is {right}", f"I think so.\n{right}"),
+        *(f"{right} is right", f"{right}<|im_end|>{other}"),
+    }
+
+
+@pytest.mark.parametrize("dataset", sorted(set(DATASETS) - SLOW - WITHOUT_ANSWER - {"composite"}))
+def test_a_right_answer_with_more_beside_it_is_not_right(dataset):
+    task = ReasoningGym(dataset, size=4, held_out=2)
+    entries = [task._generator[number] for number in range(6)]
+    for entry in entries:
+        right = entry["answer"]
+        other = next((one["answer"] for one in entries if one["answer"] != right), "x")
+        texts = [text for text in write_more(right, other) if text.strip() != right]
+        assert [text for text in texts if score_answer(task._source, text, entry).score >= 1] == []
 
 
 def ask(dataset, answer, **arguments):

@@ -37,7 +37,40 @@ def test_naming_the_object_ends_the_episode():
     assert step.scores == {"exact": 1.0, "efficiency": pytest.approx(0.95)}
 
 
-@pytest.mark.parametrize("question", ["Is it a boat?", "animal or duck", "duck car cat salmon", "Is it not a duck?"])
+@pytest.mark.parametrize(
+    "guess",
+    [
+        *("duck.", "My guess: duck", '"duck"', "**duck**", "`duck`", "The answer is duck.", "- duck", "Duck!"),
+        *(
+            "duck\r\n",
+            "Answer: Is it a duck?",
+            "My guess is duck.",
+            "\u201cduck\u201d",
+            r"\(duck\)",
+            "I think so.\nAnswer: duck",
+        ),
+    ],
+)
+def test_ordinary_forms_of_a_guess_name_the_object(guess):
+    environment, _ = reset()
+    assert environment.step(guess).terminated
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "not duck",
+        "Answer: duck\nAnswer: cat",
+        "duck or cat",
+        "duck cat.",
+        "",
+        ".",
+        "Is it a boat?",
+        "animal or duck",
+        "duck car cat salmon",
+        "Is it not a duck?",
+    ],
+)
 def test_other_questions_are_not_understood(question):
     environment, _ = reset()
     step = environment.step(question)

@@ -38,6 +38,28 @@ def test_an_episode():
     assert step.terminated and step.reward == 1 and step.scores["efficiency"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    "guess",
+    [
+        *("crane.", "My guess: crane", '"crane"', "**crane**", "`CRANE`", "The answer is crane.", "- crane", "Crane!"),
+        *("crane\r\n", "Guess: crane", "My guess is crane.", "\u201ccrane\u201d", "So I think.\nAnswer: crane"),
+    ],
+)
+def test_ordinary_forms_of_a_guess_are_guesses(guess):
+    environment = Wordle().make_environment()
+    environment.reset(Prompt("wordle/train/0", info={"problem": "crane"}))
+    assert environment.step(guess).terminated
+
+
+@pytest.mark.parametrize(
+    "guess", ["not crane", "crane or crash", "Answer: crane\nAnswer: crash", "crane crash", "", "."]
+)
+def test_near_misses_are_no_guesses(guess):
+    environment = Wordle().make_environment()
+    environment.reset(Prompt("wordle/train/0", info={"problem": "crane"}))
+    assert not environment.step(guess).valid
+
+
 def test_a_shorter_list_can_be_shown():
     task = Wordle(words=10, show_words=True)
     assert all(word in task[0].messages[0]["content"] for word in WORDS[:10])

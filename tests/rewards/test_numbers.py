@@ -1,0 +1,69 @@
+"""One grammar of numbers: a table of forms, its readers, and texts on which a grammar could hang."""
+
+import time
+from fractions import Fraction
+
+import pytest
+
+from mmrl.rewards.extract import build_extractor
+from mmrl.rewards.numbers import find_last_number, parse_number
+from tasks.dataset.verify import verify
+from tests.rewards.number_forms import FORMS
+
+WRAPPED = {
+    "last_number": "{}",
+    "boxed": r"\boxed{{{}}}",
+    "tags": "<answer>{}</answer>",
+    "marker": "#### {}",
+    "text": "{}",
+    "answer": "The answer is <answer>{}</answer>",
+}
+"""Extractors by which a number can be read, and how they write it."""
+
+
+def test_the_table_has_300_forms():
+    assert len({form for form, _ in FORMS}) == len(FORMS) >= 300
+
+
+def test_every_form_has_its_value():
+    results = {form: (find_last_number(form), value) for form, value in FORMS}
+    assert {form: pair for form, pair in results.items() if pair[0] != pair[1]} == {}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_form_is_never_read_as_another_value_by_any_extractor(name):
+    """Whatever an extractor hands on, equality with a number is equality with the form's own value."""
+    extract = build_extractor(name)
+    wrong = []
+    for form, value in FORMS:
+        answer = extract(WRAPPED[name].format(form))
+        parsed = None if answer is None else parse_number(answer)
+        if parsed is not None and (value is None or parsed != Fraction(value)):
+            wrong.append((form, answer))
+        for other in ("7", "2", "3", "42", "234"):
+            if verify(answer or "", other)["exact"] and (value is None or Fraction(value) != int(other)):
+                wrong.append((form, other))
+    assert wrong == []
+
+
+def test_whole_texts_are_numbers_and_sentences_are_not():
+    good = {
+        "1{,}234": 1234,
+        "½": Fraction(1, 2),
+        r"$\frac{1}{3}$": Fraction(1, 3),
+        "\u20127": -7,
+        "50%": Fraction(1, 2),
+    }
+    assert {text: parse_number(text) for text in good} == good
+    for text in ("42 or 43", "not 42", "42 cm", "x=42", "42 43", "1e99999", "9" * 300, "1/0", "", "42\n43", "- 7 7"):
+        assert parse_number(text) is None, text
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["1", "- ", "1 ", "1,", " 000", "(", "a", r"\frac", "a1", "x^", "1/", "½", "minus ", r"\frac{1}{", "_", " ", "{,}"],
+)
+def test_long_texts_are_read_in_linear_time(part):
+    started = time.process_time()
+    find_last_number("1" + part * (60_000 // len(part)))
+    assert time.process_time() - started < 2
