@@ -40,10 +40,12 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
 
     Everything is written into the run's folder. Returns what is in evaluation.json.
     """
-    request = parse(build_folder(arguments) if names_no_run(arguments) else arguments)
+    composed = names_no_run(arguments)  # then all code was named by the command line itself
+    request = parse(build_folder(arguments) if composed else arguments)
     check_writable(request.folder, "mmrl evaluate")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send)
+    trust = request.trust or composed
+    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send, trust=trust)
     loggers, cli.trainer.loggers = cli.trainer.loggers, []  # type: ignore[attr-defined]  # metrics.csv is of training
     if request.checkpoint is None:
         write_contract(request.folder, cli.datamodule.task.contract())  # type: ignore[attr-defined]

@@ -52,7 +52,7 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
             "at once are mmrl fit --multirun key=a,b"
         )
     if dashed:
-        check_dashed(arguments)
+        check_dashed(arguments, switches["trust"])
         arguments += _folder_of_resumed(arguments)
     else:
         to_hydra_overrides(arguments)  # an unknown option is reported before one that is given twice

@@ -20,16 +20,19 @@ _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("annotators", "transforms", "rows")
+_MODELS = ("policy", "auxiliary_models", "frozen_models")
+"""Arguments of learners that hold models, whose settings have names of their own."""
 _NULL = ("None", "Optional", "Any", "_empty")
 """Marks in the annotation of an argument that may be null."""
 
 
-def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+def check_parts(model: Mapping[str, Any], data: Mapping[str, Any], trains: bool = True) -> None:
     """Build parts that have only plain values, and report a constructor's error with the key.
 
     Args:
         model: {class_path, init_args} of the learner.
         data: {class_path, init_args} of the data module.
+        trains: whether optimisers and schedules are built too.
 
     Raises:
         ConfigError: with the key, the class and the constructor's message.
@@ -38,9 +41,10 @@ def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     _check_nulls(data, "data")
     learner, module = model.get("init_args") or {}, data.get("init_args") or {}
     for key, spec in _specs(learner, "model"):
-        _try(key, spec)
+        if trains or not key.endswith("optimizer"):
+            _try(key, spec)
     optimizer = learner.get("optimizer")
-    if isinstance(optimizer, Mapping) and learner.get("scheduler") is not None:
+    if trains and isinstance(optimizer, Mapping) and learner.get("scheduler") is not None:
         _try("model.scheduler", learner["scheduler"], _build(optimizer))
     for name in _PARTS:
         _try(f"data.{name}", module.get(name), kind=_PLAIN.get(name))
@@ -79,7 +83,7 @@ def _specs(node: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, value in inside.items():
         if name == "terms" and isinstance(value, Mapping):
             yield from ((f"{key}.terms.{term}", spec) for term, spec in value.items() if isinstance(spec, Mapping))
-        elif name != "policy":
+        elif name not in _MODELS:
             yield from _specs(value, f"{key}.{name}")
 
 
@@ -97,8 +101,6 @@ def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> None:
 def _build(spec: Mapping[str, Any], *first: Any) -> Any:
     """Build one part: an optimiser with one dummy parameter, a schedule with the optimiser `first`."""
     part, given = load(spec["class_path"]), spec.get("init_args") or {}
-    if not inspect.isclass(part):
-        return part
     if issubclass(part, torch.optim.Optimizer):
         return part([torch.nn.Parameter(torch.zeros(1))], **given)
     with warnings.catch_warnings():
