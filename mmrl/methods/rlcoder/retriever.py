@@ -19,6 +19,7 @@ from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.loading import checkpoint_error, load_model, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
+from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -53,12 +54,12 @@ class RetrieverPolicy(Policy):
         self.path, self.scale = path, scale
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = AutoTokenizer.from_pretrained(**locate_checkpoint(path))
+                self.tokenizer: Any = load_pretrained(AutoTokenizer, **locate_checkpoint(path))
                 model = load_model(AutoModel, path, ())
         else:
             self.tokenizer = character_tokenizer()
             full = {**(config or {}), **special_ids(self.tokenizer)}
-            model = AutoModel.from_config(AutoConfig.for_model(full.pop("model_type", "qwen2"), **full))
+            model = build_pretrained(AutoModel, AutoConfig.for_model(full.pop("model_type", "qwen2"), **full))
         set_pad_token(self.tokenizer, str(path))
         self.model: Any = remove_dropout(model)
 

@@ -32,6 +32,7 @@ from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
+from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -91,7 +92,7 @@ class TextPolicy(ServedPolicy):
         else:
             full, self.processor = self.random_parts(dict(config or {}))
             model = build_model(
-                lambda kind: self.auto_model.from_config(full, dtype=dtype, attn_implementation=kind), attention
+                lambda kind: build_pretrained(self.auto_model, full, dtype=dtype, attn_implementation=kind), attention
             )
         refuse_recurrent(model)
         if gradient_checkpointing:
@@ -112,7 +113,7 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return loading.refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
+        return loading.refuse_empty(load_pretrained(AutoTokenizer, **locate_checkpoint(path), padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""

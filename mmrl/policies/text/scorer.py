@@ -20,6 +20,7 @@ from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empt
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
+from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -55,14 +56,14 @@ class ScoringPolicy(Policy):
         self.path = path
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path)))
+                self.tokenizer: Any = refuse_empty(load_pretrained(AutoTokenizer, **locate_checkpoint(path)))
                 # for a language model, the head is initialised at random
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
             full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
             made = AutoConfig.for_model(full.pop("model_type", "qwen2"), **full)
-            model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
+            model = build_pretrained(AutoModelForSequenceClassification, made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
         self.model: Any = remove_dropout(model)
