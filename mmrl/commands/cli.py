@@ -29,6 +29,7 @@ from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.files import replace_path
 from mmrl.policies.base import Policy
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
@@ -54,7 +55,8 @@ class SavedConfig(SaveConfigCallback):
         folder = Path(self.config.run_dir)
         folder.mkdir(parents=True, exist_ok=True)
         options = {"skip_none": False, "skip_validation": True, "overwrite": True, "multifile": False}  # it was parsed
-        self.parser.save(self.config, folder / "config.yaml", **options)
+        with replace_path(folder / "config.yaml") as file:
+            self.parser.save(self.config, file, **options)
         for logger in trainer.loggers:
             logger.log_hyperparams(yaml.safe_load((folder / "config.yaml").read_text()))
 

@@ -30,6 +30,7 @@ from mmrl.evaluation.video.clips import compose_video
 from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
+from mmrl.files import check_inside, write_file
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
 from mmrl.runs.versions import environment, versions
 from mmrl.runs.writable import check_writable, writable
@@ -43,6 +44,8 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
     composed = names_no_run(arguments)  # then all code was named by the command line itself
     request = parse(build_folder(arguments) if composed else arguments)
     check_writable(request.folder, "mmrl evaluate")
+    if request.video:
+        check_inside(request.folder / "videos", request.folder)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     trust = request.trust or composed
     cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send, trust=trust)
@@ -181,7 +184,7 @@ def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[st
 def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:
     """Write metrics, protocol and episodes, before videos are recorded, which can fail."""
     path = folder / "evaluation.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    write_file(path, json.dumps(result, indent=2) + "\n")
     for file in (path, *evaluation.write(folder)):
         Console(soft_wrap=True).print(f"written: {file}", highlight=False)
 

@@ -21,7 +21,7 @@ from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
-from mmrl.runs.files import FULL
+from mmrl.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 from mmrl.strategies.first_process import is_first_process

@@ -26,8 +26,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from mmrl.files import FULL, replace_file
 from mmrl.pickled import PICKLED
-from mmrl.runs.files import FULL, replace_file
 from mmrl.runs.tensor_file import DTYPES, write_tensors
 
 FORMAT = "mmrl checkpoint 1"

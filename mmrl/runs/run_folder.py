@@ -68,7 +68,8 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
     folder = Path(run_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("a+")
+        number = os.open(folder / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        lock = os.fdopen(number, "a+")
     except OSError as error:
         raise ConfigError(f"run_dir={run_dir}: {error.strerror}; name a folder that can be written to") from error
     with lock:

@@ -91,9 +91,8 @@ class TextPolicy(ServedPolicy):
             set_pad_token(self.tokenizer, path)
         else:
             full, self.processor = self.random_parts(dict(config or {}))
-            model = build_model(
-                lambda kind: build_pretrained(self.auto_model, full, dtype=dtype, attn_implementation=kind), attention
-            )
+            build = partial(build_pretrained, self.auto_model, full, dtype=dtype)
+            model = build_model(lambda kind: build(attn_implementation=kind), attention)
         refuse_recurrent(model)
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
