@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 from mmrl.batch import Batch, pad_stack
 from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.configuration import build_config
 from mmrl.policies.text.loading import checkpoint_error, load_model, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
@@ -58,8 +59,9 @@ class RetrieverPolicy(Policy):
                 model = load_model(AutoModel, path, ())
         else:
             self.tokenizer = character_tokenizer()
-            full = {**(config or {}), **special_ids(self.tokenizer)}
-            model = build_pretrained(AutoModel, AutoConfig.for_model(full.pop("model_type", "qwen2"), **full))
+            given = dict(config or {})
+            full = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer))
+            model = build_pretrained(AutoModel, full)
         set_pad_token(self.tokenizer, str(path))
         self.model: Any = remove_dropout(model)
 

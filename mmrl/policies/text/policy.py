@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
@@ -22,6 +22,7 @@ from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.configuration import build_config
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
@@ -117,8 +118,7 @@ class TextPolicy(ServedPolicy):
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""
         tokenizer = character_tokenizer()
-        kind = config.pop("model_type", "qwen2")
-        return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
+        return build_config(config.pop("model_type", "qwen2"), config, **special_ids(tokenizer)), tokenizer
 
     @property
     def forbidden(self) -> list[int]:

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.configuration import build_config
 from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
@@ -61,8 +62,8 @@ class ScoringPolicy(Policy):
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
-            full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
-            made = AutoConfig.for_model(full.pop("model_type", "qwen2"), **full)
+            given = dict(config or {})
+            made = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer), num_labels=1)
             model = build_pretrained(AutoModelForSequenceClassification, made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
