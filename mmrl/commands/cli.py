@@ -13,15 +13,14 @@ from jsonargparse import ArgumentError, Namespace, set_parsing_settings
 from lightning.fabric.plugins.io import CheckpointIO
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.code.slots import check_slots
 from mmrl.config.code.trust import check_named_code
-from mmrl.config.parser_errors import format_parser_error, is_from_callback
+from mmrl.config.parser_errors import format_parser_error
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
-from mmrl.config.part_errors import explain_error, place_of
+from mmrl.config.part_errors import explain_error, explain_fit_error, place_of
 from mmrl.config.paths import resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
@@ -203,11 +202,10 @@ class CLI(LightningCLI):
         check_decodes(getattr(self.model, "policy", None), self.datamodule)
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
-        except (MisconfigurationException, RuntimeError) as error:
-            if not isinstance(error, MisconfigurationException) and not is_from_callback(error):
+        except Exception as error:
+            if (message := explain_fit_error(error, path)) is None:
                 raise
-            text = " ".join(str(error).split())
-            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
+            raise ConfigError(message) from error
 
 
 OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
