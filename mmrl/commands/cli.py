@@ -16,7 +16,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
-from mmrl.config.code.slots import check_slots
+from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.parser_errors import format_parser_error
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
@@ -78,6 +78,7 @@ class CLI(LightningCLI):
         if isinstance(args, dict):
             check_seed("seed", args.get("seed_everything"))
             check_numbers(args)  # before the parser, which needs longer
+            check_empty_names(args)
         try:
             super().__init__(
                 LightningModule,

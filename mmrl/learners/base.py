@@ -15,6 +15,7 @@ from mmrl import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
+from mmrl.learners.monitors import refuse_monitors
 from mmrl.learners.schedules import (
     Options,
     apply_coefficients,
@@ -49,6 +50,7 @@ class BaseLearner(L.LightningModule):
         self._coefficients: dict[str, float] = {}  # configured coefficients of the loss terms
         self._highest_lr = 0.0  # highest learning rate of this iteration
         self._restored: list[int] | None = None  # parameters with a state, of each optimiser of the checkpoint
+        self._checked = False  # whether the metrics that callbacks wait for were looked for
         self._should_stop = False  # whether the run was asked to stop within this iteration
         self.iteration_metrics: dict[str, float] = {}  # metrics of this iteration
 
@@ -100,6 +102,7 @@ class BaseLearner(L.LightningModule):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
         data = getattr(self.trainer, "datamodule", None)  # absent without a data module
         metrics = data.measure() if isinstance(data, RolloutData) and self.trainer.current_epoch == 0 else {}
+        refuse_monitors(self.trainer.callbacks, [f"val/{name}" for name in metrics], "val/")
         if metrics:
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
@@ -135,6 +138,9 @@ class BaseLearner(L.LightningModule):
                 self.report({f"val/{name}": value for name, value in data.measure().items()})
         row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self.iteration_metrics}
         self._log_row(row, step=self.trainer.global_step)
+        if not self._checked and self.trainer.global_step > 0:
+            self._checked = True
+            refuse_monitors(self.trainer.callbacks, list(self.trainer.callback_metrics))
         self.iteration_metrics = {}
 
     def _was_evaluated(self) -> bool:

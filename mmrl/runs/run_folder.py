@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -44,6 +45,19 @@ def checkpoints_of(folder: Path) -> list[Path]:
     """List the checkpoints that a run can be resumed from, oldest first; start.ckpt holds weights only."""
     found = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name != "start.ckpt"]
     return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def claim_folder(folder: Path) -> Path:
+    """Create a new folder, whose name gets a number where it is taken: several runs may begin within one second."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        name = folder.name if number == 1 else f"{folder.name}-{number}"
+        try:
+            (folder.parent / name).mkdir()
+        except FileExistsError:
+            continue
+        return folder.parent / name
+    raise AssertionError
 
 
 @contextmanager

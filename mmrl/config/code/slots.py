@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import difflib
 import inspect
 import types
 import typing
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 from mmrl.config.code.trust import OURS, is_standard
-from mmrl.config.signatures import import_class
+from mmrl.config.signatures import constructor_parameters, import_class
 from mmrl.errors import ConfigError
 
 
@@ -29,6 +30,29 @@ def check_slots(config: Mapping[str, Any], roots: Mapping[str, Any]) -> None:
     """
     for name, hint in roots.items():
         _check_slot(config.get(name), hint, name)
+
+
+def check_empty_names(node: Any, key: str = "") -> None:
+    """Refuse arguments that a class does not have and whose value is an empty mapping or list.
+
+    The typed parser refuses unknown arguments with a value, and drops those without one.
+
+    Args:
+        node: of the configuration, before it is parsed; parts as {class_path, init_args}.
+        key: of the node.
+    """
+    pairs: Any = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, Mapping) else ()
+    if isinstance(node, Mapping) and isinstance(node.get("class_path"), str):
+        part = import_class(node["class_path"])
+        known = constructor_parameters(part) if isinstance(part, type) else None
+        variadic = known is None or any(each.kind is each.VAR_KEYWORD for each in known.values())
+        for name, value in (node.get("init_args") or {}).items():
+            if known is not None and not variadic and name not in known and value in ({}, []):
+                near = difflib.get_close_matches(name, list(known), n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known) or 'nothing'}"
+                raise ConfigError(f"{key}: unknown key {name!r} ({node['class_path']}); {hint}")
+    for name, value in pairs:
+        check_empty_names(value, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
 def _check_slot(value: Any, hint: Any, key: str) -> None:

@@ -14,6 +14,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
+from mmrl.policies.text.chat_template import chat_template_error
 from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
 from mmrl.policies.text.loading import merge_lora, save_config, save_model
 from mmrl.policies.text.tokenizer import join_messages
@@ -227,6 +228,7 @@ class ServedPolicy(Policy):
         """
         if self.processor.chat_template is None:
             return join_messages(messages, self.tokenizer, self.path)
-        return self.processor.apply_chat_template(
-            messages, tools=tools, tokenize=False, add_generation_prompt=opened, **self.template_arguments
-        )
+        with chat_template_error(self.path):
+            return self.processor.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=opened, **self.template_arguments
+            )

@@ -17,6 +17,7 @@ from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
+from mmrl.policies.text.chat_template import check_chat_template
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 from mmrl.pretrained import build_pretrained, load_pretrained
@@ -45,6 +46,12 @@ def refuse_empty(tokenizer: Any) -> Any:
     if not set(tokenizer("a policy", add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids):
         raise ValueError("its tokenizer has no vocabulary; tokenizer.json is missing or empty")
     return tokenizer
+
+
+def check_tokenizer(tokenizer: Any) -> Any:
+    """Refuse a tokenizer without tokens, and a chat template that cannot be used."""
+    check_chat_template(tokenizer)
+    return refuse_empty(tokenizer)
 
 
 def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:

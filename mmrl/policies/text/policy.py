@@ -113,7 +113,7 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return loading.refuse_empty(load_pretrained(AutoTokenizer, **locate_checkpoint(path), padding_side="left"))
+        return loading.check_tokenizer(load_pretrained(AutoTokenizer, **locate_checkpoint(path), padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""

@@ -15,9 +15,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
+from mmrl.policies.text.chat_template import chat_template_error
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.configuration import build_config
-from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
+from mmrl.policies.text.loading import check_tokenizer, checkpoint_error, load_model, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -57,7 +58,7 @@ class ScoringPolicy(Policy):
         self.path = path
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = refuse_empty(load_pretrained(AutoTokenizer, **locate_checkpoint(path)))
+                self.tokenizer: Any = check_tokenizer(load_pretrained(AutoTokenizer, **locate_checkpoint(path)))
                 # for a language model, the head is initialised at random
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
@@ -97,7 +98,8 @@ class ScoringPolicy(Policy):
         if self.tokenizer.chat_template is None:
             text = join_messages(messages, self.tokenizer, self.path)
         else:
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False)
+            with chat_template_error(self.path):
+                text = self.tokenizer.apply_chat_template(messages, tokenize=False)
         return [*self.tokenizer(text, add_special_tokens=False)["input_ids"], self.tokenizer.eos_token_id]
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import require_inputs
+from mmrl.policies.text.chat_template import check_chat_template
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
@@ -46,6 +47,7 @@ class VisionLanguagePolicy(TextPolicy):
             raise ValueError(
                 f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"
             )
+        check_chat_template(processor)
         refuse_empty(processor.tokenizer).padding_side = "left"
         return processor
 
