@@ -12,7 +12,7 @@ class Column:
     shape: str
     unit: str
     meaning: str
-    pad: float = 0  # padding of the choices beyond a row's own T
+    pad: float = 0  # padding of the choices beyond a row's own T, and the value in rows that may lack the column
 
 
 COLUMNS: dict[str, Column] = {
@@ -36,12 +36,13 @@ COLUMNS: dict[str, Column] = {
         "token ids that truncated sampling can draw for the choices of the row, one choice after the other",
     ),
     "support_sizes": Column(
-        "[N, T]", "ids", "how many of `packed_support_ids` belong to the choice; 0 where it was forced"
+        "[N, T]", "ids", "how many of `packed_support_ids` belong to the choice; 0 where nothing restricted it"
     ),
     "support_ids": Column(
         "[N, T, K]",
         "ids",
-        "ids that truncated sampling can draw, where there are few: bins or actions; -1 fills up",
+        "ids that truncated sampling can draw, where there are few: bins or actions; -1 fills up, and is all there is "
+        "where nothing restricted the choice",
         pad=-1,
     ),
     "group": Column("[N]", "id", "episodes of one prompt share it"),
@@ -121,6 +122,9 @@ COLUMNS: dict[str, Column] = {
         "length divided by its `length`",
     ),
 }
+
+OPTIONAL = frozenset({"packed_support_ids", "support_sizes", "support_ids"})
+"""Columns that some rows of a batch may lack: those that truncated sampling did not draw, such as demonstrations."""
 
 COLLATED = frozenset(
     {

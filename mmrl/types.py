@@ -144,6 +144,14 @@ class PolicyOutput:
     extra: dict[str, Tensor] = field(default_factory=dict)
     others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
 
+    @property
+    def full_logprobs(self) -> Tensor:
+        """Log-probs [N, T] in nats over everything that can be chosen, which imitation losses raise.
+
+        `logprobs` are renormalised over what truncated sampling kept, where it drew the choice.
+        """
+        return self.extra.get("full_logprobs", self.logprobs)
+
     def other(self, name: str, part: str) -> PolicyOutput:
         """The output of a further pass; names the part that asks when there was none."""
         if name not in self.others:

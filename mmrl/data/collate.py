@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.columns import OPTIONAL, is_ragged, pad_value
 from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
@@ -120,7 +121,7 @@ def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
     elif given:
         raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
     for name in sorted({name for c in done for name in c.extra}):
-        batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
+        batch[name] = collate_rows(name, _rows_of_column(name, done))
     observations = policy.collate(_one_object([c.observation for c in done], prompts))
     batch |= {f"obs.{name}": column for name, column in observations.items()}
     for context in sorted({name for c in done for name in c.others}):
@@ -147,7 +148,18 @@ def _one_object(observations: Sequence[Observation], prompts: Sequence[int]) -> 
     return [first.setdefault(prompt, observation) for prompt, observation in zip(prompts, observations)]
 
 
-def _extra(extra: dict, name: str) -> torch.Tensor:
-    if name not in extra:
+def _rows_of_column(name: str, done: Sequence[Completion]) -> list[Tensor]:
+    """The rows of a further column; an optional one is padding in the rows that lack it."""
+    lacking = [name not in c.extra for c in done]
+    if any(lacking) and name not in OPTIONAL:
         raise ValueError(f"column {name!r} is given by some turns and not by others; all turns of a batch must have it")
-    return extra[name]
+    like = next(c.extra[name] for c, lacks in zip(done, lacking) if not lacks)
+    return [
+        like.new_full(_size_without(name, c, like), pad_value(name)) if lacks else c.extra[name]
+        for c, lacks in zip(done, lacking)
+    ]
+
+
+def _size_without(name: str, completion: Completion, like: Tensor) -> list[int]:
+    """Size of a row's entry of an optional column that it lacks."""
+    return [0] if is_ragged(name) else [len(completion.action), *(1 for _ in like.shape[1:])]

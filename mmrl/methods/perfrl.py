@@ -65,9 +65,9 @@ class RRHFLoss(Term):
         mask = batch["action_mask"]
         counted, (_, place) = mask.any(1), batch["group"].unique(return_inverse=True)
         reward = batch["episode_reward"].to(out.logprobs.dtype)
-        loss = rank_loss(masked_mean(out.logprobs, mask, dim=1), reward, batch["group"], counted)
+        loss = rank_loss(masked_mean(out.full_logprobs, mask, dim=1), reward, batch["group"], counted)
         best = counted & (reward == _highest(torch.where(counted, reward, -torch.inf), place))
-        total = torch.where(best, masked_sum(out.logprobs, mask, dim=1), 0)
+        total = torch.where(best, masked_sum(out.full_logprobs, mask, dim=1), 0)
         sums = total.new_zeros(len(batch["group"])).index_add(0, place, total)
         counts = total.new_zeros(len(batch["group"])).index_add(0, place, best.to(total.dtype))
         imitation = -(sums / counts.clamp(min=1))[place]
@@ -76,7 +76,7 @@ class RRHFLoss(Term):
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ranking: the ranking loss of the row's group, nats."""
         mask = batch["action_mask"]
-        mean, reward = masked_mean(out.logprobs, mask, dim=1), batch["episode_reward"]
+        mean, reward = masked_mean(out.full_logprobs, mask, dim=1), batch["episode_reward"]
         return {"ranking": rank_loss(mean, reward, batch["group"], mask.any(1))}
 
 

@@ -229,4 +229,4 @@ class HintNegativeLogLikelihood(Term):
         return frozenset({"imitation_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -masked_mean(out.logprobs, batch["imitation_mask"], dim=1)
+        return -masked_mean(out.full_logprobs, batch["imitation_mask"], dim=1)

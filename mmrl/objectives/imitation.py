@@ -16,7 +16,8 @@ from mmrl.types import PolicyOutput
 class NegativeLogLikelihood(Term):
     """Negative log-likelihood of each stored choice, in nats: behaviour cloning, supervised fine-tuning.
 
-    At the policy's own choices its mean is an estimate of the entropy, whose gradient follows the samples alone.
+    At the policy's own choices its mean is an estimate of the entropy, whose gradient follows the samples alone. The
+    likelihood is that of the whole distribution, also of choices that truncated sampling drew.
 
     Args:
         context: evaluate the choices in this other context of `data.transforms`.
@@ -32,4 +33,4 @@ class NegativeLogLikelihood(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         seen = out if self.context is None else out.other(self.context, "negative_log_likelihood")
-        return -zero_outside(seen.logprobs, batch["action_mask"])
+        return -zero_outside(seen.full_logprobs, batch["action_mask"])

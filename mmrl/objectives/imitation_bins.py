@@ -18,7 +18,7 @@ class SmoothedNegativeLogLikelihood(Term):
     """Cross-entropy against a Gaussian around the demonstrated bin.
 
     term = - sum_b q_b log p_b,  q_b proportional to exp(-(b - action)^2 / (2 width^2)), normalised over the bins that
-    can be chosen: not the last id of the layout "openvla", nor one that truncated sampling cut off.
+    can be chosen: not the last id of the layout "openvla".
     With few demonstrations, hard targets teach single bins; neighbours carry what the order of the bins means.
 
     Args:
@@ -41,7 +41,7 @@ class SmoothedNegativeLogLikelihood(Term):
         return frozenset({"choice_logprobs"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        logprobs = out.extra["choice_logprobs"]  # [N, T, B]
+        logprobs = out.extra.get("full_choice_logprobs", out.extra["choice_logprobs"])  # [N, T, B]
         bins = torch.arange(logprobs.shape[-1], device=logprobs.device)
         distance = (bins[:, None] - bins[None, :]) / self.width
         masked = logprobs <= MASKED_LOGIT
@@ -51,7 +51,7 @@ class SmoothedNegativeLogLikelihood(Term):
             wanted = int(batch["action"][row, choice])
             raise ValueError(
                 f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {wanted}) has no bin "
-                "that can be chosen; imitate rows that were not sampled with truncation"
+                "that can be chosen"
             )
         scores = (-0.5 * distance**2)[batch["action"]].masked_fill(masked, -torch.inf)
         targets = scores.softmax(dim=-1).nan_to_num(0)  # outside the mask there may be rows without any bin

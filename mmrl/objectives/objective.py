@@ -170,13 +170,16 @@ class Objective(nn.Module):
         if self._unused is None and loss.requires_grad:
             self._unused = _find_unused(loss, parts)  # type: ignore[arg-type]
         unused = [parts[name] for name in self._unused or () if name in parts]
-        unused += [part for part in out.extra.values() if part.is_floating_point() and part.requires_grad]
+        extra = {name: part for name, part in out.extra.items() if name not in SAME_WEIGHTS}
+        unused += [part for part in extra.values() if part.is_floating_point() and part.requires_grad]
         if not unused:
             return loss
         # zero before they are summed: a sum of large numbers overflows, and 0 * inf is not a number
         return loss + torch.stack([(0.0 * part.float().nan_to_num(0, 0, 0)).sum() for part in unused]).sum()  # type: ignore[union-attr]
 
 
+SAME_WEIGHTS = ("full_logprobs", "full_choice_logprobs")
+"""Parts of an output behind which stand the same weights as behind its log-probs."""
 WEIGHT = "weight"
 """Under which the summed weights of all choices stand beside the diagnostics; weight/<column> for some rows."""
 

@@ -113,7 +113,7 @@ class ORPOLoss(Term):
         return {"margin": margin, "accuracy": (margin > 0).to(margin.dtype), "nll": self._nll(logprob, batch)}
 
     def _logprob_and_margin(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-        logprob = masked_mean(out.logprobs, batch["action_mask"], dim=1)
+        logprob = masked_mean(out.full_logprobs, batch["action_mask"], dim=1)
         return logprob, paired_margin(log_odds(logprob), batch["preference"], batch["group"])
 
     def _nll(self, logprob: Tensor, batch: Batch) -> Tensor:

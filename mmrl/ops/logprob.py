@@ -27,7 +27,7 @@ def logprob_entropy(
     """Log-probability of each stored choice and entropy of its distribution.
 
     p = softmax(logits / temperature), over support_ids only where they are given; logprobs = log p[action],
-    entropy = -sum_v p_v log p_v. A choice with an empty support was forced: log-probability 0, entropy 0. An action
+    entropy = -sum_v p_v log p_v. An empty support restricts nothing: no truncated sampling drew the choice. An action
     outside a non-empty support could not have been drawn: log-probability -inf.
     """
     if logits.dim() != 3 or action.shape != logits.shape[:2]:
@@ -37,7 +37,12 @@ def logprob_entropy(
     temperature = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
     if support_ids is None:
         return _LogprobEntropy.apply(logits, action, temperature)
-    return _over_support(logits, action, temperature, support_ids)
+    found = _over_support(logits, action, temperature, support_ids)
+    unrestricted = (support_ids < 0).all(-1)
+    if not unrestricted.any():
+        return found
+    whole = _LogprobEntropy.apply(logits, action, temperature)
+    return torch.where(unrestricted, whole[0], found[0]), torch.where(unrestricted, whole[1], found[1])
 
 
 def precision(logits: Tensor) -> torch.dtype:
@@ -55,15 +60,17 @@ def renormalised_logprob_entropy(
     action: Tensor,  # [...] ids
     support_ids: Tensor,  # [..., K] ids, -1 fills up
 ) -> tuple[Tensor, Tensor]:  # logprobs [...] and entropy [...] in nats
-    """Log-probability and entropy of softmax(x) restricted to the support, see `logprob_entropy`."""
+    """Log-probability and entropy of softmax(x) restricted to the support, see `logprob_entropy`.
+
+    Where the support is empty both are 0, without gradient: the caller has the logits of the whole distribution.
+    """
     present = support_ids >= 0
     log_p = torch.where(present, x, MASKED_LOGIT).log_softmax(-1)
     entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)
     chosen = present & (support_ids == action[..., None])
     logprobs = torch.where(chosen, log_p, 0).sum(-1)
-    forced = ~present.any(-1)
-    # no gradient reaches what was forced: the inner selections are constant there
-    return torch.where(chosen.any(-1) | forced, logprobs, -torch.inf), torch.where(forced, 0, entropy)
+    nothing = ~present.any(-1)
+    return torch.where(chosen.any(-1) | nothing, logprobs, -torch.inf), torch.where(nothing, 0, entropy)
 
 
 def pieces(shape: torch.Size) -> Iterator[tuple[slice, slice]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mmrl.ops.logprob import precision, renormalised_logprob_entropy
+from mmrl.ops.logprob import logprob_entropy, precision, renormalised_logprob_entropy
 
 
 def support_logprob_entropy(
@@ -15,13 +15,16 @@ def support_logprob_entropy(
     ids: Tensor,  # [S] the kept ids of all choices of a batch, end to end
     starts: Tensor,  # [M] where those of each choice begin
     sizes: Tensor,  # [M] and how many it has
+    scored: Tensor | None = None,  # [M] bool; others without kept ids get 0 and cost nothing
 ) -> tuple[Tensor, Tensor]:  # logprobs [M] nats, entropy [M] nats
-    """`logprob_entropy` over kept ids that are stored end to end.
+    """`logprob_entropy` over kept ids that are stored end to end; a choice with none has the whole distribution.
 
     One choice may keep a few ids and the next one tens of thousands. They are padded in classes of similar sizes, each
     twice as wide as the one before, so that less than twice as many numbers are computed as ids were kept.
     """
     temperature = temperature.to(precision(logits))
+    if not sizes.all():
+        return _with_unrestricted(logits, action, temperature, ids, starts, sizes, scored)
     ids = ids.long() if len(ids) else ids.new_zeros(1, dtype=torch.long)
     widths = sizes.clamp(min=1).double().log2().ceil().long()
     order, parts = [], []
@@ -35,3 +38,29 @@ def support_logprob_entropy(
         order.append(rows)
     logprobs, entropy = torch.cat(parts, 1)[:, torch.cat(order).argsort()]
     return logprobs, entropy
+
+
+def _with_unrestricted(
+    logits: Tensor,
+    action: Tensor,
+    temperature: Tensor,
+    ids: Tensor,
+    starts: Tensor,
+    sizes: Tensor,
+    scored: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Score choices with kept ids over these, and those without over all ids."""
+    out = logits.new_zeros(2, len(logits), dtype=temperature.dtype)
+    whole = (sizes == 0) if scored is None else (sizes == 0) & scored
+    for mask, restricted in ((sizes > 0, True), (whole, False)):
+        rows = mask.nonzero().flatten()
+        if not len(rows):
+            continue
+        of_rows = logits[rows], action[rows], temperature[rows]
+        if restricted:
+            found = support_logprob_entropy(*of_rows, ids, starts[rows], sizes[rows])
+        else:
+            made = logprob_entropy(of_rows[0][:, None], of_rows[1][:, None], of_rows[2])
+            found = made[0][:, 0], made[1][:, 0]
+        out = out.index_copy(1, rows, torch.stack(found))
+    return out[0], out[1]

@@ -80,18 +80,19 @@ def test_all_choices_kept_is_no_truncation():
         assert_close(ours, whole)
 
 
-def test_forced_and_impossible_choices():
+def test_unrestricted_and_impossible_choices():
     logits, action = example()
     kept = kept_of(action)
-    kept[0, 0] = -1  # nothing was open: forced
+    kept[0, 0] = -1  # no truncated sampling drew it
     kept[1, 1] = torch.tensor([(action[1, 1] + 1) % 5, -1, -1])  # the action itself is cut off
     logprobs, entropy = logprob_entropy(logits, action, 1.0, kept)
-    assert logprobs[0, 0] == 0 and entropy[0, 0] == 0
+    whole = logprob_entropy(logits, action)
+    assert logprobs[0, 0] == whole[0][0, 0] and entropy[0, 0] == whole[1][0, 0]
     assert logprobs[1, 1] == -torch.inf and entropy[1, 1] == 0
     finite = torch.ones(3, 4).bool()
     finite[1, 1] = False
     (torch.where(finite, logprobs, 0).sum() + entropy.sum()).backward()
-    assert logits.grad.isfinite().all() and (logits.grad[0, 0] == 0).all()
+    assert logits.grad.isfinite().all() and (logits.grad[0, 0] != 0).all()
 
 
 def test_a_forbidden_id_has_no_share(piece):

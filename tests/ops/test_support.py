@@ -31,16 +31,20 @@ def test_it_says_what_padded_ids_say():
         assert_close(one, other[:, 0])
         (slope,) = torch.autograd.grad(one.sum(), logits, retain_graph=True)
         assert_close(slope, torch.autograd.grad(other.sum(), logits, retain_graph=True)[0])
-    assert result[0][1] == 0 and result[1][1] == 0  # forced
+    assert result[0][1] == logprob_entropy(logits[:, None], action[:, None], temperature)[0][1, 0]
+    scored = torch.arange(9) != 1
+    skipped = support_logprob_entropy(logits, action, temperature, ids, sizes.cumsum(0) - sizes, sizes, scored)
+    assert skipped[0][1] == 0 and torch.equal(skipped[0][2:], result[0][2:])
     cut = action.clone()
     cut[0] = next(i for i in range(12) if i not in rows[0])  # an id that was cut off
     assert support_logprob_entropy(logits, cut, temperature, ids, sizes.cumsum(0) - sizes, sizes)[0][0] == -torch.inf
 
 
-def test_where_every_choice_was_forced():
+def test_where_nothing_restricts_a_choice():
     logits, action, temperature, _, sizes = example([0, 0], 5)
     result = support_logprob_entropy(logits, action, temperature, torch.zeros(0).int(), sizes, sizes)
-    assert torch.equal(torch.stack(result), torch.zeros(2, 2).double())
+    whole = logprob_entropy(logits[:, None], action[:, None], temperature)
+    assert_close(torch.stack(result), torch.stack(whole)[..., 0])
 
 
 @pytest.mark.parametrize("sizes", [[1] * 255 + [UNCERTAIN], [UNCERTAIN, *range(1, 200)]])

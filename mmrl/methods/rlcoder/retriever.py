@@ -16,8 +16,8 @@ from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
-from mmrl.policies.text.configuration import build_config
-from mmrl.policies.text.loading import checkpoint_error, load_model, remove_dropout, save_model
+from mmrl.policies.text.checks.configuration import build_config
+from mmrl.policies.text.loading import checkpoint_error, load_model, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
 from mmrl.pretrained import build_pretrained, load_pretrained
@@ -63,7 +63,7 @@ class RetrieverPolicy(Policy):
             full = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer))
             model = build_pretrained(AutoModel, full)
         set_pad_token(self.tokenizer, str(path))
-        self.model: Any = remove_dropout(model)
+        self.model: Any = remove_noise(model)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["query", "candidates"], self)

@@ -89,4 +89,4 @@ class EditImitation(Term):
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
         weights = zero_outside(batch["imitation_weights"], mask)
-        return -(weights * zero_outside(out.logprobs, mask)).sum(1) / (weights != 0).sum(1).clamp(min=1)
+        return -(weights * zero_outside(out.full_logprobs, mask)).sum(1) / (weights != 0).sum(1).clamp(min=1)

@@ -83,11 +83,12 @@ class Categorical(Choices):
         return self.restrict(ids[:, None])
 
     def restrict(self, support_ids: Tensor) -> Categorical:
-        """Restrict the distribution to the ids in `support_ids` [N, 1, K]; -1 is padding."""
+        """Restrict the distribution to the ids in `support_ids` [N, 1, K]; -1 is padding; without an id all stay."""
         ids = support_ids[:, 0]
         # the padding ids -1 are written to an extra column
         allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)
         allowed.scatter_(1, ids.where(ids >= 0, self.logits.shape[1]), True)
+        allowed |= (ids < 0).all(1, keepdim=True)
         return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], MASKED_LOGIT), support_ids=support_ids)
 
     @cached_property

@@ -186,10 +186,11 @@ class ControlPolicy(Policy):
 
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
-        choices = self._choices(state, batch["temperature"])
+        choices, extra = self._choices(state, batch["temperature"]), {}
         if "support_ids" in batch:
+            extra["full_logprobs"] = choices.logprobs(batch["action"])
             choices = choices.restrict(batch["support_ids"])
-        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state))
+        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state), extra)
 
     def save_pretrained(self, folder: str | Path) -> None:
         policy_folder.save(folder, self.config, self)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from mmrl.policies.text.cache import ATTENTION
+
 log = logging.getLogger(__name__)
 
 RECURRENT = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
@@ -35,16 +37,22 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
 
 
 def refuse_recurrent(model: Any) -> None:
-    """Raise for architectures with recurrent or convolutional layers.
+    """Raise for architectures whose layers keep more than keys and values of each token.
 
     Completions of a prompt share its cache, batches are padded on the left, and finished rows leave the batch. Keys and
-    values can be sliced and copied for that, a recurrent state cannot.
+    values can be sliced and copied for that, a recurrent state and compressed keys cannot. Other types of layers than
+    `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`).
     """
     config = model.config.get_text_config(decoder=True)
-    kinds = sorted(RECURRENT & set(getattr(config, "layer_types", None) or ()))
-    if kinds or getattr(model, "_is_stateful", False):
-        why = f"layers of type {', '.join(kinds)}" if kinds else "a recurrent state"
-        raise ValueError(
-            f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
-            "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
-        )
+    kinds = set(getattr(config, "layer_types", None) or ())
+    unknown = ", ".join(sorted(kinds - ATTENTION))
+    if recurrent := kinds & RECURRENT:
+        why = f"layers of type {', '.join(sorted(recurrent))} with a recurrent state"
+    elif getattr(model, "_is_stateful", False):
+        why = (f"layers of type {unknown}" if unknown else "layers") + " whose cache cannot be cut and copied by tokens"
+    else:
+        return
+    raise ValueError(
+        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
+        "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+    )

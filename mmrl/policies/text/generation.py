@@ -14,7 +14,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.chat_template import chat_template_error
+from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
 from mmrl.policies.text.loading import merge_lora, save_config, save_model
 from mmrl.policies.text.tokenizer import join_messages
@@ -39,12 +39,18 @@ class ServedPolicy(Policy):
     path: str | None
     template_arguments: dict[str, Any]
 
-    def refuse_long(self, tokens: int) -> None:
-        """Refuse a prompt that leaves no positions for a completion."""
+    def refuse_long(self, tokens: int, new_tokens: int = 0) -> None:
+        """Refuse a prompt that leaves no positions for a completion, and a row beyond `switch_length`."""
         if self.context_length is not None and tokens >= self.context_length:
             raise ValueError(
                 f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
                 "the model (max_position_embeddings); shorten the prompts"
+            )
+        if self.switch_length is not None and tokens + new_tokens > self.switch_length:
+            raise ValueError(
+                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} has other rotary positions for "
+                f"all rows of a batch whose longest has more than {self.switch_length} tokens (rope_type longrope or "
+                "dynamic), so that rows would change each other; shorten the prompts or sampling.max_tokens"
             )
 
     def check_sampling(self, sampling: Sampling) -> None:
@@ -59,6 +65,19 @@ class ServedPolicy(Policy):
         """max_position_embeddings of the language model."""
         stated = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return stated if isinstance(stated, int) and stated > 0 else None
+
+    @functools.cached_property
+    def switch_length(self) -> int | None:
+        """Tokens from which on the model computes the rotary positions of a whole batch otherwise; None for never."""
+        config = self.model.config.get_text_config()
+        settings = getattr(config, "rope_parameters", None) or {}
+        kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]  # one per layer type
+        lengths = [
+            kind.get("original_max_position_embeddings") or config.max_position_embeddings
+            for kind in kinds
+            if kind.get("rope_type") in ("longrope", "dynamic")
+        ]
+        return min(lengths, default=None)
 
     @functools.cached_property
     def token_characters(self) -> int:  # type: ignore[override]

@@ -17,8 +17,8 @@ from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
-from mmrl.policies.text.chat_template import check_chat_template
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
+from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 from mmrl.pretrained import build_pretrained, load_pretrained
 
@@ -76,6 +76,11 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     bar = redirect_stderr(io.StringIO()) if "gguf_file" in arguments else nullcontext()
     with _quiet(), bar:  # the errors below replace its long report
         model, report = load_pretrained(auto_model, **arguments, **options)
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise ValueError(
+            "it holds adapters alone, which would stay frozen; merge them into their base first: peft's "
+            f"AutoPeftModelForCausalLM.from_pretrained({path!r}).merge_and_unload().save_pretrained(FOLDER)"
+        )
     remove_quantization(model)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
     if missing:
@@ -133,16 +138,21 @@ def _quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def remove_dropout(model: nn.Module) -> nn.Module:
-    """Set every dropout of a model to zero.
+NOISE = ("dropout", "pdrop", "layerdrop", "drop_prob", "drop_rate", "drop_path_rate", "jitter_noise", "jitter_eps")
+"""Ends of the names of numbers by which models draw noise in training mode."""
 
-    With dropout in the training step only, the importance ratio of an unchanged policy would not be one.
+
+def remove_noise(model: nn.Module) -> nn.Module:
+    """Set dropout, layer drop and the jitter of routers to zero.
+
+    With noise in the training step only, the importance ratio of an unchanged policy would not be one. What has another
+    name is found by comparing the model in training mode (`mmrl.policies.text.fidelity`).
     """
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
         for name, value in vars(module).items():  # transformers stores some of them as numbers
-            if name.endswith("dropout") and isinstance(value, float):
+            if name.endswith(NOISE) and isinstance(value, float):
                 setattr(module, name, 0.0)
     return model
 
@@ -160,7 +170,31 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
         return model
     from peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
+    if lora.get("ensure_weight_tying"):
+        raise ValueError(
+            "policy.lora.ensure_weight_tying=true: exports of adapters on embeddings are untied, so each keeps its "
+            "own; leave it out"
+        )
+    adapted = get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
+    untie_adapted(adapted.get_base_model())
+    return adapted
+
+
+def untie_adapted(model: Any) -> None:
+    """Give input and output embeddings a weight each if one of them has an adapter, or is trained beside adapters.
+
+    Merged into a shared weight, the adapter of one would change the other too. Configurations and exports are untied.
+    """
+    both = model.get_input_embeddings(), model.get_output_embeddings()
+    if None in both or not getattr(model.config.get_text_config(), "tie_word_embeddings", False):
+        return
+    if not any(hasattr(module, "base_layer") or hasattr(module, "modules_to_save") for module in both):
+        return
+    head = getattr(both[1], "base_layer", getattr(both[1], "original_module", both[1]))
+    head.weight = nn.Parameter(head.weight.detach().clone(), requires_grad=head.weight.requires_grad)
+    for config in (model.config, model.config.get_text_config()):
+        config.tie_word_embeddings = False
+    model.all_tied_weights_keys = {}
 
 
 def merge_lora(model: Any) -> Any:

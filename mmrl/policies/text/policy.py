@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,17 +22,18 @@ from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
-from mmrl.policies.text.configuration import build_config
+from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.decoding import generate, next_logits
+from mmrl.policies.text.fidelity import check_fidelity
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
-from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens, scored_states
-from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
+from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
-from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
+from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
 from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -63,6 +64,8 @@ class TextPolicy(ServedPolicy):
     auto_model: Any = AutoModelForCausalLM
     model: Any
     pads_left = True
+    per_token = frozenset({"input_ids", "attention_mask"})
+    """Inputs that run along the tokens; every other one runs along images or patches."""
 
     def __init__(
         self,
@@ -98,10 +101,22 @@ class TextPolicy(ServedPolicy):
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
-        enable_prefix_sharing(model.config)
-        self.prefix_sharing, self.output_layer = PrefixSharing(model.config, pack_prompts), OutputLayer(max_logits)
-        self.model = loading.add_lora(loading.remove_dropout(model), lora, quantization)
-        self.value_head = loading.build_value_head(self.hidden_size, path) if value_head else None
+        self.output_layer, self.model = OutputLayer(max_logits), loading.remove_noise(model)
+        self.value_head: Any = None
+        self.hidden_layers: list[int] = []
+        own_attention: str = model.config.get_text_config(decoder=True)._attn_implementation
+
+        def install(shares: bool) -> None:
+            set_prefix_sharing(model.config, own_attention, shares)
+            self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
+
+        if path is None or model.device.type == "meta":
+            install(True)
+        else:
+            check_fidelity(self, own_attention, self.per_token, install)
+        self.model = loading.add_lora(model, lora, quantization)
+        if value_head:
+            self.value_head = loading.build_value_head(self.hidden_size, path)
         self.hidden_layers = loading.choose_layers(hidden_layers, model.config.get_text_config().num_hidden_layers)
 
     @classmethod
@@ -120,10 +135,10 @@ class TextPolicy(ServedPolicy):
         tokenizer = character_tokenizer()
         return build_config(config.pop("model_type", "qwen2"), config, **special_ids(tokenizer)), tokenizer
 
-    @property
+    @cached_property
     def forbidden(self) -> list[int]:
         """Ids that the policy must not sample, because the model reads them as other inputs, such as images."""
-        return []
+        return multimodal_ids(self.model.config, self.processor)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages"], self)
@@ -164,7 +179,7 @@ class TextPolicy(ServedPolicy):
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         refuse_mean(sampling)
         ids, attention = observation["input_ids"], observation["attention_mask"]
-        self.refuse_long(ids.shape[1])
+        self.refuse_long(ids.shape[1], sampling.max_tokens)
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
         positions, owner = self.positions(ids, attention, inputs), owner.to(ids.device)
         stops, cache = self.stop_condition(sampling.stop), build_cache(self.model.config, sampling.max_tokens)
@@ -211,6 +226,8 @@ class TextPolicy(ServedPolicy):
         ids, attention = prompts["input_ids"], prompts["attention_mask"]
         positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
         prompt_lengths, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
+        if self.switch_length is not None:
+            self.refuse_long(0, int((prompt_lengths.numpy()[prompt_of] + choices.numpy()).max()))
         # the same choice may have other kept ids and another temperature in another row
         alike = "packed_support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
         lengths = packing.Lengths(
@@ -229,7 +246,11 @@ class TextPolicy(ServedPolicy):
         if not (possible and (self.one_pass or any(map(packing.shares_prefix, best)))):
             return best
         plain = tokens.without_common_choices()
-        if self.prefix_sharing.verify(plain, lambda batches: self._score_batches(plain, batches, batch)[1], self.model):
+
+        def score(batches: list[packing.PackedBatch]) -> Tensor:  # log-probs and entropies [2, M]
+            return torch.stack(self._score_batches(plain, batches, batch)[1:3])
+
+        if self.prefix_sharing.verify(plain, score, self.model):
             return best
         return packing.plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
 
@@ -241,7 +262,8 @@ class TextPolicy(ServedPolicy):
             part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
             for part in parts
         )
-        extra = dict(zip((*self.statistics, *(["hidden_states"] if self.hidden_layers else ())), more))
+        names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
+        extra = dict(zip(names, more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
@@ -261,17 +283,15 @@ class TextPolicy(ServedPolicy):
 
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
-            logprobs, entropy = score_tokens(logits, chosen[at], batch, choice_index[at])
             given = logits[:, None], temperature[at], chosen[at][:, None]
-            return [logprobs, entropy, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
+            scored = score_tokens(logits, chosen[at], batch, choice_index[at], forbidden[at])
+            return [*scored, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
 
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
-        (logprobs, *others), out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
-        made = [logprobs.masked_fill(forbidden, 0.0), *others]
+        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        made = list(scores)
         if self.hidden_layers:
-            made.append(
-                torch.stack([out.hidden_states[k] for k in self.hidden_layers], 2)[:, -inputs.width :].flatten(0, 1)
-            )
+            made.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
         if self.value_head is not None:
             hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())

@@ -15,10 +15,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
-from mmrl.policies.text.chat_template import chat_template_error
 from mmrl.policies.text.checkpoint import locate_checkpoint
-from mmrl.policies.text.configuration import build_config
-from mmrl.policies.text.loading import check_tokenizer, checkpoint_error, load_model, remove_dropout, save_model
+from mmrl.policies.text.checks.chat_template import chat_template_error
+from mmrl.policies.text.checks.configuration import build_config
+from mmrl.policies.text.loading import check_tokenizer, checkpoint_error, load_model, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -68,7 +68,7 @@ class ScoringPolicy(Policy):
             model = build_pretrained(AutoModelForSequenceClassification, made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
-        self.model: Any = remove_dropout(model)
+        self.model: Any = remove_noise(model)
         width = model.config.get_text_config().hidden_size
         self.head: nn.Module | None = None
         if hidden is not None:

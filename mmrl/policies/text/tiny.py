@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from mmrl.policies.text.configuration import KEY, build_config
+from mmrl.policies.text.checks.configuration import KEY, build_config
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"

@@ -1,13 +1,22 @@
-"""Add a pad token and a chat format to checkpoints that lack them."""
+"""Pad token and chat format of checkpoints that lack them, and the ids that stand for other inputs than text."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from transformers import PreTrainedConfig
+
 log = logging.getLogger(__name__)
+
+MODALITIES = r"image|images|img|slice|video|vision|visual|frame|audio|boi|eoi|bov|eov|boa|eoa"
+ID_NAME = re.compile(rf"(?:\w+_)?(?:{MODALITIES})_(?:\w+_)?(?:ids?|index|indices|idx)|im_(?:start|end|newline)_id")
+"""Names of special ids: image_token_id, video_token_index, visual_indicator_token_ids, im_start_id."""
+PLACEHOLDERS = ("image_token_id", "video_token_id", "audio_token_id")
+"""Attributes of a processor: the ids that its model replaces by features."""
 
 
 def set_pad_token(tokenizer: Any, path: str) -> None:
@@ -70,3 +79,36 @@ def _warn_once(path: str | None, bos: str) -> None:
         path,
         f"after {bos!r}" if bos else "without a token before them, since its tokenizer names no BOS",
     )
+
+
+def multimodal_ids(config: Any, processor: Any = None) -> list[int]:
+    """Collect the special ids of images, videos and sounds from a transformers configuration and all that it nests.
+
+    They are sorted, and all inside the vocabulary; an id that also ends a text is none of them.
+
+    Args:
+        config: of the transformers model.
+        processor: its tokenizer or processor; a few models have the id of their image token there alone.
+    """
+    text = config.get_text_config(decoder=True)
+    ends = {i for part in (text, config) for i in _integers(getattr(part, "eos_token_id", None))}
+    placeholders = {i for name in PLACEHOLDERS for i in _integers(getattr(processor, name, None))}
+    return sorted(i for i in {*_special_ids(config), *placeholders} - ends if 0 <= i < text.vocab_size)
+
+
+def _special_ids(config: PreTrainedConfig) -> Iterator[int]:
+    for name, value in vars(config).items():
+        if isinstance(value, PreTrainedConfig):
+            yield from _special_ids(value)
+        elif ID_NAME.fullmatch(name):
+            yield from _integers(value)
+
+
+def _integers(value: Any) -> Iterator[int]:
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _integers(item)

@@ -13,8 +13,8 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import require_inputs
-from mmrl.policies.text.chat_template import check_chat_template
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import llava_parts
@@ -22,7 +22,7 @@ from mmrl.pretrained import load_pretrained
 from mmrl.types import Observation
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
-"""Processor outputs that run along the tokens; every other one runs along images or patches and stays ragged."""
+"""Processor outputs that run along the tokens; every other one stays ragged."""
 
 
 class VisionLanguagePolicy(TextPolicy):
@@ -35,6 +35,7 @@ class VisionLanguagePolicy(TextPolicy):
     """
 
     auto_model: Any = AutoModelForImageTextToText
+    per_token = PER_TOKEN
 
     def __init__(self, freeze_vision: bool = False, **kwargs: Any):
         super().__init__(**kwargs)
@@ -58,18 +59,6 @@ class VisionLanguagePolicy(TextPolicy):
                 f"policy.config: only llava can be built from a configuration alone, got {kind!r}; give a path"
             )
         return llava_parts(config)
-
-    @property
-    def forbidden(self) -> list[int]:
-        config = self.model.config
-        names = (
-            "image_token_id",
-            "image_token_index",
-            "video_token_id",
-            "vision_start_token_id",
-            "vision_end_token_id",
-        )
-        return sorted({i for name in names if isinstance(i := getattr(config, name, None), int)})
 
     def optional_modules(self) -> list[nn.Module]:
         return [self.model.get_encoder(modality="image")]
@@ -160,7 +149,22 @@ def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tenso
     distinct = {id(part): part for part in given}
     number = {key: i for i, key in enumerate(distinct)}
     sizes = torch.tensor([len(part) for part in distinct.values()])
-    return Ragged(torch.cat(list(distinct.values())), sizes, torch.tensor([number[id(part)] for part in given]))
+    return Ragged(
+        torch.cat(_pad_images(list(distinct.values()))), sizes, torch.tensor([number[id(part)] for part in given])
+    )
+
+
+def _pad_images(parts: list[Tensor]) -> list[Tensor]:
+    """Pad images of different sizes [n, ...] with zeros at their ends, as processors pad the images of a batch."""
+    if len({part.shape[1:] for part in parts if len(part)}) < 2:
+        return [part for part in parts if len(part)] or parts[:1]
+    sizes = [max(size) for size in zip(*(part.shape[1:] for part in parts if len(part)), strict=True)]
+    padded = []
+    for part in parts:
+        if len(part):
+            ends = [(0, size - have) for size, have in zip(sizes, part.shape[1:])]
+            padded.append(torch.nn.functional.pad(part, [each for end in reversed(ends) for each in end]))
+    return padded
 
 
 def _expand_content(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

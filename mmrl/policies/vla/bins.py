@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from mmrl.batch import Batch
 from mmrl.ops.choice import MASKED_LOGIT, draw
 from mmrl.rng import Noise
 from mmrl.types import Sampling
@@ -52,7 +53,7 @@ def choice_logprobs(logits: Tensor, temperature: Tensor, support_ids: Tensor | N
     Args:
         logits: [N, T, V], MASKED_LOGIT where an id is never chosen.
         temperature: [N].
-        support_ids: [N, T, K] ids that truncated sampling can draw, -1 fills up.
+        support_ids: [N, T, K] ids that truncated sampling can draw, -1 fills up; a choice with none has all.
     """
     masked = logits <= MASKED_LOGIT
     scaled = logits.float() / temperature.float()[:, None, None]
@@ -60,8 +61,24 @@ def choice_logprobs(logits: Tensor, temperature: Tensor, support_ids: Tensor | N
         allowed = torch.zeros_like(scaled, dtype=torch.bool).scatter(2, support_ids.clamp(min=0), support_ids >= 0)
         # padding id 0 must not mask a real id 0 of the support
         allowed[..., 0] = (support_ids == 0).any(dim=2)
-        masked = masked | ~allowed
+        masked = masked | (~allowed & (support_ids >= 0).any(dim=2, keepdim=True))
     return scaled.masked_fill(masked, MASKED_LOGIT).log_softmax(dim=-1).masked_fill(masked, MASKED_LOGIT)
+
+
+def full_distribution(logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Compute what imitation losses read of rows that truncated sampling drew; nothing where none did.
+
+    Args:
+        logits: [N, T, V], MASKED_LOGIT where an id is never chosen.
+        batch: has action [N, T] and temperature [N].
+
+    Returns:
+        full_choice_logprobs [N, T, V] and full_logprobs [N, T], in nats, over all that can be chosen.
+    """
+    if "support_ids" not in batch:
+        return {}
+    every = choice_logprobs(logits, batch["temperature"])
+    return {"full_choice_logprobs": every, "full_logprobs": every.gather(2, batch["action"][..., None])[..., 0]}
 
 
 def entropy_nats(logprobs: Tensor) -> Tensor:

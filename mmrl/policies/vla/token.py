@@ -18,6 +18,7 @@ from mmrl.policies.vla.bins import (
     choice_logprobs,
     choose_bins,
     entropy_nats,
+    full_distribution,
     to_bins,
     without_twins,
 )
@@ -82,14 +83,16 @@ class ActionTokenPolicy(ActionPolicy):
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score stored bins [N, T].
 
-        extra: choice_logprobs [N, T, B], and map_logits [N, K, h, w] when the rows have images.
+        extra: choice_logprobs [N, T, B], those of `full_distribution`, and map_logits [N, K, h, w] when the rows have
+        images.
         """
         batch.require({"action", "temperature"}, type(self).__name__)
         observation = batch.observation()
         visual, maps = self._look(observation)
         logits, values = self._think(visual, observation)
         logprobs = choice_logprobs(logits, batch["temperature"], batch.get("support_ids"))
-        extra = {"choice_logprobs": logprobs} | ({} if maps is None else {"map_logits": maps})
+        extra = {"choice_logprobs": logprobs, **full_distribution(logits, batch)}
+        extra |= {} if maps is None else {"map_logits": maps}
         chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
         return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
 

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from mmrl.policies.text.cache import PreallocatedCache, PreallocatedLayer, PromptCache, build_cache
-from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
+from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from tests.policies.text.oracle import TINY
 
 WINDOW = {**TINY, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
@@ -48,7 +48,7 @@ def test_logits_are_those_of_a_full_pass_after_prompts_are_shared_and_rows_are_d
     prompts, result = torch.randint(1, 50, (3, length)), torch.randint(1, 50, (5, 6))
     attention = torch.ones_like(prompts)
     attention[1, :3] = 0  # a shorter one
-    enable_prefix_sharing(network.config)
+    set_prefix_sharing(network.config, "sdpa", True)
     cache = build_cache(network.config, max_new_tokens=6)
     steps = decode(network, prompts, attention, result, owner, kept, cache)
     network.set_attn_implementation("sdpa")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.policies.text.configuration import build_config
+from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy

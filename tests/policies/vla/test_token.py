@@ -10,6 +10,7 @@ from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.vla.bins import bin_centres, choice_logprobs, entropy_nats, without_twins
 from mmrl.policies.vla.instruction_tokenizer import instruction_tokenizer
 from mmrl.policies.vla.token import ActionTokenPolicy
@@ -257,8 +258,11 @@ def test_smoothed_targets_are_renormalised_over_what_can_be_chosen(temperature) 
     # a target that is narrow and a bin that is never chosen: all goes to the nearest one that is
     narrow = SmoothedNegativeLogLikelihood(width=0.01)(out, batch.with_columns(action=torch.tensor([[3]])))
     assert narrow.item() == pytest.approx(-logprobs[0, 0, 2].item(), abs=1e-6)
-    # nothing can be chosen where truncation kept nothing: refused inside the mask, without a part in it outside
-    nothing = choice_logprobs(logits.detach(), torch.ones(1), torch.full((1, 1, 2), -1))
+    # an empty support restricts nothing
+    whole = choice_logprobs(logits, torch.tensor([temperature]), torch.full((1, 1, 2), -1))
+    assert torch.equal(whole, logprobs)
+    # where nothing can be chosen: refused inside the mask, without a part in it outside
+    nothing = choice_logprobs(torch.full_like(logits, MASKED_LOGIT), torch.ones(1))
     out.extra["choice_logprobs"] = nothing
     with pytest.raises(ValueError, match=r"choice 0 of row 0 \(demonstrated bin 2\) has no bin that can be chosen"):
         SmoothedNegativeLogLikelihood(width=1.0)(out, batch)

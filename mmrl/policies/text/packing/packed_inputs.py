@@ -88,7 +88,14 @@ class BatchTokens:
 
     def has_images(self) -> bool:
         """Whether a prompt has inputs that are not per token, such as images."""
-        return any(bool(column.lengths.any()) for column in self.ragged.values())
+        return bool(self.with_images().any())
+
+    def with_images(self) -> np.ndarray:
+        """[U] bool: which prompts have inputs that are not per token."""
+        found = np.zeros(self.prompts, dtype=bool)
+        for column in self.ragged.values():
+            found |= column.lengths.cpu().numpy() > 0
+        return found
 
     def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
         """Build the network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
@@ -199,22 +206,32 @@ def annotate_mask(mask: Tensor, completion: Tensor, owner: Tensor) -> Tensor:
     return mask
 
 
-def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> tuple[Tensor, Tensor]:
+def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor, forced: Tensor) -> list[Tensor]:
     """Compute log-probabilities [M] and entropies [M] of M choices, in nats, at the temperatures of their rows.
+
+    Where sampling was truncated, which the columns packed_support_ids and support_sizes state, a third entry [M] is the
+    log-probabilities over the whole vocabulary.
 
     Args:
         logits: [M, V].
         action: [M] ids.
-        batch: has the columns packed_support_ids and support_sizes where sampling was truncated.
+        batch: with the temperatures.
         slot: [M] of the choices among the N * T of the batch.
+        forced: [M] bool, choices whose log-probabilities are 0.
     """
     temperature = batch["temperature"][slot // batch["action"].shape[1]]
+    full, entropy = (part[:, 0] for part in logprob_entropy(logits[:, None], action[:, None], temperature))
     if "packed_support_ids" not in batch:
-        logprobs, entropy = logprob_entropy(logits[:, None], action[:, None], temperature)
-        return logprobs[:, 0], entropy[:, 0]
+        return [full.masked_fill(forced, 0.0), entropy]
     ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
-    starts = sizes.cumsum(0) - sizes
-    return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot])
+    starts, scored = sizes.cumsum(0) - sizes, batch.score_mask.flatten()[slot]
+    logprobs, entropy = support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot], scored)
+    return [logprobs.masked_fill(forced, 0.0), entropy, full.masked_fill(forced, 0.0)]
+
+
+def score_names(batch: Batch) -> list[str]:
+    """Name what `score_tokens` returns after log-probabilities and entropies."""
+    return ["full_logprobs"] if "packed_support_ids" in batch else []
 
 
 def scored_states(hidden_states: Sequence[Tensor], layers: Sequence[int], width: int) -> Tensor:

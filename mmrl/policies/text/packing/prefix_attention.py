@@ -14,15 +14,15 @@ NAME = "mmrl_prefix_sdpa"
 """Name of this attention in transformers. It is torch's own wherever nothing is shared."""
 
 
-def enable_prefix_sharing(config: Any) -> None:
-    """Enable prefix sharing in a model with attention "sdpa"; other models are unchanged.
+def set_prefix_sharing(config: Any, own: str, shares: bool) -> None:
+    """Give a model with attention "sdpa" this attention, or its own; other models keep their own.
 
     Args:
         config: of the transformers model.
+        own: attention of the model as it was loaded.
+        shares: whether to use this one.
     """
-    text = config.get_text_config(decoder=True)
-    if text._attn_implementation == "sdpa":
-        text._attn_implementation = NAME
+    config.get_text_config(decoder=True)._attn_implementation = NAME if shares and own == "sdpa" else own
 
 
 class Prefix:

@@ -81,7 +81,7 @@ class PrefixSharing:
         return tokens.has_images(), self.window is not None and longest > self.window
 
     def verify(self, tokens: BatchTokens, score: Callable[[list[PackedBatch]], Tensor], network: nn.Module) -> bool:
-        """Whether log-probs of shared and unshared sequences agree; `score` computes them for a packing.
+        """Whether log-probs and entropies of shared and unshared sequences agree; `score` computes them for a packing.
 
         Sharded weights are gathered in every call of the network, by all processes at once, and only one of them may
         have a new case: such a case is not shared until it is scored with gathered weights.
@@ -90,7 +90,7 @@ class PrefixSharing:
         if key not in self.exact and is_sharded(network):
             return False
         if key not in self.exact:
-            reason = self._compare(_select_longest(tokens.lengths), score, network)
+            reason = self._compare(_select_longest(tokens.lengths, tokens.with_images()), score, network)
             self.exact[key] = not reason
             if reason:
                 log.warning(
@@ -112,7 +112,7 @@ class PrefixSharing:
                     return f"it does not take the mask: {error}"  # an architecture's code may raise any exception
         except torch.OutOfMemoryError:
             return "too little memory to compare shared and unshared sequences in fp32"
-        return "" if found <= EXACT else f"log-probs would change by {found:.2g} nats"
+        return "" if found <= EXACT else f"log-probs or entropies would change by {found:.2g} nats"
 
 
 def count_common(ids: Tensor, attention: Tensor) -> int:
@@ -148,10 +148,11 @@ def _in_fp32(network: nn.Module) -> Iterator[None]:
             tensor.data = data
 
 
-def _select_longest(lengths: Lengths) -> PackedBatch:
-    """Select the longest completions of the longest prompts as packed sequences; a single completion is used twice."""
+def _select_longest(lengths: Lengths, with_images: np.ndarray) -> PackedBatch:
+    """Select the longest completions of the longest prompts, those with images first, as packed sequences; a single
+    completion is used twice."""
     total = lengths.prompt_lengths[lengths.prompt] + lengths.choices
-    order = np.argsort(-total, kind="stable")
+    order = np.lexsort((-total, ~with_images[lengths.prompt]))
     sequences = []
     for number in list(dict.fromkeys(lengths.prompt[order].tolist()))[:PROMPTS]:
         rows = [row for row in order.tolist() if lengths.prompt[row] == number][:COMPLETIONS]

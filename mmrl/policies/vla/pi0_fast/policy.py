@@ -15,7 +15,7 @@ from mmrl.batch import Batch
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
-from mmrl.policies.vla.bins import choice_logprobs, entropy_nats
+from mmrl.policies.vla.bins import choice_logprobs, entropy_nats, full_distribution
 from mmrl.policies.vla.paligemma.decoder import KeysValues
 from mmrl.policies.vla.pi0_fast.decoding import decode_rows
 from mmrl.policies.vla.pi0_fast.model import Pi0Fast, load_model, save_model
@@ -193,7 +193,7 @@ class Pi0FastPolicy(PretrainedVLA):
         return self._read(observation)[2]
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        """Score stored tokens [N, T]. extra: choice_logprobs [N, T, V]."""
+        """Score stored tokens [N, T]. extra: choice_logprobs [N, T, V], and those of `full_distribution`."""
         batch.require({"action", "temperature"}, type(self).__name__)
         mask, pairs, values = self._read(batch.observation())
         shifted = batch["action"][:, 0] == NOTHING
@@ -206,9 +206,9 @@ class Pi0FastPolicy(PretrainedVLA):
         support = None if support is None else take_back(support, shifted)
         every = choice_logprobs(logits, batch["temperature"], support)
         own = every.gather(2, chosen[..., None])[..., 0]
-        found = own, entropy_nats(every), every
-        logprobs, entropy, choices = (move_on(part, shifted) for part in found)
-        return PolicyOutput(logprobs, entropy, values, {"choice_logprobs": choices})
+        logprobs, entropy = (move_on(part, shifted) for part in (own, entropy_nats(every)))
+        extra = {"choice_logprobs": every, **full_distribution(logits, batch.with_columns(action=chosen))}
+        return PolicyOutput(logprobs, entropy, values, {name: move_on(part, shifted) for name, part in extra.items()})
 
     def _read(self, observation: Mapping[str, Any]) -> tuple[Tensor, KeysValues, Tensor | None]:
         """Encode contexts: mask [N, K], keys and values, and values [N]."""

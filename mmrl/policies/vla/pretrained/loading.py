@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from mmrl.policies.processor import Processor
-from mmrl.policies.text.loading import add_lora, remove_dropout
+from mmrl.policies.text.loading import add_lora, remove_noise
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.strict_json import read_json_object
 
@@ -30,7 +30,7 @@ def freeze(model: nn.Module, parts: Iterable[nn.Module]) -> nn.Module:
     """Freeze the parts that are not trained and remove dropout; return the model."""
     for part in parts:
         part.requires_grad_(False)
-    return remove_dropout(model)
+    return remove_noise(model)
 
 
 def add_lora_to_open(model: nn.Module, lora: dict[str, Any] | None, whole: Sequence[nn.Module] = ()) -> nn.Module:

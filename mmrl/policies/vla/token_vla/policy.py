@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from mmrl.batch import Batch
 from mmrl.policies.base import Action
 from mmrl.policies.processor import Processor
-from mmrl.policies.vla.bins import BinChoice, bin_centres, choice_logprobs, choose_bins, entropy_nats
+from mmrl.policies.vla.bins import BinChoice, bin_centres, choice_logprobs, choose_bins, entropy_nats, full_distribution
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.token_vla.network import TokenVLANetwork
 from mmrl.policies.vla.value import StateValue
@@ -125,12 +125,13 @@ class TokenVLAPolicy(PretrainedVLA):
         return self._values(self.network.state(self._prepare(observation), self.choices))
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        """Score stored bins [N, T]. extra: choice_logprobs [N, T, B]."""
+        """Score stored bins [N, T]. extra: choice_logprobs [N, T, B], and those of `full_distribution`."""
         batch.require({"action", "temperature"}, type(self).__name__)
         logits, state = self.network.score(self._prepare(batch.observation()), batch["action"])
         logprobs = choice_logprobs(logits, batch["temperature"], batch.get("support_ids"))
         chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
-        return PolicyOutput(chosen, entropy_nats(logprobs), self._values(state), {"choice_logprobs": logprobs})
+        extra = {"choice_logprobs": logprobs, **full_distribution(logits, batch)}
+        return PolicyOutput(chosen, entropy_nats(logprobs), self._values(state), extra)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Convert real actions [H, A] to bins [T]; the processor scales them, what is beyond [-1, 1] is clipped."""

@@ -427,7 +427,7 @@ def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
         return annotate_mask(right(completion, depth, owner) & ~((asks > 0) & offers[:, None, None]), completion, owner)
 
     tokens = policy.extract_tokens(batch)
-    sequences = _select_longest(tokens.lengths)
+    sequences = _select_longest(tokens.lengths, tokens.with_images())
     with torch.no_grad():
         alone = policy.score_packed(tokens, [[(row,) for sequence in sequences for row in sequence]], batch).logprobs
         policy.prefix_sharing.mask = wrong
@@ -436,7 +436,7 @@ def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
     policy = policy.to(torch.bfloat16)
     weights = [parameter.detach().clone() for parameter in policy.parameters()]
     assert not any(map(shares_prefix, policy.choose_packing(tokens, batch)))
-    assert "cannot share it: log-probs would change by" in caplog.text
+    assert "cannot share it: log-probs or entropies would change by" in caplog.text
     policy.prefix_sharing.exact.clear()
     policy.prefix_sharing.mask = right
     assert any(map(shares_prefix, policy.choose_packing(tokens, batch)))

@@ -1,0 +1,82 @@
+"""Rows on which a policy and the plain model are compared: two prompts, and two sampled completions of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.rng import Noise
+from mmrl.types import Observation, Sampling
+
+SHORT, LONG = 12, 66  # tokens of the prompts: with and without shared storage of decoding
+CHOICES = 4
+SIZES = ((48, 48), (40, 64))  # height and width of the images, in pixels
+OWNER = (0, 0, 1, 1)  # the prompt of each row
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Sampled rows: the prompts, the batch that a learner would get, and the number of choices of each row."""
+
+    observations: list[Observation]
+    batch: Batch
+    lengths: list[int]
+
+
+def sample_probe(policy: Any) -> Probe:
+    """Sample two completions of two prompts of different lengths."""
+    observations = build_observations(policy)
+    owner = torch.tensor(OWNER)
+    columns = policy.collate(observations)
+    action = policy.act_groups(columns, owner, Sampling(max_tokens=CHOICES), Noise(range(1, 1 + len(OWNER))))
+    rows = policy.collate([observations[number] for number in OWNER])
+    batch = Batch(
+        {f"obs.{name}": column for name, column in rows.items()},
+        action=action.action,
+        action_mask=action.action_mask,
+        behavior_logprobs=action.behavior_logprobs,
+        temperature=torch.ones(len(OWNER)),
+        prompt_id=owner,
+    )
+    return Probe(observations, batch, action.action_mask.sum(1).tolist())
+
+
+def build_observations(policy: Any) -> list[Observation]:
+    """Build a short and a long prompt of ordinary tokens, with an image each of two sizes where the policy sees."""
+    special = {*policy.forbidden, *policy.tokenizer.all_special_ids}
+    vocabulary = policy.model.config.get_text_config().vocab_size
+    ordinary = [i for i in range(min(vocabulary, len(policy.tokenizer))) if i not in special]
+    drawn = np.random.default_rng(0).choice(ordinary, SHORT + LONG)
+    short, long = torch.from_numpy(drawn[:SHORT]), torch.from_numpy(drawn[SHORT:])
+    prompts = _encode_images(policy)
+    if prompts is None:
+        return [{"input_ids": short}, {"input_ids": long}]
+    return [policy.extend(prompts[0], short), policy.extend(prompts[1], long)]
+
+
+def _encode_images(policy: Any) -> list[Observation] | None:
+    """Encode the policy's own probe with images of two sizes; None for a policy that does not see."""
+    canary: Mapping[str, Any] = policy.canary()
+    if not canary.get("images"):
+        return None
+    ramps = [np.arange(height * width * 3, dtype=np.uint32).reshape(height, width, 3) for height, width in SIZES]
+    return [policy.encode({**canary, "images": ((ramp * 37 % 251).astype(np.uint8),)}) for ramp in ramps]
+
+
+def row_inputs(observation: Observation, completion: Tensor, per_token: frozenset[str]) -> dict[str, Tensor]:
+    """Return the inputs of one row, alone and without padding, as a user of transformers would give them."""
+    inputs = {}
+    for name, value in observation.items():
+        if name == "input_ids":
+            inputs[name] = torch.cat([value, completion])[None]
+        elif name in per_token:
+            inputs[name] = torch.cat([value, value.new_zeros(len(completion))])[None]  # later tokens are text
+        else:
+            inputs[name] = value
+    return {**inputs, "attention_mask": torch.ones_like(inputs["input_ids"])}

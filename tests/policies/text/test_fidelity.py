@@ -1,0 +1,193 @@
+"""A checkpoint is compared with plain transformers when it is loaded: exact, with its own attention, or refused."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from mmrl.policies.text.fidelity import check
+from mmrl.policies.text.fidelity.measure import measure_differences, use_attention
+from mmrl.policies.text.fidelity.probe import sample_probe
+from mmrl.policies.text.loading import remove_noise
+from mmrl.policies.text.packing.prefix_attention import NAME
+from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
+from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from scripts.model_sweep.checkpoints import build_checkpoint
+
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "num_key_value_heads": 4,
+}
+
+
+@pytest.fixture(autouse=True)
+def verdicts(tmp_path, monkeypatch):
+    """Verdicts of this test alone."""
+    folder = tmp_path / "verdicts"
+    monkeypatch.setattr(check, "cache_folder", lambda: folder)
+    monkeypatch.setattr(check, "_known", {})
+    return folder
+
+
+def save(folder, kind="qwen2", factor=4.0, **settings):
+    """Save a tiny checkpoint with decided random weights."""
+    tokenizer = character_tokenizer()
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **{**SIZES, **special_ids(tokenizer), **settings})
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(factor if weight.dim() > 1 else 1.0)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["falcon", "gemma4_text", "diffllama"])
+def test_models_whose_own_code_names_their_attention_keep_it(kind, tmp_path, caplog):
+    build_checkpoint(kind, "text", tmp_path / "start")
+    policy = TextPolicy(path=str(tmp_path / "start"))
+    config = policy.model.config.get_text_config(decoder=True)
+    assert config._attn_implementation == "sdpa" and not policy.prefix_sharing.masks
+    assert f"{config.model_type} keeps its own attention, and prompts are not shared" in caplog.text
+    differences = measure_differences(policy, "sdpa", policy.per_token)
+    assert set(differences) == {"sampled", "padded", "alone", "trained"} and max(differences.values()) < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama", "gemma3_text", "mixtral", "gpt2"])
+def test_models_that_share_prompts_exactly_do(kind, tmp_path, caplog):
+    build_checkpoint(kind, "text", tmp_path / "start")
+    policy = TextPolicy(path=str(tmp_path / "start"))
+    assert policy.model.config.get_text_config(decoder=True)._attn_implementation == NAME and not caplog.records
+    differences = measure_differences(policy, "sdpa", policy.per_token)
+    assert "shared" in differences and max(differences.values()) < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["roberta", "bart", "deepseek_v32", "roformer"])
+def test_models_that_padding_changes_are_refused_with_the_number(kind, tmp_path):
+    build_checkpoint(kind, "text", tmp_path / "start")
+    with pytest.raises(ValueError, match=rf"{kind} computes something else here than in transformers alone: .* nats"):
+        TextPolicy(path=str(tmp_path / "start"))
+
+
+@pytest.mark.parametrize("kind", ["xlnet", "openai-gpt", "cpmant"])
+def test_models_whose_code_fails_are_refused_by_name(kind, tmp_path):
+    build_checkpoint(kind, "text", tmp_path / "start")
+    with pytest.raises(ValueError, match=rf"policy.*{kind}.*it fails with \w+Error"):
+        TextPolicy(path=str(tmp_path / "start"))
+
+
+def test_a_cache_of_another_kind_is_the_reason(tmp_path):
+    build_checkpoint("deepseek_v4", "text", tmp_path / "start")
+    with pytest.raises(ValueError, match=r"layers of type .*compressed.* whose cache cannot be cut and copied"):
+        TextPolicy(path=str(tmp_path / "start"))
+
+
+def test_a_wrong_mask_is_found_and_not_used(tmp_path, monkeypatch, caplog):
+    def see_everything(self, completion, depth, owner):
+        return torch.ones(len(owner), 1, owner.shape[1], owner.shape[1], dtype=torch.bool).tril()
+
+    monkeypatch.setattr(PrefixSharing, "mask", see_everything)
+    policy = TextPolicy(path=save(tmp_path / "start"))
+    assert not policy.prefix_sharing.masks and "completions in one sequence with their prompt" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("mixtral", {"router_jitter_noise": 0.5, "num_local_experts": 4, "num_key_value_heads": 4}),
+        ("gpt2", {"resid_pdrop": 0.5, "embd_pdrop": 0.5, "attn_pdrop": 0.5, "n_inner": 64}),
+        ("opt", {"dropout": 0.5, "layerdrop": 0.5, "ffn_dim": 64, "word_embed_proj_dim": 32}),
+        ("qwen2", {"attention_dropout": 0.5, "num_key_value_heads": 4}),
+        ("phi", {"resid_pdrop": 0.5, "embd_pdrop": 0.5, "attention_dropout": 0.5}),
+    ],
+)
+def test_the_learning_pass_draws_no_noise(kind, settings, tmp_path):
+    policy = TextPolicy(path=save(tmp_path / "start", kind, **settings))
+    assert measure_differences(policy, "sdpa", policy.per_token)["trained"] < 1e-4
+
+
+class Shaking(torch.nn.Module):
+    """Multiplies by random numbers in training mode, under a name that nobody knows."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.wobble = inner, 0.5
+
+    def forward(self, x):
+        return self.inner(x) * (1 + self.wobble * torch.rand_like(x)) if self.training else self.inner(x)
+
+
+def test_noise_of_an_unknown_name_is_refused(tmp_path, monkeypatch):
+    def shake(model):
+        model.model.norm = Shaking(model.model.norm)
+        return remove_noise(model)
+
+    monkeypatch.setattr("mmrl.policies.text.loading.remove_noise", shake)
+    with pytest.raises(ValueError, match=r"training mode .it draws noise"):
+        TextPolicy(path=save(tmp_path / "start"))
+
+
+def test_loading_draws_nothing_from_the_random_state(tmp_path):
+    path = save(tmp_path / "start")
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    TextPolicy(path=path)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, verdicts):
+    path, calls = save(tmp_path / "start"), []
+
+    def count(*arguments):
+        calls.append(arguments)
+        return measure_differences(*arguments)
+
+    monkeypatch.setattr(check, "measure_differences", count)
+    TextPolicy(path=path), TextPolicy(path=path)
+    assert len(calls) == 1
+    monkeypatch.setattr(check, "_known", {})  # another process
+    TextPolicy(path=path)
+    (stored,) = verdicts.glob("*.json")
+    assert len(calls) == 1 and json.loads(stored.read_text())["shares"]
+    TextPolicy(path=save(tmp_path / "other", factor=3.0))
+    assert len(calls) == 2
+
+
+def test_half_precision_is_measured_too(tmp_path):
+    policy = TextPolicy(path=save(tmp_path / "start"), dtype="bfloat16")
+    assert policy.model.dtype == torch.bfloat16 and policy.prefix_sharing.masks
+
+
+def test_the_probe_is_scored_by_the_plain_model(tmp_path):
+    policy = TextPolicy(path=save(tmp_path / "start")).eval()
+    probe = sample_probe(policy)
+    with use_attention(policy.model, "eager"):
+        assert policy.model.config._attn_implementation == "eager"
+    assert policy.model.config._attn_implementation == NAME
+    assert [len(o["input_ids"]) for o in probe.observations] == [12, 66] and probe.batch["action"].shape == (4, 4)
+
+
+LONGROPE = {
+    **{"num_key_value_heads": 4, "max_position_embeddings": 512, "original_max_position_embeddings": 128},
+    "rope_parameters": {
+        **{"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 128},
+        **{"short_factor": [1.0] * 4, "long_factor": [4.0] * 4},
+    },
+}
+
+
+def test_rows_beyond_the_switch_of_positions_are_refused(tmp_path):
+    policy = TextPolicy(path=save(tmp_path / "start", "phi3", **LONGROPE, pad_token_id=0)).eval()
+    assert policy.switch_length == 128 and policy.context_length == 512
+    policy.refuse_long(100, 28)
+    with pytest.raises(ValueError, match=r"a row of 129 tokens: phi3 .* more than 128 tokens .*shorten the prompts"):
+        policy.refuse_long(100, 29)
+    with pytest.raises(ValueError, match="a row of 130 tokens"):
+        policy.refuse_long(130)
+    assert TextPolicy(path=save(tmp_path / "other")).switch_length is None
