@@ -33,6 +33,7 @@ from mmrl.policies.base import Policy
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
+from mmrl.runs.checkpoint_schema import has_progress
 from mmrl.strategies.first_process import build_without_weights, is_first_process
 from mmrl.strategies.fsdp2 import is_fsdp2
 
@@ -252,6 +253,8 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
         checkpoint = read_checkpoint(path, trust)
     except CheckpointError as error:
         raise ConfigError(f"ckpt_path={error}") from error
+    if not trust and "loops" in checkpoint and not has_progress(checkpoint):
+        raise ConfigError(f"ckpt_path={path}: its loops do not say which iteration is next; use another checkpoint")
     if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
         raise ConfigError(
             f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "

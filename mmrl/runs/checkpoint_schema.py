@@ -89,9 +89,12 @@ def _is_loop(value: Any) -> bool:
 
 
 def _is_loops(value: Any) -> bool:
-    """Whether there are loops, and the number of the next iteration among them."""
-    if not (_is_state(value) and all(map(_is_loop, value.values()))):
-        return False
+    return _is_state(value) and all(map(_is_loop, value.values()))
+
+
+def has_progress(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether the loops of a checkpoint have the number of the next iteration, without which a run begins again."""
+    value = checkpoint.get("loops") or {}
     progress = (value.get("fit_loop") or {}).get("epoch_progress") or {}
     counts = progress.get("current") if isinstance(progress, Mapping) else None
     names = ("ready", "started", "processed", "completed")
