@@ -10,6 +10,10 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads slow small operations
 
 
+BUILDS = ("fit", "plan", "evaluate", "chat", "serve")
+"""Commands that build models."""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit status is 0, 1 for a failure, 2 for arguments that cannot be used.
 
@@ -17,6 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     error is a fault of the program and is printed with its traceback, and so is every error with MMRL_TRACEBACK=1.
     """
     from mmrl.commands import COMMANDS
+    from mmrl.commands.limits import check_limits, explain_system_error
     from mmrl.commands.usage import USAGE, USAGES, format_versions
     from mmrl.errors import ConfigError, is_user_error
     from mmrl.project import enter_project
@@ -38,14 +43,21 @@ def main(argv: list[str] | None = None) -> int:
     try:
         rest = _take_config_dir(rest)
         enter_project(Path.cwd())
+        if command in BUILDS:
+            check_limits()
         COMMANDS[command](rest)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has gone, as in `mmrl list recipes | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for Python's own flush at its end
         return 128 + signal.SIGPIPE
     except Exception as error:
-        if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
+        if os.environ.get("MMRL_TRACEBACK"):
             raise
+        if not is_user_error(error):
+            if (message := explain_system_error(error)) is None:
+                raise
+            print(f"mmrl {command}: {message}", file=sys.stderr)
+            return 1
         text = error.args[0] if isinstance(error, KeyError) else error  # a KeyError's str has quotes around it
         print(f"mmrl {command}: {' '.join(str(text).split())}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1

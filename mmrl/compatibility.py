@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from mmrl.files import write_file
 from mmrl.strict_json import read_json_object
 
 NAME = "contract.json"
@@ -20,8 +21,7 @@ _SHOWN, _WIDTH = 6, 140  # lines printed of a long list, and characters printed 
 def write_contract(folder: str | Path, stated: Mapping[str, Any], name: str = NAME) -> None:
     """Write the simulator's contract, or the installed versions, into the run's folder."""
     path = Path(folder) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(stated, indent=2) + "\n")
+    write_file(path, json.dumps(stated, indent=2) + "\n")
 
 
 def read_contract(folder: str | Path, name: str = NAME) -> dict[str, Any] | None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mmrl.foreign_files import read_foreign
+
 MAX_DIGITS = 1000
 """Digits of a number; longer ones cannot be meant, and Python does not turn them into text."""
 
@@ -92,12 +94,11 @@ def read_json_object(path: Path, remedy: str, finite: bool = True) -> dict[str, 
         BrokenJSON: as `parse_json`, and where the file cannot be read, is larger than `MAX_BYTES`, or holds no object.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise BrokenJSON(f"{path}: {size:,} bytes, more than the {MAX_BYTES:,} of any such file; {remedy}")
-        text = path.read_bytes()
+        text = read_foreign(path, remedy, MAX_BYTES)
     except OSError as error:
         raise BrokenJSON(f"{path} cannot be read ({error.strerror}); {remedy}") from error
+    except ValueError as error:
+        raise BrokenJSON(str(error)) from error
     value = parse_json(text, str(path), remedy, finite)
     if not isinstance(value, dict):
         raise BrokenJSON(f"{path}: holds {kind(value)}, not an object with named entries; {remedy}")

@@ -20,6 +20,8 @@ from mmrl.api.run import Run
 from mmrl.callbacks.warm_start import load_policy as load_weights
 from mmrl.commands.evaluation.arguments import find_checkpoint
 from mmrl.commands.evaluation.data import check_contract
+from mmrl.config.code.slots import check_slots
+from mmrl.config.code.trust import check_named_code
 from mmrl.config.parser_errors import format_parser_error
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine
@@ -48,13 +50,14 @@ def load_policy(
             evaluation, sample.
         seed: of the draws of decode=sample.
         device: of the weights, as torch names it.
-        trust: also load pickled objects from the checkpoint; their author can run any code.
+        trust: also load pickled objects from the checkpoint, and run code of other folders that config.yaml names;
+            their author can run any code.
 
     Raises:
         ConfigError: the run or the checkpoint cannot be used, or the policy does not have the decode.
     """
     run = run if isinstance(run, Run) else Run(Path(run))
-    check_yaml(run.folder / "config.yaml")
+    check_named_code(check_yaml(run.folder / "config.yaml"), run.folder / "config.yaml", trust)
     config = yaml.safe_load((run.folder / "config.yaml").read_text())
     policy = _build(Policy, config["model"]["init_args"]["policy"], "policy")
     path = find_checkpoint(run.folder, str(checkpoint))
@@ -76,7 +79,9 @@ def _build(kind: type, spec: Mapping[str, Any], name: str) -> Any:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(kind, name, fail_untyped=False, required=True)
     try:
-        return parser.instantiate_classes(parser.parse_object({name: spec}))[name]
+        parsed = parser.parse_object({name: spec})
+        check_slots(parsed.as_dict(), {name: kind})
+        return parser.instantiate_classes(parsed)[name]
     except ConfigError:
         raise
     except (ArgumentError, ValueError) as error:  # jsonargparse repeats what a constructor raised in a ValueError

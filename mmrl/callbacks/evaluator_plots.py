@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mmrl.data.rollout_data import RolloutData
+from mmrl.files import replace_path
 
 
 class EvaluationPlots(L.Callback):
@@ -38,5 +39,5 @@ class EvaluationPlots(L.Callback):
                 axes.set_title(f"{decode}: {name}", loc="left")
                 axes.spines[["top", "right"]].set_visible(False)
                 folder = self.run_dir / "plots"
-                folder.mkdir(parents=True, exist_ok=True)
-                figure.savefig(folder / f"{decode}-{name}.png", metadata={"Software": None})
+                with replace_path(folder / f"{decode}-{name}.png") as file:
+                    figure.savefig(file, metadata={"Software": None})

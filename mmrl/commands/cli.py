@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, Namespace
+from jsonargparse import ArgumentError, Namespace, set_parsing_settings
 from lightning.fabric.plugins.io import CheckpointIO
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
-from mmrl.config.parser_errors import format_parser_error, is_from_callback
+from mmrl.config.code.slots import check_empty_names, check_slots
+from mmrl.config.code.trust import check_named_code
+from mmrl.config.parser_errors import format_parser_error
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
-from mmrl.config.part_errors import explain_error, place_of
+from mmrl.config.part_errors import explain_error, explain_fit_error, place_of
 from mmrl.config.paths import resolve_inputs
 from mmrl.config.preflight import check_config, check_empty, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
@@ -28,13 +29,17 @@ from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.files import replace_path
 from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
+from mmrl.runs.checkpoint_schema import has_progress
 from mmrl.strategies.first_process import build_without_weights, is_first_process
 from mmrl.strategies.fsdp2 import is_fsdp2
+
+set_parsing_settings(instantiate_subclass_spec_in_any=False)  # a {class_path: ...} in plain values is not built
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
@@ -52,7 +57,8 @@ class SavedConfig(SaveConfigCallback):
         folder = Path(self.config.run_dir)
         folder.mkdir(parents=True, exist_ok=True)
         options = {"skip_none": False, "skip_validation": True, "overwrite": True, "multifile": False}  # it was parsed
-        self.parser.save(self.config, folder / "config.yaml", **options)
+        with replace_path(folder / "config.yaml") as file:
+            self.parser.save(self.config, file, **options)
         for logger in trainer.loggers:
             logger.log_hyperparams(yaml.safe_load((folder / "config.yaml").read_text()))
 
@@ -63,10 +69,11 @@ class CLI(LightningCLI):
     Args:
         args: command-line arguments, or the nested dictionary that `mmrl.config.compose.to_lightning` makes.
         build: False parses and checks only; no model is made.
+        trains: False builds no optimiser, for a run that is measured.
     """
 
-    def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
-        self._build = build
+    def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True, trains: bool = True):
+        self._build, self._trains = build, trains
         self.checkpoints = CheckpointFiles()
         self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
         self._whole = False  # whether all parts are built
@@ -74,6 +81,7 @@ class CLI(LightningCLI):
         if isinstance(args, dict):
             check_seed("seed", args.get("seed_everything"))
             check_numbers(args)  # before the parser, which needs longer
+            check_empty_names(args)
         try:
             super().__init__(
                 LightningModule,
@@ -100,6 +108,7 @@ class CLI(LightningCLI):
         super().parse_arguments(parser, args)
         for each in _list_given(given):
             check_empty(each, self.config)
+        check_slots(self._plain(), {"trainer": None, "model": LightningModule, "data": LightningDataModule})
         check_config(self._plain())
         for root in ("model", "data"):
             resolve_inputs(self.config.get(root), self.config.run_dir)
@@ -109,7 +118,7 @@ class CLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         config = self._plain()
-        check_parts(config["model"], config["data"])
+        check_parts(config["model"], config["data"], self._trains)
         check_wiring(config["model"], config["data"], config.get("recipe"))
         self.parser.add_instantiator(self._part, object)
         self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
@@ -204,11 +213,10 @@ class CLI(LightningCLI):
                     logger.continue_run()
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
-        except (MisconfigurationException, RuntimeError) as error:
-            if not isinstance(error, MisconfigurationException) and not is_from_callback(error):
+        except Exception as error:
+            if (message := explain_fit_error(error, path)) is None:
                 raise
-            text = " ".join(str(error).split())
-            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
+            raise ConfigError(message) from error
 
 
 def _list_given(args: Any) -> list[Any]:
@@ -266,6 +274,8 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
         checkpoint = read_checkpoint(path, trust)
     except CheckpointError as error:
         raise ConfigError(f"ckpt_path={error}") from error
+    if not trust and "loops" in checkpoint and not has_progress(checkpoint):
+        raise ConfigError(f"ckpt_path={path}: its loops do not say which iteration is next; use another checkpoint")
     if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
         raise ConfigError(
             f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "
@@ -273,25 +283,27 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
         )
 
 
-def enter_project_of(config: Path) -> dict[str, Any]:
-    """Check a run's config.yaml and let Python find the modules of the folder that the run was started in."""
-    read = check_yaml(config)
-    if isinstance(folder := read.get("project"), str) and Path(folder).is_dir():
+def enter_project_of(config: Path, trust: bool = False) -> dict[str, Any]:
+    """Check a run's config.yaml; with `trust`, Python finds the modules of the folder that the run was started in."""
+    content = check_yaml(config)
+    check_named_code(content, config, trust)
+    if trust and isinstance(folder := content.get("project"), str) and Path(folder).is_dir():
         enter_project(Path(folder))
-    return read
+    return content
 
 
-def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = False) -> CLI:
+def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = False, trust: bool = False) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
     Args:
         config: the run's config.yaml.
         arguments: LightningCLI arguments that change the configuration.
         loggers: build the loggers of the run too.
+        trust: whether code that the configuration names may be run, see `check_named_code`.
     """
     config = Path(config)
-    read = enter_project_of(config)
+    read = enter_project_of(config, trust)
     check_argument_names(read, arguments)
     arguments = pass_workers(read, arguments)
     none = [] if loggers else ["--trainer.logger=false"]
-    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments])
+    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments], trains=False)

@@ -121,7 +121,7 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
         if each.name not in _READ and each.default is not MISSING and getattr(request, each.name) != each.default:
             raise ConfigError(f"{each.name}=... is an option of `mmrl evaluate`; leave it out")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    cli: CLI = load_run(request.folder / "config.yaml", request.arguments)
+    cli: CLI = load_run(request.folder / "config.yaml", request.arguments, trust=request.trust)
     data: Any = cli.datamodule
     if getattr(data.task, "sim", None) is None:
         raise ConfigError(f"{request.folder}: task {data.task.name!r} has no simulator to record in")

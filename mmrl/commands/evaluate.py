@@ -30,6 +30,7 @@ from mmrl.evaluation.video.clips import compose_video
 from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
+from mmrl.files import check_inside, write_file
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
 from mmrl.runs.versions import environment, versions
 from mmrl.runs.writable import check_writable, writable
@@ -40,11 +41,15 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
 
     Everything is written into the run's folder. Returns what is in evaluation.json.
     """
-    request = parse(build_folder(arguments) if names_no_run(arguments) else arguments)
+    composed = names_no_run(arguments)  # then all code was named by the command line itself
+    request = parse(build_folder(arguments) if composed else arguments)
     check_writable(request.folder, "mmrl evaluate")
     check_samples(request)  # before the run is loaded
+    if request.video:
+        check_inside(request.folder / "videos", request.folder)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send)
+    trust = request.trust or composed
+    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send, trust=trust)
     loggers, cli.trainer.loggers = cli.trainer.loggers, []  # type: ignore[attr-defined]  # metrics.csv is of training
     if request.checkpoint is None:
         write_contract(request.folder, cli.datamodule.task.contract())  # type: ignore[attr-defined]
@@ -180,7 +185,7 @@ def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[st
 def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:
     """Write metrics, protocol and episodes, before videos are recorded, which can fail."""
     path = folder / "evaluation.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    write_file(path, json.dumps(result, indent=2) + "\n")
     for file in (path, *evaluation.write(folder)):
         Console(soft_wrap=True).print(f"written: {file}", highlight=False)
 

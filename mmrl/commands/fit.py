@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -22,10 +24,11 @@ from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
+from mmrl.files import FULL
 from mmrl.runs.closed_output import drop_closed_output
-from mmrl.runs.files import FULL
-from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
+from mmrl.runs.run_folder import checkpoints_of, claim_folder, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
+from mmrl.runs.writable import writable
 from mmrl.strategies.first_process import is_first_process
 
 ENDING = " Signaling Trainer to stop."
@@ -57,14 +60,14 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
             "at once are mmrl fit --multirun key=a,b"
         )
     if dashed:
-        check_dashed(arguments)
+        check_dashed(arguments, switches["trust"])
         arguments += _folder_of_resumed(arguments)
     else:
         to_hydra_overrides(arguments)  # an unknown option is reported before one that is given twice
         check_groups(arguments, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with drop_closed_output(), stop_request() as request:
-        cli = CLI(arguments if dashed else _compose(arguments, check), build=False)
+        cli = _parse(arguments if dashed else _compose(arguments, check, only_print))
         if dashed:
             cli.move_outputs(_run_dirs(arguments))
         if only_print:
@@ -74,8 +77,30 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
         return Path(cli.config.run_dir)
 
 
-def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None) -> dict[str, Any]:
+def _parse(arguments: Sequence[str] | dict[str, Any]) -> CLI:
+    """Parse and check; an empty folder that was made for the run is removed where this fails."""
+    try:
+        return CLI(arguments, build=False)
+    except BaseException:
+        if isinstance(arguments, dict) and Path(arguments["run_dir"]).name == os.environ.get("MMRL_STARTED"):
+            with contextlib.suppress(OSError):
+                Path(arguments["run_dir"]).rmdir()
+        raise
+
+
+def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None, only_print: bool) -> dict[str, Any]:
     cfg = compose(arguments)
+    folder, started = Path(str(cfg.run_dir)), os.environ.get("MMRL_STARTED")
+    if only_print or not is_first_process() or folder.name != started:
+        return to_lightning(cfg)  # the user named the folder
+    with writable(folder, "run_dir"):
+        folder = claim_folder(folder)
+    os.environ["MMRL_STARTED"], cfg.run_dir = folder.name, str(folder)
+    try:
+        return to_lightning(cfg)
+    except BaseException:
+        folder.rmdir()
+        raise
     if check is not None:
         check(cfg)
     return to_lightning(cfg)

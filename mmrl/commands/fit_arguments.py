@@ -18,7 +18,7 @@ SWITCHES = ("trust", "overwrite")
 _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
 
 
-def check_dashed(arguments: Sequence[str]) -> None:
+def check_dashed(arguments: Sequence[str], trust: bool = False) -> None:
     """Refuse files that are no configuration, short keys, and named parts, which a file holds as lists."""
     configs, given = [], []
     for number, argument in enumerate(arguments):
@@ -29,7 +29,7 @@ def check_dashed(arguments: Sequence[str]) -> None:
         if key == "config":
             if not value or value.startswith("--"):
                 raise ConfigError("--config: give a file, as in --config runs/demo/config.yaml")
-            configs.append(enter_project_of(Path(value)))
+            configs.append(enter_project_of(Path(value), trust))
             continue
         given.append(f"--{key}={value}")
         head = key.partition(".")[0]

@@ -122,11 +122,11 @@ def parse_run(words: Sequence[str], kind: type[C]) -> C:
     Args:
         kind: the CLI that will build the parts.
     """
-    words, _ = split_switches(words)
+    words, switches = split_switches(words)
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)  # hints about loggers, devices and seeds
     if any(word.startswith("--") for word in words):
-        check_dashed(words)
+        check_dashed(words, switches["trust"])
         return kind(list(words), build=False)
     to_hydra_overrides(words)
     check_groups(words, groups())

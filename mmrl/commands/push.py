@@ -16,6 +16,7 @@ from mmrl.commands.results.model_card import build_metadata, format_training
 from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL
+from mmrl.files import check_inside, write_file
 from mmrl.runs.checkpoint_file import read_manifest
 from mmrl.runs.run_folder import last_checkpoint
 from mmrl.runs.writable import writable
@@ -66,7 +67,8 @@ def push(arguments: Sequence[str]) -> Path:
         )
     card = folder / "policy" / "README.md"
     with writable(folder / "policy", "mmrl push"):
-        card.write_text(format_card(folder, given.get("repo", f"USER/{folder.name}")), encoding="utf-8")
+        check_inside(card.parent, folder)
+        write_file(card, format_card(folder, given.get("repo", f"USER/{folder.name}")))
     print(f"written: {card}")
     if not dry:
         print(f"uploaded: {_upload(folder / 'policy', given)}")

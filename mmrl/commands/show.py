@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from mmrl.errors import ConfigError
+from mmrl.files import write_file
 from mmrl.runs.writable import writable
 from mmrl.samples.folder import FOLDER, SampleFolder
 from mmrl.samples.html import render_page
@@ -101,7 +102,7 @@ def show(arguments: Sequence[str]) -> list[dict[str, Any]]:
     if request.html:
         page = request.folder / PAGE
         with writable(request.folder, "mmrl show"):
-            page.write_text(render_page(f"{request.folder.name}: iteration {iteration}", heading, groups), "utf-8")
+            write_file(page, render_page(f"{request.folder.name}: iteration {iteration}", heading, groups))
         print(f"written: {page}")
         return groups
     console = Console(soft_wrap=True, highlight=False, emoji=False, markup=False)

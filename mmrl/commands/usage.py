@@ -55,7 +55,7 @@ Common keys, with the defaults of recipe=grpo:
 
 For this start alone:
   overwrite=true       begin a run in a folder that holds one
-  trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
+  trust=true           also load pickled objects of a checkpoint and code of other folders: whoever wrote it can run any
 
 All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mmrl fit --help all.
 Several runs, each in RUN_DIR/NUMBER: mmrl fit --multirun recipe=grpo,rloo seed=0,1. Their results are printed and in
@@ -104,7 +104,7 @@ Options:
   video_episodes=6     number of those states
   send=true            also send metrics, samples and videos to the run's loggers; default: false
   accept=ENTRY         entry of the simulator's contract that may differ from the training's, as suite.renderer
-  trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
+  trust=true           also load pickled objects of a checkpoint and code of other folders: whoever wrote it can run any
 
 KEY=VALUE changes the run's configuration: sim.renderer=ray engine.max_rows=64.
 Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/. Without a run it is
@@ -188,7 +188,7 @@ Options:
   seed=0               of the draws of clients that send no seeds
   device=cpu           of the weights, as torch names it
   max_batch=32         most observations of one call of the policy, over all clients
-  trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
+  trust=true           also load pickled objects of a checkpoint and code of other folders: whoever wrote it can run any
 
 Examples:
   mmrl serve runs/demo

@@ -67,6 +67,7 @@ BOUNDS = {
     "trainer.num_sanity_val_steps": Bound(-1),
     "trainer.num_nodes": _COUNT,
     "trainer.devices": Bound(-1),
+    "trainer.limit_train_batches": Bound(0, open=True, whole=False, remedy="nothing would be trained; null takes all"),
     "trainer.limit_*_batches": Bound(0, whole=False),
     "trainer.overfit_batches": Bound(0, whole=False),
     "trainer.fast_dev_run": Bound(0),
@@ -92,6 +93,11 @@ BOUNDS = {
             *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
             *("max_position_embeddings", "vocab_size", "head_dim"),
         )
+    }
+    | {f"model.policy.config*.{name}": Bound(1, 1000) for name in ("num_hidden_layers", "n_layer", "num_layers")},
+    **{
+        f"model.policy.config*{name}": Bound(0, 1, whole=False, remedy="a probability; 0 is the usual one")
+        for name in ("dropout", "_pdrop", "dropout_rate", "_dropout_prob", "layerdrop")
     },
     "model.policy.lora.r": _COUNT,
     "*": Bound(None, LARGEST_REAL, whole=False),

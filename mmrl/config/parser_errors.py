@@ -25,6 +25,12 @@ _MANY = 15  # maximum number of keys listed in a message
 _LONGEST = 120  # characters of a value
 
 
+def is_from_restore(error: BaseException) -> bool:
+    """Whether an error was raised while Lightning restored a checkpoint."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.filename.endswith("checkpoint_connector.py") and "restore" in frame.name for frame in frames)
+
+
 def is_from_callback(error: BaseException) -> bool:
     """Whether a Lightning callback raised the error, because its arguments name something that does not exist."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,16 +21,21 @@ _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("annotators", "transforms", "rows")
+_STEPS = 200
+"""Steps of a schedule that are tried."""
+_MODELS = ("policy", "auxiliary_models", "frozen_models")
+"""Arguments of learners that hold models, whose settings have names of their own."""
 _NULL = ("None", "Optional", "Any", "_empty")
 """Marks in the annotation of an argument that may be null."""
 
 
-def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+def check_parts(model: Mapping[str, Any], data: Mapping[str, Any], trains: bool = True) -> None:
     """Build parts that have only plain values, and report a constructor's error with the key.
 
     Args:
         model: {class_path, init_args} of the learner.
         data: {class_path, init_args} of the data module.
+        trains: whether optimisers and schedules are built too.
 
     Raises:
         ConfigError: with the key, the class and the constructor's message.
@@ -38,10 +44,12 @@ def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     _check_nulls(data, "data")
     learner, module = model.get("init_args") or {}, data.get("init_args") or {}
     for key, spec in _specs(learner, "model"):
-        _try(key, spec)
+        if trains or not key.endswith("optimizer"):
+            _try(key, spec)
     optimizer = learner.get("optimizer")
-    if isinstance(optimizer, Mapping) and learner.get("scheduler") is not None:
-        _try("model.scheduler", learner["scheduler"], _build(optimizer))
+    if trains and isinstance(optimizer, Mapping) and learner.get("scheduler") is not None:
+        scheduler = _try("model.scheduler", learner["scheduler"], _build(optimizer))
+        _check_schedule("model.scheduler", scheduler, learner["scheduler"].get("init_args") or {})
     for name in _PARTS:
         _try(f"data.{name}", module.get(name), kind=_PLAIN.get(name))
     for name in _NAMED:
@@ -79,17 +87,17 @@ def _specs(node: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, value in inside.items():
         if name == "terms" and isinstance(value, Mapping):
             yield from ((f"{key}.terms.{term}", spec) for term, spec in value.items() if isinstance(spec, Mapping))
-        elif name != "policy":
+        elif name not in _MODELS:
             yield from _specs(value, f"{key}.{name}")
 
 
-def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> None:
+def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> Any:
     if not isinstance(spec, Mapping) or ("class_path" not in spec and kind is None):
-        return
+        return None
     path = spec.get("class_path") or f"{kind.__module__}.{kind.__qualname__}"  # type: ignore[union-attr]
     arguments = (spec.get("init_args") or {}) if "class_path" in spec else spec
     try:
-        _build({"class_path": path, "init_args": arguments}, *first)
+        return _build({"class_path": path, "init_args": arguments}, *first)
     except Exception as error:
         raise explain_error(error, key, path, arguments) from error
 
@@ -97,13 +105,54 @@ def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> None:
 def _build(spec: Mapping[str, Any], *first: Any) -> Any:
     """Build one part: an optimiser with one dummy parameter, a schedule with the optimiser `first`."""
     part, given = load(spec["class_path"]), spec.get("init_args") or {}
-    if not inspect.isclass(part):
-        return part
     if issubclass(part, torch.optim.Optimizer):
-        return part([torch.nn.Parameter(torch.zeros(1))], **given)
+        return _step(part([torch.nn.Parameter(torch.zeros(1))], **given))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning of a schedule that is built before the optimiser's first step
         return part(*first, **{name: build_nested(value) for name, value in given.items()})
+
+
+def _step(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Make one step with a dense gradient of 0, as a run makes them: without a closure."""
+    name = type(optimizer).__name__
+    for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+        parameter.grad = torch.zeros_like(parameter)
+    try:
+        optimizer.step()
+    except NotImplementedError as error:
+        raise ConfigError(
+            f"model.optimizer: {name} is a base class without a step of its own; name an optimiser"
+        ) from error
+    except TypeError as error:
+        raise ConfigError(
+            f"model.optimizer: {name} needs a closure in every step, which a run does not give; use AdamW"
+        ) from error
+    except RuntimeError as error:
+        raise ConfigError(
+            f"model.optimizer: {name} cannot make a step with a dense gradient ({error}); use AdamW"
+        ) from error
+    optimizer.state.clear()
+    return optimizer
+
+
+def _check_schedule(key: str, scheduler: Any, arguments: Mapping[str, Any]) -> None:
+    """Refuse a schedule whose learning rates are negative or not finite within its first steps, or upside down."""
+    low, high = arguments.get("base_lr"), arguments.get("max_lr")
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
+        raise ConfigError(f"{key}: base_lr={low} is larger than max_lr={high}; exchange them")
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        return
+    rates = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step in range(1, _STEPS + 1):
+            if wrong := [rate for rate in rates if not 0 <= rate < math.inf]:
+                raise ConfigError(f"{key}: the learning rate of step {step} is {wrong[0]:g}; it must be 0 or more")
+            try:
+                scheduler.step()
+            except ValueError:  # a schedule of a fixed length is at its end
+                return
+            rates = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
 
 
 def check_decodes(policy: Any, data: Any) -> None:

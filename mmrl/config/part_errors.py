@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from mmrl.config.parser_errors import is_from_callback, is_from_restore
 from mmrl.errors import ConfigError, is_user_error
 
 _LONGEST = 400  # maximum characters of a reason, since some libraries print whole models
@@ -62,3 +65,19 @@ def _places(node: Any, name: str, key: str) -> Any:
     elif isinstance(node, (list, tuple)):
         for number, value in enumerate(node):
             yield from _places(value, name, f"{key}[{number}]")
+
+
+def explain_fit_error(error: Exception, path: str | None) -> str | None:
+    """Explain an error of a checkpoint, of the trainer's arguments or of a callback; None of others."""
+    text = " ".join(str(error).split())
+    restored = path is not None and is_from_restore(error)
+    if isinstance(error, ConfigError) or is_user_error(error):
+        return f"ckpt_path={path}: {text}" if restored and str(path) not in text else None
+    if restored:
+        return (
+            f"ckpt_path={path}: its state cannot be restored ({type(error).__name__}: {text[:300]}); use another "
+            "checkpoint of the run, or begin a new one"
+        )
+    if isinstance(error, MisconfigurationException) or is_from_callback(error):
+        return f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)"
+    return None

@@ -21,6 +21,11 @@ _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LISTED = 20  # keys that a message names
 _LONGEST_NAME = 255  # bytes, of every common file system
 _OWN = ("fsdp2", "mmrl.strategies.fsdp2.FSDP2")
+_CALLBACKS = {
+    "LearningRateFinder": "trains trial steps before the first iteration, on rows that are not there yet",
+    "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",
+}
+"""Callbacks of Lightning that cannot work here, by class, with the reason."""
 _REFUSED = {
     r"deepspeed\w*": "DeepSpeed is not implemented, since fsdp2 shards the same tensors",
     r"ddp_(spawn|fork|notebook)\w*": "processes that multiprocessing starts are not supported",
@@ -57,6 +62,8 @@ def check_config(config: Mapping[str, Any]) -> None:
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
     check_strategy(trainer)
     _check_whole_iterations(trainer)
+    _check_precision(trainer)
+    _check_time(trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
@@ -174,6 +181,23 @@ def _check_whole_iterations(trainer: Mapping[str, Any]) -> None:
         )
 
 
+def _check_precision(trainer: Mapping[str, Any]) -> None:
+    if str(trainer.get("precision")) in ("64", "64-true"):
+        raise ConfigError(
+            f"trainer.precision={trainer['precision']}: policies compute in float32 or less (policy.dtype); use "
+            "32-true or bf16-mixed"
+        )
+
+
+def _check_time(trainer: Mapping[str, Any]) -> None:
+    """Refuse a time limit of no time; Lightning checks its form."""
+    limit = trainer.get("max_time")
+    parts = limit.split(":") if isinstance(limit, str) else list(limit.values()) if isinstance(limit, Mapping) else []
+    numbers = [float(part) for part in parts if str(part).strip().isdigit()]
+    if numbers and len(numbers) == len(parts) and not any(numbers):
+        raise ConfigError(f"trainer.max_time={limit}: no time, so nothing would be trained; null sets no limit")
+
+
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
     prompts, group_size = data.get("num_prompts"), data.get("group_size")
     if isinstance(prompts, int) and isinstance(group_size, int) and prompts * group_size > MOST_ROWS:
@@ -267,6 +291,11 @@ def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
     for part in callbacks if isinstance(callbacks, list) else []:
         given, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
         monitor = given.get("monitor")
+        if name.rpartition(".")[2] in _CALLBACKS:
+            raise ConfigError(
+                f"trainer.callbacks ({name}) {_CALLBACKS[name.rpartition('.')[2]]}; take it out with "
+                "trainer.callbacks.NAME=null"
+            )
         if isinstance(monitor, str) and monitor.startswith("val/") and data.get("evaluation") is None:
             raise ConfigError(
                 f"trainer.callbacks ({name}) waits for {monitor!r}, which nothing measures without data.evaluation; "

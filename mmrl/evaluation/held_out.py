@@ -79,7 +79,13 @@ class HeldOut:
         known = {each.name for each in fields(problems)} if is_dataclass(problems) else set()
         if unknown := sorted(self.task.keys() - known):
             raise ConfigError(f"data.evaluation.task: task {task.name!r} has no {unknown}; it has {sorted(known)}")
-        return replace(problems, **self.task) if self.task else problems  # type: ignore[type-var]
+        if not self.task:
+            return problems
+        try:
+            return replace(problems, **self.task)  # type: ignore[type-var]
+        except Exception as error:  # of the task's constructor, which checks values and not their types
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ConfigError(f"data.evaluation.task={self.task}: {reason}; give values of the task's types") from error
 
     def indices(self, task: Task) -> range:
         """Return the indices of the problems in the split; problem number i has the draws of slot i."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from mmrl.compatibility import differences
 from mmrl.evaluation.held_out import HeldOut
+from mmrl.files import write_file
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.text.single_turn import SingleTurn
@@ -43,9 +44,7 @@ class Protocol:
 
     def write(self, folder: str | Path) -> Path:
         """Write <folder>/protocol.json, with the hash."""
-        path = Path(folder) / NAME
-        path.write_text(json.dumps({"hash": self.hash, **asdict(self)}, indent=2) + "\n")
-        return path
+        return write_file(Path(folder) / NAME, json.dumps({"hash": self.hash, **asdict(self)}, indent=2) + "\n")
 
     @classmethod
     def read(cls, folder: str | Path) -> Protocol:

@@ -15,7 +15,14 @@ from mmrl import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
-from mmrl.learners.schedules import Options, apply_coefficients, apply_configuration, read_coefficients
+from mmrl.learners.monitors import refuse_monitors
+from mmrl.learners.schedules import (
+    Options,
+    apply_coefficients,
+    apply_configuration,
+    read_coefficients,
+    refuse_lost_moments,
+)
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
@@ -42,6 +49,8 @@ class BaseLearner(L.LightningModule):
         self.configured: list[Options] = []  # configured settings of each optimiser
         self._coefficients: dict[str, float] = {}  # configured coefficients of the loss terms
         self._highest_lr = 0.0  # highest learning rate of this iteration
+        self._restored: list[int] | None = None  # parameters with a state, of each optimiser of the checkpoint
+        self._checked = False  # whether the metrics that callbacks wait for were looked for
         self._should_stop = False  # whether the run was asked to stop within this iteration
         self.iteration_metrics: dict[str, float] = {}  # metrics of this iteration
 
@@ -72,6 +81,8 @@ class BaseLearner(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
+        states = checkpoint.get("optimizer_states") or []
+        self._restored = [len(state["state"]) for state in states] if checkpoint.get("global_step") else None
         if "state_dict" in checkpoint:  # a sharded checkpoint stores weights separately
             place = f"ckpt_path={self.trainer.ckpt_path}"
             checkpoint_weights(checkpoint, place)
@@ -83,12 +94,15 @@ class BaseLearner(L.LightningModule):
         After a resume optimisers and coefficients of the loss terms follow this run's configuration.
         """
         if self.trainer.ckpt_path is not None:
+            if self._restored is not None and parallel.shards(self.trainer) is False:
+                refuse_lost_moments(self.trainer.optimizers, self._restored, f"ckpt_path={self.trainer.ckpt_path}")
             apply_coefficients(self, self._coefficients, getattr(self.trainer, "datamodule", None))
             schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
             for optimizer, configured, scheduler in zip(self.trainer.optimizers, self.configured, schedulers):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
         data = getattr(self.trainer, "datamodule", None)  # absent without a data module
         metrics = data.measure() if isinstance(data, RolloutData) and self.trainer.current_epoch == 0 else {}
+        refuse_monitors(self.trainer.callbacks, [f"val/{name}" for name in metrics], "val/")
         if metrics:
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
@@ -130,6 +144,9 @@ class BaseLearner(L.LightningModule):
                 self.report({f"val/{name}": value for name, value in data.measure().items()})
         row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self.iteration_metrics}
         self._log_row(row, step=self.trainer.global_step)
+        if not self._checked and self.trainer.global_step > 0:
+            self._checked = True
+            refuse_monitors(self.trainer.callbacks, list(self.trainer.callback_metrics))
         self.iteration_metrics = {}
 
     def _was_evaluated(self) -> bool:

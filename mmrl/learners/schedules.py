@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +59,39 @@ def apply_configuration(
             "the checkpoint was made with another schedule or other settings of the optimiser; this run's are used: %s",
             ", ".join(dict.fromkeys(changed)),
         )
+
+
+def refuse_lost_moments(optimizers: Sequence[Optimizer], restored: Sequence[int], place: str) -> None:
+    """Refuse a checkpoint without the states of the optimisers, which would go on with fresh moments.
+
+    Args:
+        optimizers: of this run.
+        restored: number of parameters with a state, of each optimiser of the checkpoint.
+        place: of the checkpoint, for messages.
+    """
+    if len(restored) != len(optimizers):
+        raise ValueError(
+            f"{place} has the states of {len(restored)} optimisers, and this run has {len(optimizers)}; resume with "
+            "the configuration of the run, or begin a new one with trainer.callbacks.warm_start.checkpoint"
+        )
+    if not any(restored) and any(map(_keeps_state, optimizers)):
+        raise ValueError(
+            f"{place}: the states of its optimisers are empty, so that training would go on with fresh moments; use "
+            "another checkpoint, or begin a run with trainer.callbacks.warm_start.checkpoint"
+        )
+
+
+def _keeps_state(optimizer: Optimizer) -> bool:
+    """Whether a class of optimisers stores something per parameter, by one step on a dummy parameter."""
+    parameter = nn.Parameter(torch.zeros(1))
+    try:
+        known = inspect.signature(type(optimizer)).parameters
+        probe = type(optimizer)([parameter], **{k: v for k, v in optimizer.defaults.items() if k in known})
+        parameter.grad = torch.zeros(1)
+        probe.step()
+    except Exception:  # a class with arguments of its own
+        return False
+    return bool(probe.state)
 
 
 def _optimizer_with(configured: Options) -> Optimizer:

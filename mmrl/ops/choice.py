@@ -86,5 +86,6 @@ def _truncate(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[T
         probabilities = values.masked_fill(~inside, MASKED_LOGIT).softmax(dim=-1)
         # rounding may make the difference fall: the running maximum keeps what is inside in one piece
         before = (probabilities.cumsum(dim=-1) - probabilities).cummax(dim=-1).values
-        inside = inside & (before < top_p)  # the first one has 0 before it: kept
+        least = torch.finfo(before.dtype).tiny  # a smaller top_p would round to 0
+        inside = inside & (before < max(top_p, least))  # the first one has 0 before it: kept
     return order, values.masked_fill(~inside, MASKED_LOGIT), inside

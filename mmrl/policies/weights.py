@@ -13,8 +13,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from mmrl.foreign_files import check_files, check_regular
 from mmrl.strict_json import kind
 
+_LONGEST_HEADER = 10**8  # bytes of the header of a safetensors file, as in the format's description
 _SHOWN = 3  # maximum names in a message
 
 
@@ -25,6 +27,7 @@ def read_weights(path: Path, remedy: str) -> dict[str, Tensor]:
         path: of the file.
         remedy: what to do about a broken one, the end of the message.
     """
+    check_regular(path, remedy)
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError, RuntimeError) as error:
@@ -41,6 +44,7 @@ def check_folder(folder: str | Path) -> None:
     if not folder.is_dir():
         return
     remedy = "save the policy there again, or copy the folder again"
+    check_files(folder, remedy)
     files = sorted(folder.glob("*.safetensors"))
     pickled = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(kind))
     if not files and pickled:
@@ -49,10 +53,11 @@ def check_folder(folder: str | Path) -> None:
             "is read; convert them to model.safetensors with save_pretrained of a program that you trust"
         )
     for file in files:
+        check_regular(file, remedy)
         with open(file, "rb") as opened:
             size, start = file.stat().st_size, opened.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
-            text = opened.read(length) if 8 + length <= size else b""
+            text = opened.read(length) if 8 + length <= size and length <= _LONGEST_HEADER else b""
         try:
             header = json.loads(text)
             ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]

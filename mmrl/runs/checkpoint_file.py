@@ -26,13 +26,18 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from mmrl.files import FULL, replace_file
+from mmrl.foreign_files import check_regular
 from mmrl.pickled import PICKLED
-from mmrl.runs.files import FULL, replace_file
+from mmrl.runs.checkpoint_schema import find_bad_tree, find_violation
 from mmrl.runs.tensor_file import DTYPES, write_tensors
+from mmrl.strict_json import parse_json
 
 FORMAT = "mmrl checkpoint 1"
 WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"
 PARTS = (WEIGHTS, OPTIMIZER, STATE)
+_OTHER = "use another checkpoint of the run"
+_MANIFEST_BYTES = 2**20
 _ELSEWHERE = "tensor in safetensors"  # a dictionary with this key alone stands for the tensor of that name
 
 
@@ -88,6 +93,8 @@ def read_checkpoint(path: str | Path, trust: bool = False) -> dict[str, Any]:
         CheckpointError: the file is damaged, is no checkpoint, or holds pickled objects and `trust` is False.
     """
     checkpoint = _read(Path(path), trust)
+    if not trust and (violation := find_violation(checkpoint)):
+        raise CheckpointError(f"{path}: not a checkpoint that can be read, {violation}; {_OTHER}")
     if not trust and (place := _find_pickled(checkpoint)):
         raise CheckpointError(
             f"{path} holds a pickled simulator state ({place}), and reading it can run any code that the file holds; "
@@ -101,6 +108,7 @@ def _read(path: Path, trust: bool) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such file")
     if path.is_dir():
         raise CheckpointError(f"{path} is a sharded checkpoint, a folder; a single file is needed here")
+    _check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             found = _read_parts(archive, path, trust) if MANIFEST in archive.namelist() else None
@@ -111,6 +119,8 @@ def _read(path: Path, trust: bool) -> dict[str, Any]:
             raise CheckpointError(f"{path}: not a readable checkpoint, the file is damaged ({error})") from error
         found = None  # not a zip archive, so perhaps a file of torch.save
     checkpoint = _load(path, path, trust) if found is None else found
+    if violation := find_bad_tree(checkpoint):
+        raise CheckpointError(f"{path}: not a checkpoint that can be read, {violation}; {_OTHER}")
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
         raise CheckpointError(f"{path}: not a readable checkpoint, it has no state_dict; give a .ckpt file of a run")
     return checkpoint
@@ -127,10 +137,29 @@ def read_weights(path: str | Path, trust: bool = False) -> dict[str, Any]:
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
     """Read epoch, step and checksums of a checkpoint file, without its tensors; empty for a file of torch.save."""
+    _check_file(Path(path))
     if not zipfile.is_zipfile(path):
         return {}
     with zipfile.ZipFile(path) as archive:
-        return json.loads(archive.read(MANIFEST)) if MANIFEST in archive.namelist() else {}
+        return _read_manifest(archive, Path(path)) if MANIFEST in archive.namelist() else {}
+
+
+def _check_file(path: Path) -> None:
+    try:
+        check_regular(path, _OTHER)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _read_manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
+    """Read the manifest, a small JSON object that is not compressed."""
+    part = archive.getinfo(MANIFEST)
+    if part.compress_type != zipfile.ZIP_STORED or part.file_size > _MANIFEST_BYTES:
+        raise CheckpointError(f"{path}: its {MANIFEST} is not one of mmrl; {_OTHER}")
+    manifest = parse_json(archive.read(MANIFEST), f"{path}: {MANIFEST}", _OTHER)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("sha256", {}), dict):
+        raise CheckpointError(f"{path}: its {MANIFEST} is not one of mmrl; {_OTHER}")
+    return manifest
 
 
 # ---------------------------------------------------------------- writing
@@ -187,11 +216,15 @@ def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _read_parts(archive: zipfile.ZipFile, path: Path, trust: bool) -> dict[str, Any]:
-    manifest = json.loads(archive.read(MANIFEST))
+    manifest = _read_manifest(archive, path)
     if manifest.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {manifest.get('format')!r}, this version reads {FORMAT!r}")
     parts = {name: _read_part(archive, path, name, manifest) for name in PARTS}
     checkpoint = _load(io.BytesIO(parts[STATE]), path, trust)
+    if violation := find_bad_tree(checkpoint):
+        raise CheckpointError(f"{path}: not a checkpoint that can be read, its {STATE}: {violation}; {_OTHER}")
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
+        raise CheckpointError(f"{path}: its {STATE} has no state_dict; {_OTHER}")
     weights, optimizer = (safetensors.torch.load(parts[name]) for name in (WEIGHTS, OPTIMIZER))
     weights |= {name: weights[kept] for name, kept in _aliases(parts[WEIGHTS]).items()}
     checkpoint["state_dict"] |= weights
@@ -203,7 +236,7 @@ def _read_parts(archive: zipfile.ZipFile, path: Path, trust: bool) -> dict[str, 
 def _read_part(archive: zipfile.ZipFile, path: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
     stored = name in archive.namelist() and archive.getinfo(name).compress_type == zipfile.ZIP_STORED
     content = archive.read(name) if stored else b""
-    if hashlib.sha256(content).hexdigest() != manifest["sha256"].get(name):
+    if hashlib.sha256(content).hexdigest() != manifest.get("sha256", {}).get(name):
         raise CheckpointError(f"{path}: {name} is damaged, its SHA-256 is not the one that was written; use another")
     return content
 
@@ -216,6 +249,8 @@ def _aliases(weights: bytes) -> dict[str, str]:
 def _put_back(node: Any, tensors: Mapping[str, Tensor]) -> Any:
     if isinstance(node, dict):
         if node.keys() == {_ELSEWHERE}:
+            if node[_ELSEWHERE] not in tensors:
+                raise KeyError(f"{OPTIMIZER} has no {node[_ELSEWHERE]!r}")
             return tensors[node[_ELSEWHERE]]
         return {key: _put_back(value, tensors) for key, value in node.items()}
     return [_put_back(value, tensors) for value in node] if isinstance(node, list) else node

@@ -31,7 +31,9 @@ class CheckpointFiles(CheckpointIO):
         return read_checkpoint(path, self.trust)
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Remove a file, or the folder that a sharded run wrote."""
+        """Remove a file, or the folder that a sharded run wrote; only what is called .ckpt, which a run may remove."""
+        if not str(path).endswith(".ckpt"):
+            raise CheckpointError(f"{path} is no checkpoint, and it is not removed; use another checkpoint to resume")
         if Path(path).is_dir():
             shutil.rmtree(path)
         else:

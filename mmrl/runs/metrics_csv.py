@@ -11,7 +11,7 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.runs.files import replace_file
+from mmrl.files import append_to, replace_file
 
 NAME, INDEX = "metrics.csv", "iterations"
 
@@ -72,7 +72,7 @@ class MetricsCSV(Logger):
             with replace_file(self.path) as file:
                 file.write(_lines(self._columns, [*rows, row], header=True))
             return
-        with self.path.open("ab", buffering=0) as file:
+        with append_to(self.path) as file:
             file.write(_lines(known, [row]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -47,6 +48,19 @@ def checkpoints_of(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
+def claim_folder(folder: Path) -> Path:
+    """Create a new folder, whose name gets a number where it is taken: several runs may begin within one second."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        name = folder.name if number == 1 else f"{folder.name}-{number}"
+        try:
+            (folder.parent / name).mkdir()
+        except FileExistsError:
+            continue
+        return folder.parent / name
+    raise AssertionError
+
+
 @contextmanager
 def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> Iterator[Path]:
     """Lock the folder for this process, and prepare it for a new or a resumed run.
@@ -69,7 +83,8 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
     folder = Path(run_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("a+")
+        number = os.open(folder / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        lock = os.fdopen(number, "a+")
     except OSError as error:
         raise ConfigError(f"run_dir={run_dir}: {error.strerror}; name a folder that can be written to") from error
     with lock:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmrl.files import write_file
 from mmrl.samples.check import check_group
 from mmrl.strict_json import parse_json
 
@@ -34,14 +35,14 @@ class SampleFolder:
         """Write the file of an iteration; the first one removes those of later iterations, which a resume repeats."""
         if self._sizes is None:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._sizes = {each: self._file(each).stat().st_size for each in self.iterations()}
+            self._sizes = {each: self._file(each).lstat().st_size for each in self.iterations()}
             for later in [each for each in self._sizes if each > iteration]:
                 self._remove(later)
         elif self._newest in self._sizes and self._newest % self._stride:
             self._remove(self._newest)
         text = "".join(json.dumps(group, ensure_ascii=False, separators=(",", ":")) + "\n" for group in groups)
         content = text.encode("utf-8", "replace")  # half of a surrogate pair has no code in UTF-8
-        self._file(iteration).write_bytes(content)
+        write_file(self._file(iteration), content)
         self._sizes[iteration], self._newest = len(content), iteration
         while sum(self._sizes.values()) > self.max_bytes and len(self._sizes) > 1:
             self._stride *= 2

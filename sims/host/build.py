@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 TARGET = "_target_"
@@ -19,4 +20,8 @@ def build(description: Any) -> Any:
         return arguments
     path = description[TARGET].replace(":", ".")
     module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)(**arguments)
+    standard = module.partition(".")[0] in sys.stdlib_module_names
+    part = None if standard else getattr(importlib.import_module(module), name)
+    if not isinstance(part, type):
+        raise ValueError(f"{description[TARGET]} is no class of a simulator; name a class of your own or of a package")
+    return part(**arguments)

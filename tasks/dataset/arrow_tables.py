@@ -74,6 +74,7 @@ class Arrow(Table):
                 self.table = ipc.open_file(mapped).read_all()
             except pyarrow.ArrowInvalid:
                 self.table = ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+            self.table.validate(full=True)  # offsets that lead outside of the file would end the process
         self.classes = find_classes(self.table.schema)
         _check_names(file, self.table.column_names)
 
@@ -114,6 +115,9 @@ class Loaded(Table):
                 f"{type(error).__name__}: {reason}; set task.path, task.subset and task.train_split"
             ) from error
         self.classes = find_classes(loaded.features.arrow_schema)
+        if saved:
+            with _arrow_errors(Path(source.path), "Arrow"):
+                loaded.data.table.validate(full=True)
         self.rows = loaded.with_format("arrow")
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
+from mmrl.files import write_file
 from mmrl.runs.run_folder import checkpoints_of
 
 BASELINES = {
@@ -63,5 +64,5 @@ def build_folder(arguments: Sequence[str]) -> list[str]:
     if checkpoints_of(folder) or (folder / "policy").exists():
         raise ConfigError(f"run_dir={folder} holds a run: evaluate it with mmrl evaluate {folder}, or name another one")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(cli.to_yaml())
+    write_file(folder / "config.yaml", cli.to_yaml())
     return [str(folder), *options]

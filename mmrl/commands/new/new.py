@@ -13,8 +13,11 @@ from string import Template
 
 from mmrl.config.option_files import CONF, groups
 from mmrl.errors import ConfigError
+from mmrl.runs.writable import writable
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_LONGEST = 60
+"""Letters of a name; it is part of several files' names."""
 _USAGE = "give a kind and a name, as in `mmrl new task backwards`; `mmrl new --help` has the kinds"
 
 
@@ -52,12 +55,16 @@ def new(arguments: Sequence[str]) -> None:
     if wrong := [key for key in options if kind != "recipe" or key not in ("slot", "part")]:
         raise ConfigError(f"{wrong[0]}: unknown option; a recipe has slot={'|'.join(SLOTS)} and part=CLASS")
     files = KINDS[kind](name, options.get("part") or "".join(map(str.capitalize, name.split("_"))), options)
-    for path in _write(files):
+    with writable(Path.cwd(), "mmrl new"):
+        paths = _write(files)
+    for path in paths:
         print(path)
     print(f"try: python -m pytest tests, and {files.command}")
 
 
 def _check_name(kind: str, name: str) -> None:
+    if len(name) > _LONGEST:
+        raise ConfigError(f"{name[:40]}... has {len(name)} letters, more than {_LONGEST}; choose a shorter name")
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ConfigError(f"{name!r}: a name has lower-case letters, digits and underscores, and begins with a letter")
     if name in groups().get(kind, ()):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import string
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,11 @@ def _is_number(dtype: str) -> bool:
         return False
 
 
+_FIELDS = ("video_key", "chunk_index", "file_index")
+_NUMBER = re.compile(r"(0?[1-9]d?)?")
+"""The form of a number: its width, at most nine digits."""
+
+
 def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
     """Read the path patterns of data and video files; refuses unknown fields and paths outside of the folder."""
     video = info.get("video_path")
@@ -96,6 +103,11 @@ def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
         if not isinstance(pattern, str):
             raise ValueError(f"{file}: {name} is {kind(pattern)}; it must be a text such as {layout.DATA!r}")
         try:
+            for _, field, form, conversion in string.Formatter().parse(pattern):
+                if field is not None and not (
+                    field in _FIELDS and _NUMBER.fullmatch(form or "") and conversion is None
+                ):
+                    raise ValueError(field)
             example = pattern.format(video_key="camera", chunk_index=0, file_index=0)
         except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
             raise ValueError(

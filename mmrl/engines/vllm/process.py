@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mmrl.engines.vllm import guard
+from mmrl.files import append_to
 
 LAUNCHER = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 LAUNCHER_PREFIXES = ("LOCAL_WORLD", "GROUP_", "ROLE_", "TORCHELASTIC_")  # of torchrun
@@ -22,7 +23,7 @@ class ServerProcess:
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
         own = {name: value for name, value in os.environ.items() if not _is_launchers(name)}  # no rank
-        with log.open("ab") as out:
+        with append_to(log) as out:
             self._guard = subprocess.Popen(
                 [sys.executable, guard.__file__],
                 stdin=subprocess.PIPE,

@@ -18,6 +18,7 @@ from mmrl.evaluation.statistics.paired import PairedComparison
 from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
+from mmrl.files import write_file
 from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, load_page, render_section
 from mmrl.samples.images import data_uri
 from mmrl.types import Episode
@@ -48,9 +49,7 @@ class HtmlReport:
 
     def write(self) -> Path:
         """Write <folder>/report.html."""
-        path = Path(self.folder) / NAME
-        path.write_text(self.html(), encoding="utf-8")
-        return path
+        return write_file(Path(self.folder) / NAME, self.html())
 
     def html(self) -> str:
         """Build the HTML file."""

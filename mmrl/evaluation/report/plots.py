@@ -13,6 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from mmrl.files import replace_path
+
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377")
 """Source: Paul Tol, "Colour schemes", 2021, bright; distinct for colour-blind readers."""
 
@@ -90,11 +92,9 @@ def plot_learning_curve(
         more = right.get_legend_handles_labels()
         lines, labels = [*more[0], *lines], [*more[1], *labels]
     right.legend(lines, labels, frameon=False, loc="lower right")  # of the upper axes, so that no line crosses it
-    figure_path = Path(figure_path)
-    figure_path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(figure_path, metadata={"Software": None})  # no date and version in the file, so equal numbers give
-    # equal bytes
-    return figure_path
+    with replace_path(figure_path) as file:
+        figure.savefig(file, metadata={"Software": None})  # without date and version, so equal numbers give equal bytes
+    return Path(figure_path)
 
 
 def _draw(axes: Axes, metrics: Mapping[str, Mapping[float, float]], curve: Curve, colour: str, source: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mmrl.evaluation.metrics.by_task import get_task
 from mmrl.evaluation.protocol import NAME, Protocol
+from mmrl.files import write_file
 from mmrl.samples.check import PROMPT, check_episode, check_form
 from mmrl.strict_json import kind, need_object, parse_json
 from mmrl.types import Episode, Prompt
@@ -46,7 +47,7 @@ class EvaluationResult:
             for decode, episodes in decodes.items()
             for episode in episodes
         ]
-        path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+        write_file(path, "".join(json.dumps(each) + "\n" for each in rows))
         return [self.protocol.write(folder), path]
 
     @classmethod

@@ -11,6 +11,7 @@ import imageio.v2 as imageio
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from mmrl.files import replace_path
 from mmrl.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -63,11 +64,12 @@ def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.
         if frames[0].shape[0] % 2 or frames[0].shape[1] % 2:
             raise ValueError(f"{path}: H.264 needs even sides, the frames are {frames[0].shape[:2]}")
         # macro_block_size=1 keeps even sides that are not multiples of 16
-        imageio.mimsave(
-            path, list(frames), fps=fps, codec="libx264", pixelformat="yuv420p", quality=8, macro_block_size=1
-        )
+        options = {"codec": "libx264", "pixelformat": "yuv420p", "quality": 8, "macro_block_size": 1}
+        with replace_path(path) as file:
+            imageio.mimsave(file, list(frames), fps=fps, **options)
     elif path.suffix == ".gif":
-        imageio.mimsave(path, list(frames), duration=1000 / fps, loop=0)
+        with replace_path(path) as file:
+            imageio.mimsave(file, list(frames), duration=1000 / fps, loop=0)
     else:
         raise ValueError(f"videos are written as .mp4 or .gif, not {path.suffix!r}: {path}")
     return path

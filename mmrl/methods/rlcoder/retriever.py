@@ -9,16 +9,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 from mmrl.batch import Batch, pad_stack
 from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.loading import checkpoint_error, load_model, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
+from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -53,12 +55,13 @@ class RetrieverPolicy(Policy):
         self.path, self.scale = path, scale
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = AutoTokenizer.from_pretrained(**locate_checkpoint(path))
+                self.tokenizer: Any = load_pretrained(AutoTokenizer, **locate_checkpoint(path))
                 model = load_model(AutoModel, path, ())
         else:
             self.tokenizer = character_tokenizer()
-            full = {**(config or {}), **special_ids(self.tokenizer)}
-            model = AutoModel.from_config(AutoConfig.for_model(full.pop("model_type", "qwen2"), **full))
+            given = dict(config or {})
+            full = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer))
+            model = build_pretrained(AutoModel, full)
         set_pad_token(self.tokenizer, str(path))
         self.model: Any = remove_noise(model)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from jinja2 import TemplateError
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
+from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.conversation import (
     ChatFields,
     assistant_spans,
@@ -312,7 +312,5 @@ class ServedPolicy(Policy):
 
     def _render(self, messages: list[dict[str, Any]], tools: Any, opened: bool) -> str:
         options = {"tokenize": False, "add_generation_prompt": opened, **self.template_arguments}
-        try:
+        with chat_template_error(self.path):
             return self.processor.apply_chat_template(messages, tools=tools, **options)
-        except TemplateError as error:
-            raise ValueError(f"policy.path={self.path}: the chat template refuses the messages ({error})") from error

@@ -18,7 +18,9 @@ from transformers.utils import logging as transformers_logging
 
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
+from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
+from mmrl.pretrained import build_pretrained, load_pretrained
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,12 @@ def refuse_empty(tokenizer: Any) -> Any:
     return tokenizer
 
 
+def check_tokenizer(tokenizer: Any) -> Any:
+    """Refuse a tokenizer without tokens, and a chat template that cannot be used."""
+    check_chat_template(tokenizer)
+    return refuse_empty(tokenizer)
+
+
 def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
     """Load a transformers model from safetensors or GGUF; missing weights are refused, not drawn at random.
 
@@ -62,12 +70,12 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     """
     arguments = locate_checkpoint(path)
     if torch.get_default_device().type == "meta":
-        return _build_from_config(auto_model, AutoConfig.from_pretrained(**arguments), options)
+        return _build_from_config(auto_model, load_pretrained(AutoConfig, **arguments), options)
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
     # of GGUF files transformers draws a progress bar that cannot be switched off
     bar = redirect_stderr(io.StringIO()) if "gguf_file" in arguments else nullcontext()
     with _quiet(), bar:  # the errors below replace its long report
-        model, report = auto_model.from_pretrained(**arguments, **options)
+        model, report = load_pretrained(auto_model, **arguments, **options)
     if getattr(model, "_hf_peft_config_loaded", False):
         raise ValueError(
             "it holds adapters alone, which would stay frozen; merge them into their base first: peft's "
@@ -92,11 +100,11 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
 def _build_from_config(auto_model: Any, config: Any, options: dict[str, Any]) -> Any:
     """Build a model without a checkpoint's weights; options that the configuration has replace its own."""
     if hasattr(auto_model, "from_config"):
-        return auto_model.from_config(config, **options)
+        return build_pretrained(auto_model, config, **options)
     changed = options.keys() & config.to_dict().keys() - {"dtype"}  # a class of one model takes these here alone
     for name in changed:
         setattr(config, name, options[name])
-    return auto_model._from_config(config, **{k: v for k, v in options.items() if k not in changed})
+    return build_pretrained(auto_model, config, **{k: v for k, v in options.items() if k not in changed})
 
 
 def save_model(model: Any, folder: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
@@ -22,6 +22,7 @@ from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.fidelity import Plain, check_fidelity
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
@@ -33,6 +34,7 @@ from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
+from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -96,9 +98,8 @@ class TextPolicy(ServedPolicy):
             set_pad_token(self.tokenizer, path)
         else:
             full, self.processor = self.random_parts(dict(config or {}))
-            model = build_model(
-                lambda kind: self.auto_model.from_config(full, dtype=dtype, attn_implementation=kind), attention
-            )
+            build = partial(build_pretrained, self.auto_model, full, dtype=dtype)
+            model = build_model(lambda kind: build(attn_implementation=kind), attention)
         refuse_recurrent(model)
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -130,13 +131,12 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return loading.refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
+        return loading.check_tokenizer(load_pretrained(AutoTokenizer, **locate_checkpoint(path), padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""
         tokenizer = character_tokenizer()
-        kind = config.pop("model_type", "qwen2")
-        return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
+        return build_config(config.pop("model_type", "qwen2"), config, **special_ids(tokenizer)), tokenizer
 
     @cached_property
     def forbidden(self) -> list[int]:

@@ -11,17 +11,20 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.checks.chat_template import chat_template_error
+from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.conversation import ChatFields, refuse_fields
-from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_noise, save_model
+from mmrl.policies.text.loading import check_tokenizer, checkpoint_error, load_model, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
+from mmrl.pretrained import build_pretrained, load_pretrained
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling, assistant_message
 
@@ -57,14 +60,14 @@ class ScoringPolicy(Policy):
         self.path = path
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path)))
+                self.tokenizer: Any = check_tokenizer(load_pretrained(AutoTokenizer, **locate_checkpoint(path)))
                 # for a language model, the head is initialised at random
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
-            full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
-            made = AutoConfig.for_model(full.pop("model_type", "qwen2"), **full)
-            model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
+            given = dict(config or {})
+            made = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer), num_labels=1)
+            model = build_pretrained(AutoModelForSequenceClassification, made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
         self.model: Any = remove_noise(model)
@@ -107,7 +110,9 @@ class ScoringPolicy(Policy):
         return ChatFields(self._render, f"policy.path={self.path}")
 
     def _render(self, messages: list[dict[str, Any]], tools: Any, opened: bool) -> str:
-        return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=opened)
+        options = {"tokenize": False, "add_generation_prompt": opened}
+        with chat_template_error(self.path):
+            return self.tokenizer.apply_chat_template(messages, tools=tools, **options)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         if self.head is not None:

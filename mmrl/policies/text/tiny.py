@@ -11,6 +11,8 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from mmrl.policies.text.checks.configuration import KEY, build_config
+
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -59,16 +61,39 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     }
 
 
+def _check_llava(config: dict[str, Any]) -> None:
+    """Refuse a configuration without both parts or the sizes of images, and other names beside the parts."""
+    for name, needed in (("text_config", ()), ("vision_config", ("image_size", "patch_size"))):
+        part = config.get(name)
+        if not isinstance(part, dict):
+            raise ValueError(f"{KEY}.{name} must be a mapping of llava's settings, got {part!r}; give one")
+        for each in needed:
+            if not isinstance(part.get(each), int) or part[each] < 1:
+                raise ValueError(
+                    f"{KEY}.{name}.{each} must be a whole number of pixels, got {part.get(each)!r}; set it"
+                )
+    if further := sorted(config.keys() - {"text_config", "vision_config"}):
+        raise ValueError(f"{KEY}: {further[0]!r} is not read; write text_config and vision_config alone")
+    vision = config["vision_config"]
+    if vision["image_size"] % vision["patch_size"]:
+        raise ValueError(
+            f"{KEY}.vision_config: image_size={vision['image_size']} is no multiple of patch_size="
+            f"{vision['patch_size']}; change one"
+        )
+
+
 def llava_parts(config: dict[str, Any]) -> tuple[Any, Any]:
     """Build a LLaVA configuration and its processor from `text_config` and `vision_config` dictionaries."""
-    from transformers import CLIPImageProcessor, LlavaConfig, LlavaProcessor
+    from transformers import CLIPImageProcessor, LlavaProcessor
 
     tokenizer: Any = character_tokenizer()
+    _check_llava(config)
     vision = dict(config["vision_config"])
     size, patch = vision["image_size"], vision["patch_size"]
-    full = LlavaConfig(
+    full = build_config(
+        "llava",
+        {name: config[name] for name in ("text_config", "vision_config")},
         text_config={**config["text_config"], **special_ids(tokenizer)},
-        vision_config=vision,
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         image_seq_length=(size // patch) ** 2,
         vision_feature_select_strategy="full",

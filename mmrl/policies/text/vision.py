@@ -14,9 +14,11 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
+from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import llava_parts
+from mmrl.pretrained import load_pretrained
 from mmrl.types import AssistantMessage, Observation
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
@@ -41,11 +43,12 @@ class VisionLanguagePolicy(TextPolicy):
             self.model.get_encoder(modality="image").requires_grad_(False)
 
     def load_processor(self, path: str) -> Any:
-        processor = AutoProcessor.from_pretrained(**locate_checkpoint(path))
+        processor = load_pretrained(AutoProcessor, **locate_checkpoint(path))
         if not hasattr(processor, "image_processor"):
             raise ValueError(
                 f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"
             )
+        check_chat_template(processor)
         refuse_empty(processor.tokenizer).padding_side = "left"
         return processor
 

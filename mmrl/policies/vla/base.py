@@ -21,6 +21,7 @@ from mmrl.policies.vla.transformer import ContextTransformer
 from mmrl.policies.vla.value import StateValue, image_text_state
 from mmrl.policies.vla.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.policies.weights import fill, read_weights
+from mmrl.pretrained import load_pretrained
 from mmrl.strict_json import need_object, read_json_object
 from mmrl.types import Observation
 
@@ -238,4 +239,4 @@ class ActionPolicy(Policy):
 
 def _read_tokenizer(path: str) -> PreTrainedTokenizerFast:
     with checkpoint_error(path):
-        return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")
+        return load_pretrained(PreTrainedTokenizerFast, Path(path) / "tokenizer")

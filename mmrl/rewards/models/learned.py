@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mmrl.pretrained import load_pretrained
 from mmrl.rewards.base import Reward
 from mmrl.types import Episode
 
@@ -53,9 +54,9 @@ class ClassifierReward(Reward):
     def _parts(self) -> tuple[Any, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        model = AutoModelForSequenceClassification.from_pretrained(self.path).to(self.device).eval()
+        model = load_pretrained(AutoModelForSequenceClassification, self.path).to(self.device).eval()
         if model.config.num_labels != 1:
             raise ValueError(f"{self.path} has {model.config.num_labels} labels; a reward needs a classifier with one")
-        tokenizer = AutoTokenizer.from_pretrained(self.path)
+        tokenizer = load_pretrained(AutoTokenizer, self.path)
         model.config.pad_token_id = tokenizer.pad_token_id
-        return model, tokenizer.__class__.from_pretrained(self.path, padding_side="right")
+        return model, load_pretrained(tokenizer.__class__, self.path, padding_side="right")

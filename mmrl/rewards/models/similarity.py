@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmrl.pretrained import load_pretrained
 from mmrl.rewards.models.frames import FrameReward
 
 
@@ -56,10 +57,10 @@ class GoalBaselineSimilarity(FrameReward):
     def _encoders(self) -> tuple[Any, Any]:
         from transformers import AutoModel, AutoProcessor
 
-        model = AutoModel.from_pretrained(self.path).to(self.device).eval().requires_grad_(False)
+        model = load_pretrained(AutoModel, self.path).to(self.device).eval().requires_grad_(False)
         if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
             raise ValueError(f"{self.path} is a {type(model).__name__}, which has no pair of encoders as CLIP has")
-        return model, AutoProcessor.from_pretrained(self.path)
+        return model, load_pretrained(AutoProcessor, self.path)
 
     @torch.no_grad()
     def _sentence(self, text: str) -> Tensor:

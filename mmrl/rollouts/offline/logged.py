@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from mmrl.files import replace_file
 from mmrl.groups import group_episodes, number_distinct
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
@@ -74,10 +74,8 @@ class LoggedEpisodes(Rollout):
         kept = to_log([e for e in episodes if e.ended != "error"])
         log.info("%d episodes in %d groups logged in %s", len(episodes), len(kept), self.path)
         if ctx.rank == 0:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            half = self.path.with_suffix(".part")
-            torch.save(kept, half)
-            os.replace(half, self.path)  # there or not there, whenever the run is killed
+            with replace_file(self.path) as file:  # there or not there, whenever the run is killed
+                torch.save(kept, file)
         return kept
 
 

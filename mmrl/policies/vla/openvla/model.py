@@ -12,6 +12,7 @@ from torch.nn.functional import gelu
 from transformers import LlamaForCausalLM
 
 from mmrl.policies.vla.openvla.settings import OpenVLASettings
+from mmrl.pretrained import build_pretrained
 
 
 class VisionBackbone(nn.Module):
@@ -80,7 +81,9 @@ class OpenVLA(nn.Module):
         self.vision_backbone = VisionBackbone(settings)
         width = settings.text_config.hidden_size
         self.projector = Projector(settings, self.vision_backbone.width, width)
-        self.language_model: Any = LlamaForCausalLM._from_config(settings.text_config, attn_implementation=attention)
+        self.language_model: Any = build_pretrained(
+            LlamaForCausalLM, settings.text_config, attn_implementation=attention
+        )
 
     def embed_images(self, pixels: Tensor) -> Tensor:
         """Embed images [N, cameras, channels, h, w]: [N, cameras * patches, width]."""

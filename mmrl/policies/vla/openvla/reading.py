@@ -22,6 +22,7 @@ from mmrl.policies.vla.openvla.statistics import read_units, select_key, write_u
 from mmrl.policies.vla.pretrained.loading import resolve_processor
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Kind
+from mmrl.pretrained import load_pretrained
 from mmrl.strict_json import read_json_object
 
 PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
@@ -62,7 +63,7 @@ class OpenVLAReading(PretrainedReading):
         file = need_file(self.source, PIXELS)
         self.images = ImageSettings.from_json(read_json_object(file, REMEDY), str(file))
         # tokenizer.json as it is: transformers' own class for Llama would build another one
-        self.tokenizer: Any = refuse_empty(PreTrainedTokenizerFast.from_pretrained(self.source))
+        self.tokenizer: Any = refuse_empty(load_pretrained(PreTrainedTokenizerFast, self.source))
         self.empty_id = self.tokenizer.convert_tokens_to_ids(EMPTY)
         if self.empty_id in (None, self.tokenizer.unk_token_id):
             raise ValueError(f"its tokenizer has no token {EMPTY!r}, which ends an OpenVLA's prompt")

@@ -19,6 +19,7 @@ from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_
 from mmrl.policies.vla.paligemma.prompt import write_prompt
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
+from mmrl.pretrained import load_pretrained
 
 _TOKENIZER = "tokenizer"  # folder of a checkpoint
 _PALIGEMMA = "google/paligemma-3b-pt-224"
@@ -49,7 +50,7 @@ class PaliGemmaReading(PretrainedReading):
         given: dict[str, Any] = {"pretrained_model_name_or_path": reader or name}
         if reader is None and artifact is not None:
             given = {"pretrained_model_name_or_path": self.path, "subfolder": artifact}
-        return name, refuse_empty(AutoTokenizer.from_pretrained(**given))
+        return name, refuse_empty(load_pretrained(AutoTokenizer, **given))
 
     @property
     def image_size(self) -> tuple[int, int]:

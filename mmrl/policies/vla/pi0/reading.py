@@ -15,13 +15,14 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.lerobot.statistics import read_scales
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
+from mmrl.pretrained import load_pretrained
 
 
 class Pi0Reading(PretrainedReading):
     """The tokenizer and image processor of a pi0 checkpoint, or of its PaliGemma."""
 
     def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
-        self.processor: Any = PI0Processor.from_pretrained(reader or path)
+        self.processor: Any = load_pretrained(PI0Processor, reader or path)
         self.path = path
         self.cameras = len(cameras)
         self._ids: dict[str, Tensor] = {}

@@ -12,6 +12,7 @@ from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.paligemma.decoder import KeysValues, PaliGemmaDecoder
 from mmrl.policies.vla.paligemma.weights import EXPERT, Shapes, expert_config, need_shape, vlm_config
 from mmrl.policies.vla.pi05.expert import ActionExpert, expert_layer
+from mmrl.pretrained import build_pretrained
 
 
 class VLMWithExpert(nn.Module):
@@ -25,7 +26,7 @@ class VLMWithExpert(nn.Module):
     def __init__(self, shapes: Shapes, attention: str):
         super().__init__()
         config = vlm_config(shapes, tied=True)
-        self.paligemma: Any = PaliGemmaForConditionalGeneration._from_config(config, attn_implementation=attention)
+        self.paligemma: Any = build_pretrained(PaliGemmaForConditionalGeneration, config, attn_implementation=attention)
         self.gemma_expert = ActionExpert(expert_config(shapes), shapes.get(f"{EXPERT}.lm_head.weight", (0,))[0])
 
 

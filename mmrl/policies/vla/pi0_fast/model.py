@@ -22,6 +22,7 @@ from mmrl.policies.vla.paligemma.weights import (
     vlm_config,
 )
 from mmrl.policies.weights import fill, read_weights
+from mmrl.pretrained import build_pretrained
 
 
 class Pi0Fast(PaliGemmaDecoder):
@@ -43,7 +44,7 @@ class Pi0Fast(PaliGemmaDecoder):
         self.tied = not (EMBEDDING in shapes and HEAD in shapes)
         parts: Any = nn.Module()
         sizes = vlm_config(shapes, self.tied)
-        parts.paligemma = PaliGemmaForConditionalGeneration._from_config(sizes, attn_implementation=attention)
+        parts.paligemma = build_pretrained(PaliGemmaForConditionalGeneration, sizes, attn_implementation=attention)
         self.paligemma_with_expert = parts
 
     def run_tokens(

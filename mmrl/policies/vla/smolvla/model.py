@@ -13,6 +13,7 @@ from transformers import LlamaModel, SmolVLMForConditionalGeneration
 from mmrl.policies.vla.decoder_layers import DecoderModel, cross_attention_layer, self_attention_layer
 from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.smolvla.settings import SmolVLASettings
+from mmrl.pretrained import build_pretrained
 
 
 class VLMWithExpert(nn.Module):
@@ -30,7 +31,7 @@ class VLMWithExpert(nn.Module):
         text = vlm_config.text_config
         if settings.num_vlm_layers > 0:
             text.num_hidden_layers = min(settings.num_vlm_layers, text.num_hidden_layers)
-        self.vlm: Any = SmolVLMForConditionalGeneration._from_config(vlm_config, attn_implementation=attention)
+        self.vlm: Any = build_pretrained(SmolVLMForConditionalGeneration, vlm_config, attn_implementation=attention)
         narrow = copy.deepcopy(text)
         narrow.hidden_size = int(text.hidden_size * settings.expert_width_multiplier)
         narrow.intermediate_size = expert_intermediate_size(narrow.hidden_size)

@@ -19,6 +19,7 @@ from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file
 from mmrl.policies.vla.smolvla.model import SmolVLA
 from mmrl.policies.vla.smolvla.settings import read_settings, vlm_source
 from mmrl.policies.weights import fill, read_weights
+from mmrl.pretrained import load_pretrained
 
 _PREFIX = "model."  # of the network's weights in a checkpoint
 _TIED = ("vlm_with_expert.vlm.lm_head.weight", "vlm_with_expert.vlm.model.text_model.embed_tokens.weight")
@@ -34,7 +35,7 @@ class SmolVLANetwork(FlowVLANetwork):
     @classmethod
     def load(cls, path: str, reader: str | None, horizon: int | None, dtype: str, attention: str) -> nn.Module:
         settings = read_settings(path, horizon)
-        vlm_config = AutoConfig.from_pretrained(vlm_source(path, reader, settings))
+        vlm_config = load_pretrained(AutoConfig, vlm_source(path, reader, settings))
         model = SmolVLA(settings, vlm_config, attention).to(getattr(torch, dtype))
         if torch.get_default_device().type == "meta":
             return model

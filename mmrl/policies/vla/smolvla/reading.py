@@ -19,6 +19,7 @@ from mmrl.policies.vla.lerobot.statistics import read_scales, write_scales
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.vla.smolvla.settings import input_steps, read_settings, vlm_source
+from mmrl.pretrained import load_pretrained
 
 
 class SmolVLAReading(PretrainedReading):
@@ -27,8 +28,8 @@ class SmolVLAReading(PretrainedReading):
     def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
         self.path, self.settings, self.cameras = path, read_settings(path), tuple(cameras)
         source = vlm_source(path, reader, self.settings)
-        self.vlm_config: Any = AutoConfig.from_pretrained(source)
-        self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(source))
+        self.vlm_config: Any = load_pretrained(AutoConfig, source)
+        self.tokenizer: Any = refuse_empty(load_pretrained(AutoTokenizer, source))
         self._ids: dict[str, Tensor] = {}
 
     @property

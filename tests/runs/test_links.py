@@ -1,0 +1,141 @@
+"""A link in a run's folder is replaced or refused: what it points to is never written."""
+
+import ast
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmrl
+from mmrl.compatibility import write_contract
+from mmrl.errors import ConfigError
+from mmrl.evaluation.protocol import Protocol
+from mmrl.evaluation.report.result import EvaluationResult
+from mmrl.evaluation.video.encoder import write_video
+from mmrl.files import append_to, check_inside, remove_links, replace_file, replace_path, write_file
+from mmrl.runs.checkpoint_file import write_checkpoint
+from mmrl.runs.metrics_csv import MetricsCSV
+from mmrl.runs.run_folder import own_folder
+from mmrl.samples.folder import SampleFolder
+
+ROOT = Path(mmrl.__file__).parent
+BEFORE = "this is not yours"
+FRAMES = [np.zeros((16, 16, 3), np.uint8)] * 2
+
+
+def metrics(folder):
+    logger = MetricsCSV(str(folder))
+    for iteration in (1, 2):
+        logger.log_metrics({"iterations": iteration, "loss": 0.5}, step=iteration)
+
+
+def inside(folder):
+    with own_folder(str(folder), None, overwrite=True):
+        pass
+
+
+WRITERS = {
+    "contract.json": lambda folder: write_contract(folder, {"a": 1}),
+    "environment.json": lambda folder: write_contract(folder, {"a": 1}, "environment.json"),
+    "protocol.json": lambda folder: Protocol({"a": 1}).write(folder),
+    "episodes.jsonl": lambda folder: EvaluationResult(Protocol({}), {}).write(folder),
+    "metrics.csv": metrics,
+    "rollouts/3.jsonl": lambda folder: SampleFolder(folder).write(3, [{"a": 1}]),
+    "videos/greedy.mp4": lambda folder: write_video(FRAMES, folder / "videos/greedy.mp4"),
+    "videos/greedy.gif": lambda folder: write_video(FRAMES, folder / "videos/greedy.gif"),
+    "checkpoints/last.ckpt": lambda folder: write_checkpoint({"state_dict": {}}, folder / "checkpoints/last.ckpt"),
+    "config.yaml": lambda folder: write_file(folder / "config.yaml", "a"),
+    ".lock": inside,
+    "plot.png": lambda folder: _put(folder / "plot.png"),
+}
+
+
+def _put(path):
+    with replace_path(path) as file:
+        file.write_text("new")
+
+
+@pytest.mark.parametrize("kind", ["file", "temporary file", "hard link", "broken"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_link_is_not_followed(name, kind, tmp_path):
+    outside, folder = tmp_path / "outside.txt", tmp_path / "run"
+    outside.write_text(BEFORE)
+    place = folder / name
+    place.parent.mkdir(parents=True)
+    if kind == "temporary file":
+        place = place.with_name(f".{place.name}.part")
+    if kind == "hard link" and name not in (".lock", "metrics.csv"):  # which go on in the same file
+        os.link(outside, place)
+    elif kind != "hard link":
+        place.symlink_to(tmp_path / "nothing" if kind == "broken" else outside)
+    try:
+        WRITERS[name](folder)
+    except ConfigError as error:
+        assert "link" in str(error) or "run_dir" in str(error)
+    else:
+        assert kind != "file" or name == "metrics.csv" or not (folder / name).is_symlink()
+    assert outside.read_text() == BEFORE
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_folders_that_lead_outside_are_refused(tmp_path):
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    for folder in (run, outside):
+        folder.mkdir()
+    (run / "videos").symlink_to(outside)
+    (run / "inner").symlink_to(run / "real")
+    with pytest.raises(ConfigError, match="outside of the run; remove the link"):
+        check_inside(run / "videos", run)
+    for name in ("inner", "real", "missing"):
+        check_inside(run / name, run)
+    (run / "policy").mkdir()
+    (run / "policy" / "config.json").symlink_to(outside / "x")
+    (run / "policy" / "folder").symlink_to(outside)
+    remove_links(run / "policy")
+    assert list((run / "policy").iterdir()) == [] and outside.is_dir()
+
+
+def test_a_pipe_does_not_hold_a_run_up(tmp_path):
+    os.mkfifo(tmp_path / "metrics.csv")
+    started = time.monotonic()
+    with pytest.raises(ConfigError, match="pipe"):
+        append_to(tmp_path / "metrics.csv")
+    assert time.monotonic() - started < 5
+
+
+def test_a_failed_replacement_leaves_the_file(tmp_path):
+    for write in (replace_file, replace_path):
+        write_file(tmp_path / "a.json", json.dumps({"a": 1}))
+        with pytest.raises(RuntimeError), write(tmp_path / "a.json"):
+            raise RuntimeError
+        assert json.loads((tmp_path / "a.json").read_text()) == {"a": 1}
+        assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def direct_writes(source: str) -> list[int]:
+    """Lines that write a file without the functions of mmrl/files.py."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        modes = [a.value for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant)]
+        opens = name == "open" and any(
+            isinstance(m, str) and set(m) <= set("rwaxbt+") and set(m) & set("wa+") for m in modes
+        )
+        if name in ("write_text", "write_bytes") or opens:
+            lines.append(node.lineno)
+    return lines
+
+
+def test_what_writes_into_a_run_replaces_files():
+    rooms = ("callbacks", "commands", "evaluation", "samples", "runs", "loggers", "rollouts")
+    files = [*(file for room in rooms for file in (ROOT / room).rglob("*.py")), ROOT / "compatibility.py"]
+    elsewhere = {"files.py", "commands/new/new.py", "commands/data_inspect.py"}  # not into the folder of a run
+    elsewhere.add("runs/checkpoint_file.py")  # parts of an archive
+    places = {str(file.relative_to(ROOT)): direct_writes(file.read_text()) for file in files}
+    assert {name for name, lines in places.items() if lines} <= elsewhere
+    assert direct_writes("p.write_text('')\nopen(p, 'w')\np.open(mode='ab')") == [1, 2, 3]
