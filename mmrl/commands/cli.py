@@ -19,15 +19,15 @@ from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
-from mmrl.config.parser_errors import format_parser_error
+from mmrl.config.parser_errors import check_empty, format_parser_error
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
 from mmrl.config.part_errors import explain_error, explain_fit_error, place_of
 from mmrl.config.paths import resolve_inputs
-from mmrl.config.preflight import check_config, check_empty, check_numbers, check_seed
+from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
-from mmrl.config.yaml_files import check_yaml
+from mmrl.config.yaml_files import check_yaml, list_given
 from mmrl.errors import ConfigError
 from mmrl.files import replace_path
 from mmrl.loggers.base import ContinuedLogger
@@ -106,7 +106,7 @@ class CLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         given = copy.deepcopy(args)  # the parser changes a nested dictionary
         super().parse_arguments(parser, args)
-        for each in _list_given(given):
+        for each in list_given(given):
             check_empty(each, self.config)
         check_slots(self._plain(), {"trainer": None, "model": LightningModule, "data": LightningDataModule})
         check_config(self._plain())
@@ -217,18 +217,6 @@ class CLI(LightningCLI):
             if (message := explain_fit_error(error, path)) is None:
                 raise
             raise ConfigError(message) from error
-
-
-def _list_given(args: Any) -> list[Any]:
-    """Return what was given before it was parsed: the nested dictionary, or the files of a command's arguments.
-
-    Of arguments --KEY=VALUE the parser refuses unknown keys itself.
-    """
-    if isinstance(args, dict):
-        return [args]
-    pairs = [(word, after) for word, after in zip(args, [*args[1:], ""]) if word.partition("=")[0] == "--config"]
-    files = [Path(word.partition("=")[2] or after) for word, after in pairs]
-    return [check_yaml(file) for file in files if file.is_file()]
 
 
 OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")

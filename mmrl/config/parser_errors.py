@@ -1,4 +1,4 @@
-"""Format errors for users: shorten the typed parser's nested message to one line with the key."""
+"""Errors of the typed parser for users: its nested message as one line with the key, and keys that it drops."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import os
 import re
 import traceback
 import typing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from jsonargparse import Namespace
 
 from mmrl.config.renamed import find_new_name
 from mmrl.config.signatures import constructor_parameters
+from mmrl.errors import ConfigError
 
 _KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
 _CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")
@@ -183,3 +188,49 @@ def _suggest_keys(key: str, part: str | None, group: str | None = None) -> str:
     more = f" and {len(known) - _MANY} more" if len(known) > _MANY else ""
     taken = f" It takes {', '.join(known[:_MANY]) or 'nothing'}{more}"
     return (f" Did you mean {near[0]!r}?" if near else "") + taken
+
+
+_LISTED = 20  # keys that a message names
+
+
+def check_empty(given: Any, parsed: Any) -> None:
+    """Refuse `key={}` where no part takes the key: the typed parser flattens mappings, so an empty one leaves no trace.
+
+    Args:
+        given: nested plain values, parts as {class_path, init_args}, before they were parsed.
+        parsed: the same configuration as the typed parser understood it.
+
+    Raises:
+        ConfigError: with the key and those that stand beside it.
+    """
+    for key, known in _find_vanished(given, parsed):
+        parent, _, name = key.rpartition(".")
+        listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+        raise ConfigError(
+            f"{parent or 'configuration'}: unknown key {name!r} (its value is {{}}). It takes {listed or 'no key'}"
+        )
+
+
+def _find_vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield the keys of empty mappings that were not parsed, with the keys that were."""
+    if isinstance(given, Mapping) and "class_path" in given:
+        part = _entries(parsed)
+        if part.get("class_path", given["class_path"]) != given["class_path"]:
+            return  # another argument chose another class
+        given, parsed = given.get("init_args") or {}, part.get("init_args", parsed)
+    if isinstance(given, Mapping):
+        entries = _entries(parsed)
+        for name, value in given.items():
+            place = f"{key}.{name}" if key else str(name)
+            # of a key that a part takes, {} is parsed to a dictionary or to the defaults of a class
+            if isinstance(value, Mapping) and not value and entries.get(name, Namespace()) == Namespace():
+                yield place, sorted(str(known) for known in entries if known != name)
+            elif name in entries:
+                yield from _find_vanished(value, entries[name], place)
+    elif isinstance(given, list) and isinstance(parsed, list):
+        for number, (one, other) in enumerate(zip(given, parsed)):
+            yield from _find_vanished(one, other, f"{key}.{number}")
+
+
+def _entries(node: Any) -> Mapping[str, Any]:
+    return vars(node) if isinstance(node, Namespace) else node if isinstance(node, Mapping) else {}

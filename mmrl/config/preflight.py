@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import Namespace
-
 from mmrl.config.bounds import SEEDS, find_violation
 from mmrl.errors import ConfigError
 
 MOST_ROWS = 10**7
 """Episodes of an iteration; more do not fit into a machine's memory."""
 _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
-_LISTED = 20  # keys that a message names
 _LONGEST_NAME = 255  # bytes, of every common file system
 _OWN = ("fsdp2", "mmrl.strategies.fsdp2.FSDP2")
 _CALLBACKS = {
@@ -67,49 +64,6 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
-
-
-def check_empty(given: Any, parsed: Any) -> None:
-    """Refuse `key={}` where no part takes the key: the typed parser flattens mappings, so an empty one leaves no trace.
-
-    Args:
-        given: nested plain values, parts as {class_path, init_args}, before they were parsed.
-        parsed: the same configuration as the typed parser understood it.
-
-    Raises:
-        ConfigError: with the key and those that stand beside it.
-    """
-    for key, known in _find_vanished(given, parsed):
-        parent, _, name = key.rpartition(".")
-        listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
-        raise ConfigError(
-            f"{parent or 'configuration'}: unknown key {name!r} (its value is {{}}). It takes {listed or 'no key'}"
-        )
-
-
-def _find_vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Yield the keys of empty mappings that were not parsed, with the keys that were."""
-    if isinstance(given, Mapping) and "class_path" in given:
-        part = _entries(parsed)
-        if part.get("class_path", given["class_path"]) != given["class_path"]:
-            return  # another argument chose another class
-        given, parsed = given.get("init_args") or {}, part.get("init_args", parsed)
-    if isinstance(given, Mapping):
-        entries = _entries(parsed)
-        for name, value in given.items():
-            place = f"{key}.{name}" if key else str(name)
-            # of a key that a part takes, {} is parsed to a dictionary or to the defaults of a class
-            if isinstance(value, Mapping) and not value and entries.get(name, Namespace()) == Namespace():
-                yield place, sorted(str(known) for known in entries if known != name)
-            elif name in entries:
-                yield from _find_vanished(value, entries[name], place)
-    elif isinstance(given, list) and isinstance(parsed, list):
-        for number, (one, other) in enumerate(zip(given, parsed)):
-            yield from _find_vanished(one, other, f"{key}.{number}")
-
-
-def _entries(node: Any) -> Mapping[str, Any]:
-    return vars(node) if isinstance(node, Namespace) else node if isinstance(node, Mapping) else {}
 
 
 def check_seed(key: str, value: Any) -> None:

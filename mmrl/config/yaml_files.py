@@ -93,3 +93,15 @@ def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
 
 def _line(mark: yaml.Mark | None) -> str:
     return "at its end" if mark is None else f"line {mark.line + 1}"
+
+
+def list_given(args: Any) -> list[Any]:
+    """Return what was given before it was parsed: the nested dictionary, or the files of a command's arguments.
+
+    Of arguments --KEY=VALUE the parser refuses unknown keys itself.
+    """
+    if isinstance(args, dict):
+        return [args]
+    pairs = [(word, after) for word, after in zip(args, [*args[1:], ""]) if word.partition("=")[0] == "--config"]
+    files = [Path(word.partition("=")[2] or after) for word, after in pairs]
+    return [check_yaml(file) for file in files if file.is_file()]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mmrl.rewards.final_answer import find_final_answer
-from mmrl.rewards.numbers import find_last_number
+from mmrl.rewards.answers.final_answer import find_final_answer
+from mmrl.rewards.answers.numbers import find_last_number
 
 LONGEST_ANSWER = 100_000
 """Characters of an answer, without its thoughts, that are read: the last ones, since answers stand at the end."""
@@ -50,7 +50,7 @@ class Text(Extractor):
 
 @dataclass(frozen=True)
 class LastNumber(Extractor):
-    """The last number, as `mmrl.rewards.numbers` reads it: 1,250 is 1250, 35.0 is 35, 1/2 stays a fraction, 50% is 0.5.
+    """The last number (`mmrl.rewards.answers.numbers`): 1,250 is 1250, 35.0 is 35, 1/2 stays a fraction, 50% is 0.5.
 
     None if the last one has no value, such as 2^10, 1,2,3 or a date. Digits in words and powers of units do not count.
     """
@@ -190,7 +190,7 @@ class Code(Extractor):
 class Answer(Extractor):
     """The final answer in the forms of models from outside: boxed, in tags, in a fence, "The answer is 7.", **7**.
 
-    See `mmrl.rewards.final_answer`. Several different answers of one form are none.
+    See `mmrl.rewards.answers.final_answer`. Several different answers of one form are none.
     """
 
     def find(self, text: str) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from mmrl.rewards.numbers import parse_number, unify_powers
+from mmrl.rewards.answers.numbers import parse_number, unify_powers
 from mmrl.rewards.worker import CallTimedOut, WorkerError, WorkerPool
 
 Outcome = Literal["equal", "different", "timeout", "failed"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from mmrl.rewards.answers.numbers import parse_number
 from mmrl.rewards.extract import build_extractor
-from mmrl.rewards.numbers import parse_number
 from mmrl.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
 from mmrl.types import AssistantMessage
 from tasks.chat import Message, describe_extras, join_text, read_message, read_tools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmrl.rewards.numbers import parse_number, unify_dashes, unify_width
+from mmrl.rewards.answers.numbers import parse_number, unify_dashes, unify_width
 from tasks.checks import final_line
 
 

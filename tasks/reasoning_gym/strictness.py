@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from mmrl.rewards.numbers import parse_number
+from mmrl.rewards.answers.numbers import parse_number
 
 Entry = Mapping[str, Any]
 """A problem as a generator makes it: question, answer and metadata."""

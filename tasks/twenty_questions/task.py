@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.final_answer import read_guess
+from mmrl.rewards.answers.final_answer import read_guess
 from mmrl.text_environment import TextEnvironment, TextStep
 from mmrl.types import Prompt
 from tasks.environment import TextEnvironmentTask

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
+from mmrl.rewards.answers.numbers import find_last_number, parse_number
 from mmrl.rewards.extract import build_extractor
-from mmrl.rewards.numbers import find_last_number, parse_number
 from tasks.dataset.verify import verify
 from tests.rewards.number_forms import FORMS
 

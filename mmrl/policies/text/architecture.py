@@ -56,3 +56,18 @@ def refuse_recurrent(model: Any) -> None:
         f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
         "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
     )
+
+
+def find_switch_length(config: Any) -> int | None:
+    """Return the tokens from which on a model computes the rotary positions of a whole batch otherwise.
+
+    None for models that never do.
+    """
+    settings = getattr(config, "rope_parameters", None) or {}
+    kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]  # one per layer type
+    lengths = [
+        kind.get("original_max_position_embeddings") or config.max_position_embeddings
+        for kind in kinds
+        if kind.get("rope_type") in ("longrope", "dynamic")
+    ]
+    return min(lengths, default=None)

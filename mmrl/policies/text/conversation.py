@@ -6,6 +6,7 @@ conversation is written with it and without it, and a template that writes both 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -163,3 +164,21 @@ def refuse_fields(messages: Sequence[Mapping[str, Any]], tools: Any, place: str)
             f"{place} has no chat template, so {what} would not be written; write it into a content, leave it out of "
             "the rows, or choose an instruction-tuned checkpoint"
         )
+
+
+def find_opened_tag(render: Callable[[list[dict[str, Any]]], str], special: Sequence[str]) -> str:
+    """Return a tag such as <think> with which a chat template ends every prompt, with the white space after it.
+
+    Args:
+        render: writes messages and opens the assistant's turn.
+        special: tokens of the template that are no words of the assistant, unless they begin a thought.
+    """
+    for content in ("?", [{"type": "text", "text": "?"}]):  # templates of processors may take parts alone
+        try:
+            text = render([{"role": "user", "content": content}])
+        except Exception:  # of any kind, in the template
+            continue
+        match = re.search(r"<[A-Za-z_]+>\s*$", text)
+        is_named = match is not None and (match[0].strip() not in special or "think" in match[0])
+        return match[0] if match is not None and is_named else ""
+    return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,13 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
+from mmrl.policies.text.architecture import find_switch_length
 from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.conversation import (
     ChatFields,
     assistant_spans,
     break_special_tokens,
+    find_opened_tag,
     format_tool_results,
     refuse_fields,
 )
@@ -77,15 +78,7 @@ class ServedPolicy(Policy):
     @functools.cached_property
     def switch_length(self) -> int | None:
         """Tokens from which on the model computes the rotary positions of a whole batch otherwise; None for never."""
-        config = self.model.config.get_text_config()
-        settings = getattr(config, "rope_parameters", None) or {}
-        kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]  # one per layer type
-        lengths = [
-            kind.get("original_max_position_embeddings") or config.max_position_embeddings
-            for kind in kinds
-            if kind.get("rope_type") in ("longrope", "dynamic")
-        ]
-        return min(lengths, default=None)
+        return find_switch_length(self.model.config.get_text_config())
 
     @functools.cached_property
     def token_characters(self) -> int:  # type: ignore[override]
@@ -295,16 +288,7 @@ class ServedPolicy(Policy):
         """A tag such as <think> with which the chat template ends every prompt, with the white space after it."""
         if self.processor.chat_template is None:
             return ""
-        for content in ("?", [{"type": "text", "text": "?"}]):  # templates of processors may take parts alone
-            try:
-                text = self._render([{"role": "user", "content": content}], None, True)
-            except Exception:  # of any kind, in the template
-                continue
-            found = re.search(r"<[A-Za-z_]+>\s*$", text)
-            special = self.tokenizer.all_special_tokens
-            named = found is not None and (found[0].strip() not in special or "think" in found[0])
-            return found[0] if found is not None and named else ""
-        return ""
+        return find_opened_tag(lambda messages: self._render(messages, None, True), self.tokenizer.all_special_tokens)
 
     @functools.cached_property
     def _chat_fields(self) -> ChatFields:

@@ -1,0 +1,149 @@
+"""Scoring of rows with gradient, in the cheapest packing of their prompts and completions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.ops.choice import MASKED_LOGIT
+from mmrl.ops.masked import last_inside
+from mmrl.policies.text.generation import ServedPolicy
+from mmrl.policies.text.packing import plan as packing
+from mmrl.policies.text.packing.output_layer import OutputLayer
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
+from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
+from mmrl.policies.text.statistics import ChoiceStatistic
+from mmrl.types import PolicyOutput
+
+
+class PackedScoring(ServedPolicy):
+    """Policy that scores the choices of a batch with one network, each prompt once where that is exact."""
+
+    statistics: dict[str, ChoiceStatistic]
+    prefix_sharing: PrefixSharing
+    output_layer: OutputLayer
+    hidden_size: int
+    hidden_layers: list[int]
+    value_head: Any
+
+    @property
+    @abstractmethod
+    def forbidden(self) -> list[int]:
+        """Ids that the policy must not sample."""
+
+    @abstractmethod
+    def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
+        """Compute rotary positions [N, L] or [3, N, L]."""
+
+    @abstractmethod
+    def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Return the model's inputs of prompts other than ids, mask and positions."""
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        """Score the batch in the cheapest packing. Choices after the last one of `batch.score_mask` get zeros."""
+        tokens = self.extract_tokens(batch)
+        return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
+
+    def extract_tokens(self, batch: Batch) -> BatchTokens:
+        """Extract the tokens of the batch, each prompt once."""
+        observation, action = batch.observation(), batch["action"]
+        # forbidden ids are scored as forced tokens, and never fed to the model
+        emitted = torch.where(self._is_forbidden(action), self.tokenizer.pad_token_id, action)
+        last = last_inside(batch.score_mask)
+        prompt_of = batch.get("prompt_id", torch.arange(batch.rows))
+        _, first, prompt_of = np.unique(prompt_of.cpu().numpy(), return_index=True, return_inverse=True)
+        prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
+        ids, attention = prompts["input_ids"], prompts["attention_mask"]
+        positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
+        prompt_lengths, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
+        if self.switch_length is not None:
+            self.refuse_long(0, int((prompt_lengths.numpy()[prompt_of] + choices.numpy()).max()))
+        # the same choice may have other kept ids and another temperature in another row
+        alike = "packed_support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        lengths = packing.Lengths(
+            prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None
+        )
+        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
+
+    def choose_packing(self, tokens: BatchTokens, batch: Batch) -> list[packing.PackedBatch]:
+        """Choose the cheapest packing in which every row has the same scores as alone."""
+        cost_model = packing.PackingCost.of_model(self.model.config.get_text_config(), self.device)
+        # a last token that is an image placeholder cannot be repeated per completion
+        possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
+        max_tokens = packing.max_packed_tokens(self.hidden_size, self.device)
+        across = self.prefix_sharing.across
+        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens, across)
+        if not (possible and (self.one_pass or any(map(packing.shares_prefix, best)))):
+            return best
+        plain = tokens.without_common_choices()
+
+        def score(batches: list[packing.PackedBatch]) -> Tensor:  # log-probs and entropies [2, M]
+            return torch.stack(self._score_batches(plain, batches, batch)[1:3])
+
+        if self.prefix_sharing.verify(plain, score, self.model):
+            return best
+        return packing.plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
+
+    def score_packed(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> PolicyOutput:
+        """Score the rows of the batch in these packed batches."""
+        choice_indices, *parts = self._score_batches(tokens, batches, batch)
+        size = batch["action"].shape
+        logprobs, entropy, *more = (
+            part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
+            for part in parts
+        )
+        names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
+        extra = dict(zip(names, more))
+        return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
+
+    def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
+        inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
+        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch) for each in inputs))]
+
+    def score_inputs(self, inputs: PackedInputs, batch: Batch) -> list[Tensor]:
+        """Score one packed batch with one call of the network; the result is that of `_score_batches`."""
+        size = len(inputs.tensors["input_ids"]) * inputs.width
+        # padding is scored too, since dropping it would copy the logits
+        choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
+        action = batch["action"].flatten()[choice_index]
+        forbidden = self._is_forbidden(action)
+        chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
+        temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
+
+        def score(logits: Tensor, at: slice) -> list[Tensor]:
+            logits = self._mask_forbidden(logits)
+            given = logits[:, None], temperature[at], chosen[at][:, None]
+            scored = score_tokens(logits, chosen[at], batch, choice_index[at], forbidden[at])
+            return [*scored, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
+
+        options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
+        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        made = list(scores)
+        if self.hidden_layers:
+            made.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
+        if self.value_head is not None:
+            hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
+            made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
+        return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
+
+    def measure_network(self) -> None:
+        self.output_layer.verify(self.model, self.text_ids())
+
+    def text_ids(self) -> list[int]:
+        """Return a few ids that stand for text."""
+        return [i for i in range(len(self.forbidden) + 4) if i not in self.forbidden][:4]
+
+    def _is_forbidden(self, ids: Tensor) -> Tensor:
+        return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
+
+    def _mask_forbidden(self, logits: Tensor) -> Tensor:
+        if not self.forbidden:
+            return logits
+        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
