@@ -90,6 +90,8 @@ def _parse(arguments: Sequence[str] | dict[str, Any]) -> CLI:
 
 def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None, only_print: bool) -> dict[str, Any]:
     cfg = compose(arguments)
+    if check is not None:
+        check(cfg)
     folder, started = Path(str(cfg.run_dir)), os.environ.get("MMRL_STARTED")
     if only_print or not is_first_process() or folder.name != started:
         return to_lightning(cfg)  # the user named the folder
@@ -101,9 +103,6 @@ def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | Non
     except BaseException:
         folder.rmdir()
         raise
-    if check is not None:
-        check(cfg)
-    return to_lightning(cfg)
 
 
 def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool = False) -> None:

@@ -50,6 +50,7 @@ def test_a_function_of_a_module_is_a_reward_that_the_file_names(tmp_path):
             "weights": None,
             "timeout_s": 60.0,
             "in_process": False,
+            "max_failures": 0,
         },
     }
     assert 0 < run.last_metrics["rollout/reward"] <= 1.5
