@@ -30,7 +30,10 @@ def checkpoint_error(path: str) -> Iterator[None]:
     """Convert errors of loading to one that names the checkpoint and the remedy."""
     arguments = locate_checkpoint(path)
     if "gguf_file" not in arguments:
-        check_folder(arguments["pretrained_model_name_or_path"])
+        folder = Path(arguments["pretrained_model_name_or_path"])
+        check_folder(folder)
+        if (folder / "adapter_config.json").is_file() and not (folder / "config.json").exists():
+            raise ValueError(f"policy.path={path!r}: {_format_adapters(path)}")
     try:
         yield
     except Exception as error:  # broken files raise many types of exceptions
@@ -39,6 +42,13 @@ def checkpoint_error(path: str) -> Iterator[None]:
             f"policy.path={path!r} cannot be loaded: {reason}. Give a folder written by save_pretrained with its "
             "tokenizer or processor, a GGUF file of a text model, or a hub id that this machine can reach"
         ) from error
+
+
+def _format_adapters(path: str) -> str:
+    return (
+        "it holds adapters alone, which would stay frozen; merge them into their base first: peft's "
+        f"AutoPeftModelForCausalLM.from_pretrained({path!r}).merge_and_unload().save_pretrained(FOLDER)"
+    )
 
 
 def refuse_empty(tokenizer: Any) -> Any:
@@ -77,10 +87,7 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     with _quiet(), bar:  # the errors below replace its long report
         model, report = load_pretrained(auto_model, **arguments, **options)
     if getattr(model, "_hf_peft_config_loaded", False):
-        raise ValueError(
-            "it holds adapters alone, which would stay frozen; merge them into their base first: peft's "
-            f"AutoPeftModelForCausalLM.from_pretrained({path!r}).merge_and_unload().save_pretrained(FOLDER)"
-        )
+        raise ValueError(_format_adapters(path))
     remove_quantization(model)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
     if missing:
