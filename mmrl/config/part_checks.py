@@ -143,9 +143,10 @@ def _check_schedule(key: str, scheduler: Any, arguments: Mapping[str, Any]) -> N
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         return
     rates = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
+    steps = min(_STEPS, getattr(scheduler, "total_steps", _STEPS))  # what it says of a later step is not used
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for step in range(1, _STEPS + 1):
+        for step in range(1, steps + 1):
             if wrong := [rate for rate in rates if not 0 <= rate < math.inf]:
                 raise ConfigError(f"{key}: the learning rate of step {step} is {wrong[0]:g}; it must be 0 or more")
             try:

@@ -40,7 +40,6 @@ def start(folder, *more: str) -> int:
         "recipe=sft_start",
         f"data.task._target_={__name__}.YesNo",
         "data.reward.weights={exact: 1.0}",
-        "trainer.callbacks.recorder=null",
         "data.num_prompts=40",
         "data.group_size=1",
         "data.evaluation.count=20",

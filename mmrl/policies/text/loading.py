@@ -204,6 +204,8 @@ def untie_adapted(model: Any) -> None:
 
     Merged into a shared weight, the adapter of one would change the other too. Configurations and exports are untied.
     """
+    if not hasattr(model, "get_output_embeddings"):  # a network that is no language model
+        return
     both = model.get_input_embeddings(), model.get_output_embeddings()
     if None in both or not getattr(model.config.get_text_config(), "tie_word_embeddings", False):
         return
