@@ -72,7 +72,8 @@ def test_an_attention_that_was_asked_for_is_not_replaced(tmp_path):
 def test_recurrent_and_hybrid_models_are_refused_by_name(kind):
     with pytest.raises(ValueError, match=rf"policy: {kind} has .*choose a model whose layers are all attention"):
         attends = not kind.startswith("mamba")
-        sizes = {name: value for name, value in SIZES.items() if attends or name in ("hidden_size", "num_hidden_layers")}
+        shared = SIZES if attends else ("hidden_size", "num_hidden_layers")
+        sizes = {name: value for name, value in SIZES.items() if name in shared}
         TextPolicy(config={"model_type": kind, **sizes, **RECURRENT[kind]})
 
 
