@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from PIL import Image
 
 from mmrl.errors import ConfigError
+from mmrl.files import write_file
 from mmrl.samples.view import count_choices, mean_advantage, message_text
 
 RUN_ID = "tracker_run_id.txt"
@@ -55,7 +56,7 @@ def read_run_id(folder: str | Path) -> str | None:
 def keep_run_id(folder: str | Path, run_id: str) -> None:
     """Keep the id of a tracker's run, for a run that resumes this one."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    (Path(folder) / RUN_ID).write_text(f"{run_id}\n", encoding="utf-8")
+    write_file(Path(folder) / RUN_ID, f"{run_id}\n")
 
 
 def require_package(module: str, logger: str, package: str) -> None:

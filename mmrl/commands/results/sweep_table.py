@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import yaml
 
 from mmrl.evaluation.statistics.headline import check_metric, find_headline, interval_of
+from mmrl.files import write_file
 from mmrl.runs.metrics_csv import NAME, read_rows
 
 FILE = "sweep.json"
@@ -76,7 +78,7 @@ def measure_job(
 def write_job(result: JobResult, folder: Path) -> None:
     """Write the result of a run into its folder."""
     plain = {name: value for name, value in asdict(result).items() if name != "options"}
-    (folder / FILE).write_text(json.dumps(plain, indent=2) + "\n")
+    write_file(folder / FILE, json.dumps(plain, indent=2) + "\n")
 
 
 def read_jobs(sweep: Path, since: float) -> list[JobResult]:
@@ -93,10 +95,9 @@ def read_jobs(sweep: Path, since: float) -> list[JobResult]:
 
 def write_table(results: Sequence[JobResult], sweep: Path) -> Path:
     """Write the table of a sweep: a row for each run, with the arguments that differ between runs and the result."""
-    path = sweep / TABLE
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(_rows(results))
-    return path
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(_rows(results))
+    return write_file(sweep / TABLE, text.getvalue())
 
 
 def format_table(results: Sequence[JobResult]) -> str:
