@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Ragged, pad_stack
@@ -117,6 +117,14 @@ class TextPolicy(PackedScoring):
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)
         self.hidden_layers = loading.choose_layers(hidden_layers, model.config.get_text_config().num_hidden_layers)
+
+    def train(self, mode: bool = True) -> Self:
+        """As torch, but batch normalisation keeps its running statistics: learning computes what sampling computed."""
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:

@@ -67,7 +67,7 @@ def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -
 
 def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdict:
     """Compare with the attention that shares prompts, then with the model's own."""
-    kind, training = policy.model.config.model_type, policy.model.training
+    kind, modes = policy.model.config.model_type, [(module, module.training) for module in policy.modules()]
     limit = ROUNDED if is_rounded(policy.model) else EXACT
     reasons: list[str] = []
     try:
@@ -86,7 +86,8 @@ def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdi
                 return Verdict(shares, "", line, differences)
             reasons.append(explain(worst, differences[worst]))
     finally:
-        policy.model.train(training)
+        for module, mode in modes:
+            module.training = mode
     return Verdict(
         False,
         f"policy: {kind} computes something else here than in transformers alone: {reasons[-1]}. Choose a causal "

@@ -75,7 +75,7 @@ def measure_differences(policy: Any, plain: Plain) -> dict[str, float]:
         differences = {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
         for name, packing in list_packings(policy).items():
             differences[name] = compare(policy, probe, packing, expected)
-        model.train()
+        policy.train()
         differences["trained"] = compare(policy, probe, [[(0,), (1,)]], expected)
     return differences
 
