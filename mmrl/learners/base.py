@@ -94,7 +94,8 @@ class BaseLearner(L.LightningModule):
         After a resume optimisers and coefficients of the loss terms follow this run's configuration.
         """
         if self.trainer.ckpt_path is not None:
-            if self._restored is not None and parallel.shards(self.trainer) is False:
+            has_learned = _has_learned(getattr(self.trainer, "datamodule", None))
+            if self._restored is not None and has_learned and parallel.shards(self.trainer) is False:
                 refuse_lost_moments(self.trainer.optimizers, self._restored, f"ckpt_path={self.trainer.ckpt_path}")
             apply_coefficients(self, self._coefficients, getattr(self.trainer, "datamodule", None))
             schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
@@ -186,3 +187,9 @@ class BaseLearner(L.LightningModule):
 def _highest_learning_rate(optimizers: Iterable[Optimizer]) -> float:
     """Highest current learning rate of all parameter groups."""
     return max((float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups), default=0.0)
+
+
+def _has_learned(data: Any) -> bool:
+    """Whether an iteration so far had rows to learn from; without any no optimiser has a state."""
+    empty = getattr(data, "empty", None)
+    return empty is None or empty.count < data.iteration
