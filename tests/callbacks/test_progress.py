@@ -29,14 +29,14 @@ def test_a_run_prints_one_line_per_iteration(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("recipe, name", [("grpo", "greedy/exact/mean"), ("sac", "greedy/returns/return")])
-def test_the_last_iteration_is_measured_whatever_the_interval(recipe, name, tmp_path):
+def test_the_last_iteration_is_measured_where_the_interval_does_not_divide(recipe, name, tmp_path):
     dropped = ("trainer.max", "trainer.check", "trainer.logger")
     words = [word for word in words_of(recipe, tmp_path) if not word.startswith(dropped)]
     logger = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
-    assert main(["fit", *words, logger, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=5"]) == 0
+    assert main(["fit", *words, logger, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=2"]) == 0
     with (tmp_path / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["iterations"]) for row in rows if row.get(f"val/{name}")] == [0, 3]
+    assert [float(row["iterations"]) for row in rows if row.get(f"val/{name}")] == [0, 2, 3]
 
 
 def test_the_start_has_its_held_out_numbers_and_a_stage_its_name(tmp_path, capsys, monkeypatch):
