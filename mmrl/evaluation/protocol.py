@@ -131,7 +131,7 @@ def _describe_value(value: Any) -> Any:
     return {"task": value.name, **_describe_task(value)} if isinstance(value, Task) else None
 
 
-_THROUGHPUT = ("bootstrap", "max_concurrent", "max_envs", "max_failures", "max_timeouts", "threads")
+_THROUGHPUT = ("bootstrap", "max_concurrent", "max_decisions", "max_envs", "max_failures", "max_timeouts", "threads")
 """Settings of a rollout that change no evaluation, beside time limits."""
 
 
