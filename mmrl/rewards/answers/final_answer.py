@@ -10,7 +10,7 @@ _LEAD = re.compile(
     rf"(?:(?<![^\n])|(?<=[.!?;:,] ))[*_#>• \t]*(?:{_NAME}[*_]*(?:[ \t]+is\b[ \t]*:?|[ \t]*:)|\#{{4}})[ \t]*([^\n]*)",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"^[ \t]*```[\w+#.-]*[ \t]*\n(.*?)\n?^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"```[\w+#.-]*")
 _TAG = re.compile(r"<answer>([^<]*(?:<(?!/?answer>)[^<]*)*)</answer>")
 _BULLET = re.compile(r"(?:[*•‣▪◦] +|- +(?![0-9.(])|#{1,6} +|> +)(?=\S)")
 _PAIRS = (
@@ -33,7 +33,7 @@ def find_final_answer(text: str, boxes: Sequence[str]) -> str | None:
         text: a completion without its thoughts.
         boxes: contents of its \boxed{...}.
     """
-    for candidates in (boxes, _TAG.findall(text), _FENCE.findall(text), _list_leads(text)):
+    for candidates in (boxes, _TAG.findall(text), _list_fences(text), _list_leads(text)):
         if candidates:
             answers = {unwrap(candidate) for candidate in candidates}
             return answers.pop() if len(answers) == 1 else None
@@ -68,6 +68,22 @@ def unwrap(text: str) -> str:
 def _is_closed(inside: str, opening: str, closing: str) -> bool:
     """Whether a text between two marks has content and none of these marks: "a" or "b" is no quoted text."""
     return bool(inside.strip()) and opening not in inside and closing not in inside
+
+
+def _list_fences(text: str) -> list[str]:
+    """Return the contents of the blocks between lines of three backticks; one that is not closed is none."""
+    blocks: list[str] = []
+    lines: list[str] | None = None  # of the block that is open
+    for line in text.split("\n"):
+        mark = line.strip(" \t")
+        if lines is None:
+            lines = [] if _FENCE.fullmatch(mark) else None
+        elif mark == "```":
+            blocks.append("\n".join(lines))
+            lines = None
+        else:
+            lines.append(line)
+    return blocks
 
 
 def _list_leads(text: str) -> list[str]:
