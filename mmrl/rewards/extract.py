@@ -17,8 +17,10 @@ LONGEST_ANSWER = 100_000
 _OPEN = re.compile(r"<(?:think|thinking|reasoning)>")
 _CLOSE = re.compile(r"</(?:think|thinking|reasoning)>")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_PART_BEFORE = re.compile(r"(?:[-+*/^×·\u2010-\u2015\u2212][ \t]*[$({]?|[0-9.]|\b(?:minus|not))\s*\Z", re.IGNORECASE)
-_PART_AFTER = re.compile(r"\s*(?:[\^/×·!]|[-+*\u2212][ \t]*[0-9\\(A-Za-z]|[0-9])")
+_PART_BEFORE = re.compile(
+    r"(?:(?:[-+/^×·\u2010-\u2015\u2212]|(?<=[\w)}])[ \t]?\*)[ \t]*[$({]?|[0-9.]|\b(?:minus|not))\s*\Z", re.IGNORECASE
+)
+_PART_AFTER = re.compile(r"\s*(?:[\^/×·]|[-+*\u2212][ \t]*[0-9\\(]|[-+*\u2212][A-Za-z]|[0-9])")
 _TRIES = 100  # boxes, from the end, and broken JSON objects that are read
 
 

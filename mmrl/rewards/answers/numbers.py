@@ -1,8 +1,9 @@
 r"""Read numbers in texts: the one grammar of every extractor and verifier that compares numbers.
 
 Numbers are decimals (-0.5, 1,250.75, 1 250, 1{,}250, 1'250), fractions (1/2, \frac{1}{2}, 2 1/2 and the characters of
-Unicode), powers of ten (3e-7, 3 \times 10^{-7}), percent (50% is 0.5) and thousands (42k). A sign is any dash of
-Unicode, or "minus". Other powers, roots, ratios, dates, lists such as 1,2,3 and products with a variable have no value.
+Unicode), powers of ten (3e-7, 3 \times 10^{-7}), percent (50% is 0.5) and multiples (42k, 5 million). A sign is any dash
+of Unicode, or "minus". Other powers, roots, ratios, dates, lists such as 1,2,3 and products with a variable have no
+value.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ _TOKEN = re.compile(
         |\\sqrt\s?(?:\[[^\]\n]{{0,20}}\])?\s?(?:\{{[^{{}}\n]{{0,80}}\}}|[0-9]+)|[√∛∜]\s?\(?[0-9.]+
         |\\(?:log|ln|sin|cos|tan|exp|pi|sqrt)(?![A-Za-z])\s?[({{]?[0-9.]*
         |[_^]\s?[({{]?\s?[+-]?[0-9]+
-        |0[xXbBoO][0-9A-Fa-f]+(?!\w))
+        |0[xXbBoO][0-9A-Fa-f]+(?!\w)
+        |(?<![0-9])[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?![0-9])
+        |\|\s?[+-]?[0-9.,]{{1,40}}\s?\|)
     |(?P<number>
         (?P<body>[0-9]+[ ][0-9]+/[0-9]+(?![0-9/.,])
             |[0-9]{{1,3}}(?:[ ][0-9]{{3}})+(?![0-9])(?:\.[0-9]+)?(?![0-9.,/:])
             |(?:[0-9](?:[0-9.,:'_/]*[0-9])?|(?<![.\w,])\.[0-9]+)(?:[ ]/[ ][0-9]+(?![0-9/.]))?)
         (?P<ten>e[+-]?[0-9]{{1,3}}(?!\w)|{_TEN})?
-        (?P<unit>[ ]?%|[ ](?:percent|per[ ]cent)\b|k(?!\w))?
+        (?P<unit>[ ]?%|[ ](?:percent|per[ ]cent)\b|k(?!\w)
+            |[ ](?:hundred|thousand|million|billion|trillion)\b)?
         (?P<bad>{_EXPONENT}|e[+-]?[0-9]+\w*|[ ]?(?:[π‰]|\\pi(?![A-Za-z]))|(?:[xyzi]|(?-i:[MB]))(?!\w))?)
     |[^\w\\]|.
     """,
@@ -63,6 +67,8 @@ _WHOLE = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?:'[0-9]{3})+|[0-9]{1,
 _DECIMAL = re.compile(rf"(?:{_WHOLE.pattern})(?:\.[0-9]+)?|\.[0-9]+")
 _RATIO = re.compile(r"(?:([0-9]{1,40}) )?([0-9]+) ?/ ?([0-9]+)")
 _VALUE = re.compile(r"-?(?:[0-9]{0,40}(?:\.[0-9]{1,40})?(?:e[+-]?[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40})")
+_PLACES = {"k": 3, "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+"""Powers of ten of units; of percent it is -2."""
 _WINDOW = 40  # characters before a number in which its sign stands
 
 
@@ -184,7 +190,7 @@ def _write_digits(match: re.Match[str]) -> str | None:
         body = f"{_shorten(body)}e{exponent}"
     if match["unit"] is None:
         return body if power else _shorten(body)
-    return _scale(body, 3 if match["unit"].lower() == "k" else -2)
+    return _scale(body, _PLACES.get(match["unit"].strip().lower(), -2))
 
 
 def _write_ratio(whole: str | None, above: str, below: str) -> str | None:
