@@ -1,9 +1,9 @@
 r"""Read numbers in texts: the one grammar of every extractor and verifier that compares numbers.
 
 Numbers are decimals (-0.5, 1,250.75, 1 250, 1{,}250, 1'250), fractions (1/2, \frac{1}{2}, 2 1/2 and the characters of
-Unicode), powers of ten (3e-7, 3 \times 10^{-7}), percent (50% is 0.5) and multiples (42k, 5 million). A sign is any dash
-of Unicode, or "minus". Other powers, roots, ratios, dates, lists such as 1,2,3 and products with a variable have no
-value.
+Unicode), powers of ten (3e-7, 3 \times 10^{-7}), percent (50% is 0.5) and multiples (42k, 5 million). A sign is any
+dash of Unicode, or "minus". Other powers, roots, ratios, dates, lists such as 1,2,3 and products with a variable have
+no value.
 """
 
 from __future__ import annotations
