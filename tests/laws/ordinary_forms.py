@@ -26,6 +26,11 @@ def ordinary_forms(answer: str) -> dict[str, str]:
     return block | {
         "dollars": f"${answer}$" if "$" not in answer else answer,
         "brackets of LaTeX": rf"\({answer}\)",
+        "formula of three lines": f"\\[\n{answer}\n\\]",
+        "dollars on lines": answer if "$" in answer else f"$$\n{answer}\n$$",
+        "heading Final Answer": f"Some steps.\n\n### Final Answer\n{answer}",
+        "bold Final Answer": f"Some steps.\n\n**Final Answer**\n\n**{answer}**" if "*" not in answer else answer,
+        "I think": f"I think the answer is {answer}",
         "quotes": f'"{answer}"' if '"' not in answer else answer,
         "full stop": f"{answer}.",
         "italics": f"*{answer}*" if "*" not in answer else answer,

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_NAME = r"(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final |correct |right )?(?:answer|guess|result|solution)"
+_NAME = (
+    r"(?:(?:so|thus|therefore|hence|i think|i believe),? )?(?:that )?(?:the |my )?(?:final |correct |right )?"
+    r"(?:answer|guess|result|solution)"
+)
 _LEAD = re.compile(
-    rf"(?:(?<![^\n])|(?<=[.!?;:,] ))[*_#>• \t]*(?:{_NAME}[*_]*(?:[ \t]+is\b[ \t]*:?|[ \t]*:)|\#{{4}})[ \t]*([^\n]*)",
+    rf"(?:(?<![^\n])|(?<=[.!?;:,] ))[*_#>• \t]*"
+    rf"(?:{_NAME}[*_]*(?:[ \t]+is\b[ \t]*:?|[ \t]*:|[ \t]*(?=\n))|\#{{4}})[ \t]*([^\n]*)",
     re.IGNORECASE,
 )
+_DISPLAY = re.compile(r"^[ \t]*(\\\[|\$\$)[ \t]*\n[ \t]*(\S[^\n]*)\n[ \t]*(\\\]|\$\$)", re.MULTILINE)
 _FENCE = re.compile(r"```[\w+#.-]*")
 _TAG = re.compile(r"<answer>([^<]*(?:<(?!/?answer>)[^<]*)*)</answer>")
 _BULLET = re.compile(r"(?:[*•‣▪◦] +|- +(?![0-9.(])|#{1,6} +|> +)(?=\S)")
@@ -33,6 +38,7 @@ def find_final_answer(text: str, boxes: Sequence[str]) -> str | None:
         text: a completion without its thoughts.
         boxes: contents of its \boxed{...}.
     """
+    text = _DISPLAY.sub(r"\1\2\3", text)  # a formula of three lines as one line
     for candidates in (boxes, _TAG.findall(text), _list_fences(text), _list_leads(text)):
         if candidates:
             answers = {unwrap(candidate) for candidate in candidates}
