@@ -48,8 +48,8 @@ def check_attention(name: Any) -> None:
     """Refuse an attention implementation that transformers would fetch as a kernel from the hub."""
     if name not in ATTENTION:
         raise ValueError(
-            f"attention={name!r} is none of {', '.join(ATTENTION)}; other names are kernels of the hub, which are "
-            "programs of others and are not run"
+            f"model.policy: attention={name!r} is none of {', '.join(ATTENTION)}; other names are kernels of the hub, "
+            "which are programs of others and are not run"
         )
 
 

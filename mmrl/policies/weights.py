@@ -44,7 +44,8 @@ def check_folder(folder: str | Path) -> None:
     if not folder.is_dir():
         return
     remedy = "save the policy there again, or copy the folder again"
-    check_files(folder, remedy)
+    if (folder / "config.json").exists():  # another folder, such as /tmp, holds anything
+        check_files(folder, remedy)
     files = sorted(folder.glob("*.safetensors"))
     pickled = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(kind))
     if not files and pickled:
