@@ -109,7 +109,7 @@ def check_removed(overrides: Sequence[str], without: DictConfig, named: Sequence
         parent, _, name = key.rpartition(".")
         present = OmegaConf.select(without, parent, throw_on_missing=False)
         names = sorted(map(str, present)) if isinstance(present, DictConfig) else []
-        if name not in names:
+        if names and name not in names:  # of none, all are taken out already
             raise ConfigError(f"{key}=null takes out a part that is not there; {parent} has {names}")
 
 
