@@ -66,7 +66,7 @@ def test_settings_of_the_trainer(trainer):
 
 @pytest.mark.parametrize("limit", [None, "00:00:00:01", {"minutes": 1}, "00:01:00:00"], ids=str)
 def test_a_time_limit_is_right(limit):
-    check_config({"seed_everything": 0, "trainer": {"max_time": limit, "limit_train_batches": 0.5}})
+    check_config({"seed_everything": 0, "trainer": {"max_time": limit, "limit_train_batches": 1.0}})
 
 
 OPTIMIZERS = {

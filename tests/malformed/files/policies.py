@@ -153,7 +153,7 @@ CONTROL = [
     Case("control: a setting that is missing", control(settings(actions="gone")), _CONFIG, r"\['actions'\] missing"),
     Case("control: a size of 0", control(settings(actions=0)), "policy.actions", "must be at least 1"),
     Case("control: another size", control(settings(observation_dims=5)), _FILE, r"of another shape: .*\[4, 3\]"),
-    Case("control: no weights", control(lambda f: (f / WEIGHTS).unlink()), _FILE, "not a readable safetensors file"),
+    Case("control: no weights", control(lambda f: (f / WEIGHTS).unlink()), _FILE, "cannot be read"),
     Case("control: weights of no bytes", control(put(WEIGHTS, b"")), _FILE, "not a readable safetensors file"),
     Case("control: weights that were cut", control(cut(-20)), _FILE, "not a readable safetensors file"),
     Case("control: a weight of NaN", control(tensors(broken(float("nan")))), _FILE, "not finite"),
