@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hydra.utils import instantiate
 from PIL import Image
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from mmrl.config.compose import compose, instantiate
+from mmrl.config.compose import compose
 from mmrl.experiments.results import FOLDER, read_result
 from mmrl.text_environment import EnvironmentTask
 from mmrl.types import Prompt, Task
