@@ -193,9 +193,13 @@ class Killed(L.Callback):
 
 
 def override(base: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The words of both, without those of `base` whose key is in `more`: a key may be given once."""
+    """The words of both, without those of `base` whose key is in `more`: a key may be given once.
+
+    Sizes of a text policy are none of one that sees.
+    """
     given = {word.partition("=")[0] for word in more}
-    return [*(word for word in base if word.partition("=")[0] not in given), *more]
+    kept = [word for word in base if word.partition("=")[0] not in given]
+    return [*(word for word in kept if "policy=tiny_vlm" not in more or not word.startswith("policy.config.")), *more]
 
 
 def words(folder: Path, *more: str) -> list[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import inspect
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +59,16 @@ def build_config(kind: Any, given: Mapping[str, Any], key: str = KEY, **more: An
     return config
 
 
+def _is_read(kind: type, name: str) -> bool:
+    """Whether a model's code reads a name that its configuration does not declare, as in some versions."""
+    try:
+        module = importlib.import_module(kind.__module__.replace(".configuration_", ".modeling_"))
+        read = rf"\bconfig\.{name}\b|\bconfig, \"{name}\""
+        return name[:1].isalpha() and re.search(read, inspect.getsource(module)) is not None
+    except (ImportError, OSError):
+        return False
+
+
 def check_names(kind: type, given: Mapping[str, Any], key: str = KEY) -> None:
     """Refuse names that a configuration does not have, which transformers keeps without using them.
 
@@ -73,7 +85,7 @@ def check_names(kind: type, given: Mapping[str, Any], key: str = KEY) -> None:
             raise ValueError(
                 f"{key}.{name}: {f'set {instead}' if instead else 'no policy has this option'}; leave it out"
             )
-        if name not in names:
+        if name not in names and not _is_read(kind, name):
             near = difflib.get_close_matches(name, sorted(names), n=1)
             hint = f"did you mean {near[0]!r}?" if near else "leave it out"
             raise ValueError(f"{key}: {getattr(kind, 'model_type', kind.__name__)} has no {name!r}; {hint}")
