@@ -72,7 +72,13 @@ def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
     (tmp_path / "rewards.py").write_text("def one(completion):\n    return 1\n\n\ndef two(completion):\n    return 2\n")
     words = (word for word in (*TEXT, *QUIET) if "reward" not in word)
     words = [word for word in words if "evaluation" not in word]
-    more = ["trainer.max_epochs=1", "evaluation=null", "run_dir=lr=1e-4", "--multirun"]
+    more = [
+        "trainer.max_epochs=1",
+        "trainer.check_val_every_n_epoch=1",
+        "evaluation=null",
+        "run_dir=lr=1e-4",
+        "--multirun",
+    ]
     sweep = [*more, "reward=rewards.py:one,rewards.py:two"]
     assert main(["fit", *words, *sweep]) == 0
     many = Path("lr=1e-4")
@@ -156,7 +162,16 @@ def test_the_held_out_mean_is_the_objective_of_a_search(words, code, message, tm
     (tmp_path / "hydra_plugins").mkdir()
     (tmp_path / "hydra_plugins" / "search.py").write_text(SEARCH)
     given = [word for word in (*TEXT, *QUIET) if not (words and "evaluation" in words[0] and "evaluation" in word)]
-    command = ["fit", *given, "trainer.max_epochs=1", "run_dir=many", "-m", "hydra/sweeper=search", *words]
+    command = [
+        "fit",
+        *given,
+        "trainer.max_epochs=1",
+        "trainer.check_val_every_n_epoch=1",
+        "run_dir=many",
+        "-m",
+        "hydra/sweeper=search",
+        *words,
+    ]
     program = f"import sys; from mmrl.__main__ import main; sys.exit(main({command!r}))"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(mmrl.__file__).parents[1]}"}
     done = subprocess.run(
@@ -173,7 +188,15 @@ def test_the_held_out_mean_is_the_objective_of_a_search(words, code, message, tm
 @pytest.mark.slow
 def test_each_run_of_a_sweep_can_have_two_processes(tmp_path):
     words = (word for word in (*TEXT, *QUIET) if word != "trainer.logger=false")
-    sweep = ["trainer.max_epochs=1", "trainer.devices=2", "trainer.strategy=ddp", "run_dir=many", "seed=0,1", "-m"]
+    sweep = [
+        "trainer.max_epochs=1",
+        "trainer.check_val_every_n_epoch=1",
+        "trainer.devices=2",
+        "trainer.strategy=ddp",
+        "run_dir=many",
+        "seed=0,1",
+        "-m",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(Path(mmrl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "mmrl", "fit", *words, *sweep]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
