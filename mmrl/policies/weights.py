@@ -36,16 +36,15 @@ def read_weights(path: Path, remedy: str) -> dict[str, Tensor]:
 
 
 def check_folder(folder: str | Path) -> None:
-    """Refuse a local folder with incomplete safetensors files or pickled weights; other names are ignored.
+    """Refuse a checkpoint's folder with incomplete safetensors files or pickled weights.
 
-    Only the headers are read.
+    Only the headers are read. Other names are ignored, and so are folders without config.json, which hold anything.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not (folder / "config.json").exists():
         return
     remedy = "save the policy there again, or copy the folder again"
-    if (folder / "config.json").exists():  # another folder, such as /tmp, holds anything
-        check_files(folder, remedy)
+    check_files(folder, remedy)
     files = sorted(folder.glob("*.safetensors"))
     pickled = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(kind))
     if not files and pickled:

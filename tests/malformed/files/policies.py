@@ -102,6 +102,13 @@ def pickled(folder: Path) -> None:
     torch.save(text_policy().model.state_dict(), folder / "pytorch_model.bin")
 
 
+def emptied(folder: Path) -> None:
+    """No checkpoint: what is left of a folder such as /tmp, in which other programs put their files."""
+    for file in folder.iterdir():
+        file.unlink()
+    torch.save({}, folder / "o1.pt")
+
+
 def broken(value: float) -> Callable[[dict[str, Any]], object]:
     return lambda result: result[sorted(result)[1]].view(-1)[:1].fill_(value)
 
@@ -116,6 +123,7 @@ TEXT = [
     Case("weights without their last bytes", text(cut(-100)), _FILE, "the file was cut"),
     Case("weights with more bytes", text(longer), _FILE, "was cut"),
     Case("pickled weights", text(pickled), "pytorch_model.bin", "pickle can run any program.*convert"),
+    Case("somebody's folder with a pickle", text(emptied), _FOLDER, "save_pretrained"),
     Case("no weights", text(lambda folder: (folder / WEIGHTS).unlink()), _FOLDER, "no file named model.safetensors"),
     Case("a weight of NaN", text(tensors(broken(float("nan")))), "model.layers", "1 of .* not finite"),
     Case("a weight that is infinite", text(tensors(broken(float("inf")))), "model.layers", "1 of .* not finite"),
