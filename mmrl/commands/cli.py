@@ -43,6 +43,7 @@ set_parsing_settings(instantiate_subclass_spec_in_any=False)  # a {class_path: .
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
+warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")  # a resumed run's
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
 warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
