@@ -24,6 +24,7 @@ from mmrl.evaluation.report import terminal_table
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
 from mmrl.evaluation.report.html_report import HtmlReport
 from mmrl.evaluation.report.result import EpisodesByCheckpoint, EvaluationResult
+from mmrl.evaluation.report.single_answer import describe_single_answer
 from mmrl.evaluation.report.tables import format_metrics
 from mmrl.evaluation.statistics.paired import PairedComparison, compare_checkpoints
 from mmrl.evaluation.video.clips import compose_video
@@ -76,6 +77,7 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
     result = _result(request, data, evaluation, compared, getattr(cli.model.policy, "path", None))
     if cli.trainer.is_global_zero:
         _print(request, result, compared)
+        _print_single_answers(episodes)
         with writable(request.folder, "mmrl evaluate"):
             _write_numbers(request.folder, evaluation, result)
     videos_by_decode = _record_videos(cli, request, data, episodes) if request.video else {}
@@ -180,6 +182,13 @@ def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[st
             heading = f"{request.folder}, {title}, held-out"
             console.print(format_metrics(values, heading, result["tasks"][title], result["num_samples"]))
     console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
+
+
+def _print_single_answers(episodes: EpisodesByCheckpoint) -> None:
+    for title, decodes in episodes.items():
+        for decode, measured in decodes.items():
+            if said := describe_single_answer(measured):
+                Console(soft_wrap=True).print(f"{title}, {decode}: {said}", highlight=False, markup=False)
 
 
 def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:
