@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text import loading
-from mmrl.policies.text.architecture import build_model, refuse_recurrent
+from mmrl.policies.text.architecture import build_model, list_unknown_types, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
@@ -35,7 +35,8 @@ from mmrl.rng import Noise
 from mmrl.types import Observation, Sampling
 
 MEASURED = frozenset({"qwen2", "llama", "llava"})
-"""Types that tests compare with transformers: random weights of them are not compared when they are built."""
+"""Types that tests compare with transformers: random weights of them, with layers of known types, are not compared when
+they are built."""
 
 
 class TextPolicy(PackedScoring):
@@ -106,10 +107,11 @@ class TextPolicy(PackedScoring):
         self.hidden_layers: list[int] = []
 
         def install(shares: bool) -> None:
-            set_prefix_sharing(model.config, plain.attention, shares)
+            set_prefix_sharing(model.config, plain.attention, shares and not unknown)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
 
-        if model.device.type == "meta" or (path is None and model.config.model_type in MEASURED):
+        unknown = list_unknown_types(model.config)
+        if model.device.type == "meta" or (path is None and model.config.model_type in MEASURED and not unknown):
             install(True)
         else:
             check_fidelity(self, plain, install)
