@@ -99,13 +99,23 @@ class HDF5Frames(Frames):
 
     Args:
         rows: the HDF5 dataset.
+        where: file and array, for messages.
+        remedy: end of the messages.
     """
 
-    def __init__(self, rows: Any):
-        self.rows, self.shape = rows, tuple(rows.shape)
+    def __init__(self, rows: Any, where: str, remedy: str):
+        self.rows, self.where, self.remedy = rows, where, remedy
+        self.shape = tuple(rows.shape)
 
     def _one(self, step: int) -> np.ndarray:
-        return self.rows[step]
+        return self._read(step)
 
     def _many(self, steps: list[int]) -> np.ndarray:
-        return self.rows[:][steps]
+        return self._read(slice(None))[steps]
+
+    def _read(self, index: int | slice) -> np.ndarray:
+        try:
+            return self.rows[index]
+        except (OSError, RuntimeError, MemoryError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{self.where}: images cannot be read ({reason}); {self.remedy}") from error
