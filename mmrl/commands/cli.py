@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
+from mmrl.config.dry_calls.data import check_data
+from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.parser_errors import check_empty, format_parser_error
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
 from mmrl.config.part_errors import explain_error, explain_fit_error, place_of
-from mmrl.config.paths import resolve_inputs
+from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
@@ -74,10 +76,18 @@ class CLI(LightningCLI):
         args: command-line arguments, or the nested dictionary that `mmrl.config.compose.to_lightning` makes.
         build: False parses and checks only; no model is made.
         trains: False builds no optimiser, for a run that is measured.
+        check: refuses a data module before a model is built: check(data, reward) with a reward like the data's, whose
+            state no run reads; `check_data` tries that reward and the task once.
     """
 
-    def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True, trains: bool = True):
-        self._build, self._trains = build, trains
+    def __init__(
+        self,
+        args: Sequence[str] | dict[str, Any],
+        build: bool = True,
+        trains: bool = True,
+        check: Callable[..., None] = check_data,
+    ):
+        self._build, self._trains, self._check = build, trains, check
         self.checkpoints = CheckpointFiles()
         self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
         self._whole = False  # whether all parts are built
@@ -96,6 +106,7 @@ class CLI(LightningCLI):
                 save_config_callback=SavedConfig,
                 seed_everything_default=0,
                 args=args if isinstance(args, dict) else list(args),
+                parser_class=DataFirstParser,
                 parser_kwargs={"exit_on_error": False},
             )
         except ArgumentError as error:
@@ -122,9 +133,11 @@ class CLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         config = self._plain()
-        check_parts(config["model"], config["data"], self._trains)
+        reward = check_parts(config["model"], config["data"], self._trains)
         check_wiring(config["model"], config["data"], config.get("recipe"))
         self.parser.add_instantiator(self._part, object)
+        if is_first_process():
+            self.parser.check = partial(self._check, reward=reward)  # type: ignore[attr-defined]
         self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
 
     def _dump_config(self) -> None:
@@ -179,8 +192,8 @@ class CLI(LightningCLI):
             run_dirs: run folders that the files name.
         """
         for old in run_dirs:
-            _move_outputs(self.config.get("trainer"), old.rstrip("/"), self.config.run_dir)
-            _move_outputs(self.config.get("data"), old.rstrip("/"), self.config.run_dir)
+            move_outputs(self.config.get("trainer"), old.rstrip("/"), self.config.run_dir)
+            move_outputs(self.config.get("data"), old.rstrip("/"), self.config.run_dir)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Lightning's Trainer, which saves and loads checkpoints by `CheckpointFiles`."""
@@ -221,21 +234,6 @@ class CLI(LightningCLI):
             if (message := explain_fit_error(error, path)) is None:
                 raise
             raise ConfigError(message) from error
-
-
-OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
-"""Arguments that name where something is written; `path` is that of logged episodes, which stand in the run folder."""
-
-
-def _move_outputs(node: Any, old: str, new: str) -> None:
-    """Replace the folder `old` by `new` in every argument that names an output."""
-    pairs = enumerate(node) if isinstance(node, list) else vars(node).items() if isinstance(node, Namespace) else ()
-    pairs = node.items() if isinstance(node, dict) else pairs
-    for key, value in list(pairs):
-        if isinstance(value, str) and key in OUTPUTS and (value == old or value.startswith(f"{old}/")):
-            node[key] = new + value.removeprefix(old)
-        else:
-            _move_outputs(value, old, new)
 
 
 def check_resumable(path: str, trust: bool, shards: bool) -> None:

@@ -44,6 +44,8 @@ class FunctionReward(Reward):
         max_failures: calls of an iteration that may fail; one more ends the run.
     """
 
+    calls_others = True
+
     def __init__(
         self,
         functions: list[str],
@@ -58,7 +60,7 @@ class FunctionReward(Reward):
             raise ValueError("reward.functions is empty; name a function, as in reward=rewards.py:score")
         self.functions, self.weights = list(functions), dict(weights or {})
         self.timeout_s, self.in_process, self.max_failures = timeout_s, in_process, max_failures
-        load = functools.partial(FunctionCalls, self.functions)
+        load = functools.partial(FunctionCalls, self.functions, in_process)
         self._pool = None if in_process else WorkerPool(load, timeout_s=timeout_s)
         try:
             self._calls: Callable[..., Any] = load() if self._pool is None else self._pool.call
