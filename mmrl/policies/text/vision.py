@@ -48,6 +48,11 @@ class VisionLanguagePolicy(TextPolicy):
             raise ValueError(
                 f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"
             )
+        if processor.chat_template is None:
+            raise ValueError(
+                "its processor has no chat template, which says where images stand in the text; choose an "
+                "instruction-tuned checkpoint of a type whose processor takes one, such as qwen2_vl, idefics3 or llava"
+            )
         check_chat_template(processor)
         refuse_empty(processor.tokenizer).padding_side = "left"
         return processor
@@ -82,7 +87,13 @@ class VisionLanguagePolicy(TextPolicy):
             add_special_tokens=False,
             **options,
         )
-        return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
+        inputs = {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
+        return {name: self._convert_half(value) for name, value in inputs.items()}
+
+    def _convert_half(self, value: Any) -> Any:
+        """Convert pixels that a processor computes in bf16 or fp16, as that of llama4, to the precision of the model."""
+        half = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+        return value.to(self.model.dtype) if half else value
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # later tokens are text: type 0
