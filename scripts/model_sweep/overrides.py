@@ -134,15 +134,21 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "vipllava": {"vision_feature_layers": [-1, -2]},
     "mistral4_text": {"num_key_value_heads": 4},
     "mistral4": {"num_key_value_heads": 4},
-    "llama4_vision_model": {"vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32},
+    "llama4_vision_model": {
+        "intermediate_size": 128,
+        "vision_output_dim": 32,
+        "projector_input_dim": 32,
+        "projector_output_dim": 32,
+    },
     "mllama_vision_model": {"intermediate_layers_indices": [0, 1], "vision_output_dim": 96},
     "zaya": {"num_experts_per_tok": 1},
-    "aria": {"projector_patch_to_query_dict": {49: 4}, "vision_config": {"image_size": 490, "patch_size": 70}},
-    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0}},
-    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
+    "aria": {"projector_patch_to_query_dict": {49: 4}, "vision_config": {"image_size": 980, "patch_size": 140}},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0}},
+    "deepseek_ocr2_text": {"num_experts_per_tok": 2, "mlp_layer_types": ["dense", "sparse"]},
     "dots3_note_vision_encoder": {"adapter_in_dim": 32, "adapter_out_dim": 32, "mlp_layer_types": ["dense", "dense"]},
     "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_out_dim": 32},
     "ernie4_5_vl_moe_text": {"rope_parameters": {**ROPE, "mrope_section": [1, 1, 2]}},
+    "gemma3n": {"vision_config": {"architecture": "test_byobnet", "hidden_size": 256}, "vision_soft_tokens_per_image": 1},
     "gemma4_assistant": {
         "text_config": {
             "hidden_size_per_layer_input": 0,
@@ -162,13 +168,19 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "molmo2_adapter": {"vision_feature_layer": [-1, -2]},
     "muse_spark_audio": {"num_hidden_layers": 4, "hidden_sizes": [16, 16, 16, 16], "depths": [1, 1, 1, 1]},
     "wavtokenizer": {"codebook_dim": 32},
-    "wavtokenizer_encoder": {"codebook_dim": 32},
-    "apertus1p5_vision_tokenizer": {**CODES, "codebook_size": 8, "attn_resolutions": [1]},
-    "apertus1p5": {"image_token_offset": 200, "audio_token_offset": 208},
+    "wavtokenizer_encoder": {"codebook_dim": 32, "codebook_size": 8},
+    "apertus1p5_vision_tokenizer": {**CODES, "codebook_size": 8, "attn_resolutions": [1], "channel_multiplier": [1, 1, 1, 1, 1]},
+    "apertus1p5": {"image_token_offset": 80, "audio_token_offset": 88},
     "chameleon_vqgan": {**CODES, "num_embeddings": 8, "resolution": 32},
     "emu3_vqgan": {**CODES, "codebook_size": 8, "attn_resolutions": [1]},
     "janus_vqgan": {**CODES, "num_embeddings": 8, "num_patches": 4, "image_token_embed_dim": 32},
-    "deepseek_ocr2_sam_vision_model": {"downsample_channels": [16, 32], "global_attn_indexes": [1]},
+    "deepseek_ocr2_sam_vision_model": {
+        "downsample_channels": [16, 32],
+        "global_attn_indexes": [1],
+        "image_size": 192,
+        "patch_size": 4,
+    },
+    "got_ocr2": {"vision_config": {"image_size": 128, "patch_size": 2}},
     "unlimited_ocr_sam_vision_model": {"downsample_channels": [16, 32], "global_attn_indexes": [1]},
     "sam_vision_model": {"global_attn_indexes": [0, 1]},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
@@ -192,8 +204,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
 """By model type: arguments of its configuration; nested configurations are dictionaries."""
 
 PROCESSORS: dict[str, dict[str, Any]] = {
-    "aria": {"size_conversion": {490: 4}},
-    "fast_vlm": {"image_seq_length": 1},
+    "aria": {"size_conversion": {980: 4}},
+    "deepseek_ocr2": {"patch_size": 4},
+    "fast_vlm": {"patch_size": 32},
     "granite4_vision": {"downsample_rate": "1/2"},
     "aya_vision": {"img_size": 32, "downsample_factor": 2},
     "gemma3": {"image_seq_length": 4},
@@ -202,12 +215,16 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "mistral3": {"spatial_merge_size": 2},
     "mistral4": {"spatial_merge_size": 2},
     "mistral_large4": {"spatial_merge_size": 2},
-    "perception_lm": {"pooling_ratio": 2},
+    "llama4": {"patch_size": 8, "pixel_shuffle_ratio": 0.5},
+    "perception_lm": {"pooling_ratio": 1},
     "video_llava": {"vision_feature_select_strategy": "default"},
 }
 """By model type: arguments of its processor."""
 IMAGE_PROCESSORS: dict[str, dict[str, Any]] = {
-    "aria": {"max_image_size": 490},
+    "deepseek_ocr2": {"size": {"height": 192, "width": 192}, "tile_size": 192},
+    "dots3_note": {"temporal_patch_size": 1},
+    "got_ocr2": {"size": {"height": 128, "width": 128}},
+    "perception_lm": {"tile_size": 32},
     "cohere2_vision": {"patch_size": 2},
     "inkling2": {"size": {"height": 16, "width": 16}},
     "inkling2_loop": {"size": {"height": 16, "width": 16}},
@@ -232,6 +249,11 @@ FURTHER_TOKENS: dict[str, list[str]] = {
 }
 """By model type: tokens that its tokenizer has beside those that its processor names."""
 CONFIG_TOKENS: dict[str, dict[str, Any]] = {
+    "molmo2": {
+        "image_start_token_id": "<im_start>",
+        "low_res_image_start_token_id": "<low_res_im_start>",
+        "image_end_token_id": "<im_end>",
+    },
     "chameleon": {"vocabulary_map": ["<image>", *FURTHER_TOKENS["chameleon"]]},
     "emu3": {"vocabulary_map": ["<image>", *FURTHER_TOKENS["emu3"]]},
     "qwen2_5_omni_thinker": {"vision_start_token_id": "<vision_bos>"},
@@ -243,7 +265,7 @@ CONFIG_TOKENS: dict[str, dict[str, Any]] = {
     },
 }
 """By model type: tokens whose ids its configuration names, where they are not those of `IMAGE_TOKENS`."""
-FEATURE_TOKENS = dict.fromkeys(("gemma3", "shieldgemma2", "t5gemma2"), "<image>")
+FEATURE_TOKENS = {**dict.fromkeys(("gemma3", "shieldgemma2", "t5gemma2"), "<image>"), "molmo2": "<im_patch>"}
 """By model type: the token that its features replace, where it is not the one that stands for an image in a text."""
 TEMPLATES: dict[str, list[str]] = {
     "hunyuan_vl": ["image_start_token", "image_token", "image_end_token"],

@@ -36,6 +36,8 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
     return model
 
 
+SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")
+"""Numbers that the configuration of a stack of layers has."""
 ELSE = "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
 
 
@@ -68,6 +70,10 @@ def refuse_recurrent(model: Any) -> None:
     `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`).
     """
     config = model.config.get_text_config(decoder=True)
+    if missing := [name for name in SIZES if not isinstance(getattr(config, name, None), int)]:
+        raise ValueError(
+            f"policy: the configuration of {config.model_type} has no {missing[0]}, so it is no stack of layers; {ELSE}"
+        )
     kinds = set(getattr(config, "layer_types", None) or ())
     unknown = ", ".join(sorted(kinds - ATTENTION))
     if recurrent := kinds & RECURRENT:
