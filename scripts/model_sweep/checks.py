@@ -11,7 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
-from transformers import AutoProcessor
+from transformers import CONFIG_MAPPING, AutoProcessor
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
@@ -69,14 +69,9 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
     try:
         build_checkpoint(kind, family, folder / "start")
         plain = load_plain(folder / "start", family)
-        if family == "image":
-            run_with_picture(plain, AutoProcessor.from_pretrained(folder / "start"))
-        else:
-            _refuse_odd_model(plain)
-    except NotTinyError as error:
-        return end_outcome(outcome, "not tiny", error)
+        run_plainly(plain, family, folder / "start")
     except Exception as error:
-        return end_outcome(outcome, "not tiny", error, "transformers does not run it: ")
+        return check_refusal(outcome, error, folder)
     try:
         policy = POLICIES[family](path=str(folder / "start")).eval()
     except ValueError as error:
@@ -108,13 +103,46 @@ def end_outcome(outcome: Outcome, status: str, error: Exception, before: str = "
     return outcome
 
 
-def _refuse_odd_model(plain: Any) -> None:
-    """Refuse a model whose logits are not one row per token, or not finite."""
+def check_refusal(outcome: Outcome, error: Exception, folder: Path) -> Outcome:
+    """Check what the policy says of a type that transformers alone does not run at a tiny size.
+
+    A checkpoint of text, or one that transformers itself saved and does not read, has to be refused. Of a type without
+    a checkpoint the configuration alone is read, which may say that it is no policy.
+    """
+    start, built = folder / "start", (folder / "start" / "config.json").exists()
+    has_to = built and (outcome.family == "text" or "the weights do not fit" in str(error))
+    try:
+        if not has_to:
+            start = folder / "configuration"
+            CONFIG_MAPPING[outcome.kind]().save_pretrained(start)
+        POLICIES[outcome.family](path=str(start))
+    except ValueError as refusal:
+        if has_to or "is no policy" in str(refusal):
+            return end_outcome(outcome, "refused", refusal)
+    except Exception as other:
+        if has_to:
+            return end_outcome(outcome, "crash", other)
+    if has_to:
+        return end_outcome(outcome, "wrong", error, "it loads, and transformers alone does not run it: ")
+    before = "" if isinstance(error, NotTinyError) else "transformers does not run it: "
+    return end_outcome(outcome, "not tiny", error, before)
+
+
+def run_plainly(plain: Any, family: str, start: Path) -> None:
+    """Run transformers alone on a row, and refuse logits that are not finite.
+
+    A processor without a chat template is run by nobody: the policy has to refuse it.
+    """
+    if family == "image":
+        processor = AutoProcessor.from_pretrained(start)
+        if processor.chat_template is not None:
+            run_with_picture(plain, processor)
+        return
     if plain.config.is_encoder_decoder:
         return  # the policy has to refuse it
     ids = torch.arange(5, 25)[None]
     with torch.no_grad():
-        logits = plain(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        logits = plain(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     if not logits.isfinite().all():
         raise ValueError("its logits are not finite")
 

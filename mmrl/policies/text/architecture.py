@@ -60,6 +60,32 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
     return model
 
 
+SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")
+"""Numbers that the configuration of a stack of layers has."""
+ELSE = "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+
+
+def refuse_other_tasks(config: Any, auto_model: Any) -> None:
+    """Raise for architectures that do not continue a sequence of tokens, by their configuration alone.
+
+    An encoder-decoder reads the prompt with one network and writes with another. A class without `generate` writes no
+    tokens: it classifies, or moves a robot.
+
+    Args:
+        config: of transformers.
+        auto_model: its class that would load the checkpoint.
+    """
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        why = "it is an encoder-decoder, whose prompt goes to another network than its completion"
+    else:
+        cls = getattr(auto_model, "_model_mapping", {}).get(type(config), None)
+        if cls is None or cls.can_generate():
+            return
+        why = f"its class {cls.__name__} writes no tokens"
+    raise ValueError(f"policy: {kind} is no policy that writes text: {why}; {ELSE}")
+
+
 def refuse_recurrent(model: Any) -> None:
     """Raise for architectures whose layers keep more than keys and values of each token.
 
@@ -68,6 +94,10 @@ def refuse_recurrent(model: Any) -> None:
     `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`), without shortcuts.
     """
     config = model.config.get_text_config(decoder=True)
+    if missing := [name for name in SIZES if not isinstance(getattr(config, name, None), int)]:
+        raise ValueError(
+            f"policy: the configuration of {config.model_type} has no {missing[0]}, so it is no stack of layers; {ELSE}"
+        )
     unknown = ", ".join(list_unknown_types(config))
     if recurrent := sorted(kind for kind in list_layer_types(config) if keeps_state(kind)):
         why = f"layers of type {', '.join(recurrent)} with a recurrent state"
@@ -76,8 +106,7 @@ def refuse_recurrent(model: Any) -> None:
     else:
         return
     raise ValueError(
-        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
-        "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; {ELSE}"
     )
 
 
