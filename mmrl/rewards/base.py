@@ -19,7 +19,7 @@ class NamedScores(Protocol):
 class Reward(ABC):
     """Base class of rewards. It is called with a whole group, so that rewards may compare its episodes."""
 
-    calls_others = False  # whether it runs functions or models that others wrote
+    foreign = False  # whether it holds functions or models that others wrote, which are tried before a run
 
     @property
     def constant(self) -> bool:

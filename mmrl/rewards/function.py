@@ -44,7 +44,7 @@ class FunctionReward(Reward):
         max_failures: calls of an iteration that may fail; one more ends the run.
     """
 
-    calls_others = True
+    foreign = True
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys
         (["reward=rewards.py:fails"], 2, "reward function rewards.py: fails raised ZeroDivisionError: division by zero "
                                          "(rewards.py, line 11: return 1 / 0); it was given the completion"),
         (["reward=rewards.py:hangs", "reward.timeout_s=1"], 2, "rewards.py: hangs took longer than 1 s and was killed"),
-        (["reward=rewards.py:short"], 2, "rewards.py: short returned a list of 1 values for 4 completions"),
+        (["reward=rewards.py:short"], 2, "rewards.py: short returned a list of 1 values for 2 completions"),
         (["reward=rewards.py:needs"], 2, "rewards.py:needs: needs has a parameter 'level', and '"),
         (["reward=rewards.py:nan"], 2, "rewards.py: nan returned nan, which is not a finite number"),
         (["reward.weights={nope: 1}"], 2, "weights names 'nope', but"),

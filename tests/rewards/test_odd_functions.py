@@ -102,7 +102,7 @@ def test_a_call_that_ends_its_process_or_does_not_end_is_refused(name, data):
 def test_a_slow_function_and_one_that_fails_now_and_then_work(data):
     check_data(data, reward("slow", timeout_s=5))
     check_data(data, reward("raises_on_empty", max_failures=1))
-    with pytest.raises(ConfigError, match="CUDA out of memory.*failed for every completion"):
+    with pytest.raises(ConfigError, match=r"CUDA out of memory.*failed for every completion"):
         check_data(data, reward("interrupts_itself", max_failures=4))
 
 

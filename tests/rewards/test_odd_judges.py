@@ -19,7 +19,7 @@ from tests.tiny_recipes import QUIET, TEXT
 HERE = "tests.rewards.odd_judges"
 NOBODY = r"http://127\.0\.0\.1:\d+/v1 did not answer; start the server, or correct its address"
 REFUSED = {
-    "wrong_path": r"http://127.*/v1/completion answered with status 404 \(no such path\); correct the path, or the name",
+    "wrong_path": r"http://127.*/v1/completion answered with status 404 \(no such path\); correct the path, or",
     "wrong_path_by_requests": r"http://127.*/v1/judge answered with status 404 \(no such path\); correct the path",
     "wrong_model": r"status 404 \(The model `gpt-5` does not exist\.\); correct the path, or the name of the model",
     "wrong_format": r"raised KeyError: 'score' .*http://127.*/completions was asked before; compare what it answers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from mmrl.errors import ConfigError, is_user_error
 from mmrl.rewards.base import Reward
+from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.text_environment import EnvironmentTask
@@ -17,6 +19,7 @@ from mmrl.types import Completion, Episode, Prompt, Task, Turn
 
 TEXTS = ("0", "")
 """Completions of the call: a trivial text, and the empty one that a policy can always give."""
+log = logging.getLogger(__name__)
 _OURS = ("mmrl", "tasks", "sims")
 _HINT = "it was called once before the run, with the first problem of the task"
 
@@ -45,15 +48,17 @@ def check_data(data: Any, reward: Any = None) -> None:
     if not prompt.messages:
         return
     single = type(data.rollout) is SingleTurn and not isinstance(task, EnvironmentTask)
-    if _is_foreign(reward) and (single or reward.calls_others):
+    if single and _is_foreign(task):
+        _try_task(task, prompt)
+    if _is_foreign(reward) and (single or reward.foreign):
         _try_reward(task, reward, prompt, data.group_size)
     if _is_foreign(task) and not isinstance(task, EnvironmentTask):
-        _check_expert(task)
+        _check_expert(task, pays=data.rollout.samples and "exact" in getattr(reward, "weights", {}))
 
 
 def _is_foreign(part: Any) -> bool:
     """Whether a part is of others' code, or runs what others wrote."""
-    return getattr(part, "calls_others", False) or type(part).__module__.partition(".")[0] not in _OURS
+    return getattr(part, "foreign", False) or type(part).__module__.partition(".")[0] not in _OURS
 
 
 def _first_prompt(task: Task) -> Prompt:
@@ -61,6 +66,15 @@ def _first_prompt(task: Task) -> Prompt:
         return task[0]
     except Exception as error:
         raise _explain(error, f"data.task ({type(task).__name__}): its first problem") from error
+
+
+def _try_task(task: Task, prompt: Prompt) -> None:
+    """Score two completions of a problem by the task alone."""
+    for text in TEXTS:
+        try:
+            score([build_episode(prompt, text)], task, WeightedSum({}))
+        except Exception as error:
+            raise _explain(error, f"data.task ({type(task).__name__}): score of the completion {text!r}") from error
 
 
 def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> None:
@@ -77,8 +91,8 @@ def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> 
         raise ConfigError(f"{episodes[0].info['error']}; {_HINT}, and failed for every completion")
 
 
-def _check_expert(task: Task) -> None:
-    """Refuse a task by whose score its own answer to its first problem is wrong."""
+def _check_expert(task: Task, pays: bool) -> None:
+    """Refuse a task by whose score its own answer to its first problem is wrong; warn where `exact` is not paid."""
     try:
         answer = task.demonstrate(0)
     except (NotImplementedError, ValueError):  # no answer is stated
@@ -92,10 +106,13 @@ def _check_expert(task: Task) -> None:
         raise _explain(error, f"data.task ({type(task).__name__}): the score of its own answer") from error
     if scores.get("exact", 1.0) < 1:
         place = episode.prompt.place or episode.prompt.key
-        raise ConfigError(
+        text = (
             f"{place}: the row's own answer {_shorten(answer)} has the scores {scores}, so no completion could be "
             "right; correct task.extract, task.equality or the column of the answer"
         )
+        if pays:
+            raise ConfigError(text)
+        log.warning("%s", text)
 
 
 def build_episode(prompt: Prompt, text: str, group: int = 0, sample_index: int = 0) -> Episode:

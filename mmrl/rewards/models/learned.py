@@ -22,7 +22,7 @@ class ClassifierReward(Reward):
         batch_size: answers per forward pass.
     """
 
-    calls_others = True
+    foreign = True
 
     def __init__(self, path: str, device: str | None = None, batch_size: int = 64):
         self.path, self.batch_size = path, batch_size
