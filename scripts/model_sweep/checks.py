@@ -31,7 +31,7 @@ from mmrl.rng import derive_seed
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.types import Completion, Episode, Request, Sampling, Turn
 from scripts.model_sweep.checkpoints import NotTinyError, build_checkpoint
-from scripts.model_sweep.letters import Letters
+from scripts.model_sweep.letters import PICTURES, Letters
 from scripts.model_sweep.plain import load_plain, score_row
 from scripts.model_sweep.processors import run_with_picture
 
@@ -177,9 +177,23 @@ def _compare_packed(outcome: Outcome, family: str, folder: Path, plain: Any) -> 
         outcome.differences["packed"] = _largest(policy(batch).logprobs - expected, batch["action_mask"])
 
 
+def choose_task(policy: Any, family: str) -> Letters:
+    """Prompts of which half have a picture, or all where a processor demands one."""
+    if family == "text":
+        return Letters()
+    task = Letters(images=len(PICTURES))
+    try:
+        policy.encode(task[len(task) - 1].observation)
+    except ValueError as error:
+        if "with 0 image(s)" not in str(error):
+            raise
+        return Letters(images=len(task))
+    return task
+
+
 def sample_rows(policy: Any, family: str) -> tuple[Batch, list[Completion]]:
     """Sample completions of all prompts, and collate them."""
-    task = Letters(images=family == "image")
+    task = choose_task(policy, family)
     prompts = [task[index] for index in range(len(task)) for _ in range(COMPLETIONS)]
     engine = LocalEngine()
     engine.sync(policy, 0)
@@ -233,7 +247,7 @@ def _fit_and_export(outcome: Outcome, policy: Any, folder: Path) -> None:
 def fit_once(policy: Any, family: str) -> None:
     """Run one iteration of GRPO with a large learning rate."""
     data = RolloutData(
-        task=Letters(images=family == "image"),
+        task=choose_task(policy, family),
         rollout=SingleTurn(),
         engine=LocalEngine(),
         reward=WeightedSum({"letters": 1.0}),

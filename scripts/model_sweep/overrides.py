@@ -148,7 +148,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "dots3_note_vision_encoder": {"adapter_in_dim": 32, "adapter_out_dim": 32, "mlp_layer_types": ["dense", "dense"]},
     "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_out_dim": 32},
     "ernie4_5_vl_moe_text": {"rope_parameters": {**ROPE, "mrope_section": [1, 1, 2]}},
-    "gemma3n": {"vision_config": {"architecture": "test_byobnet", "hidden_size": 256}, "vision_soft_tokens_per_image": 1},
+    "gemma3n": {
+        "vision_config": {"architecture": "test_convnext", "hidden_size": 64},
+        "vision_soft_tokens_per_image": 1,
+    },
     "gemma4_assistant": {
         "text_config": {
             "hidden_size_per_layer_input": 0,
@@ -169,14 +172,20 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "muse_spark_audio": {"num_hidden_layers": 4, "hidden_sizes": [16, 16, 16, 16], "depths": [1, 1, 1, 1]},
     "wavtokenizer": {"codebook_dim": 32},
     "wavtokenizer_encoder": {"codebook_dim": 32, "codebook_size": 8},
-    "apertus1p5_vision_tokenizer": {**CODES, "codebook_size": 8, "attn_resolutions": [1], "channel_multiplier": [1, 1, 1, 1, 1]},
+    "apertus1p5_vision_tokenizer": {
+        **CODES,
+        "codebook_size": 8,
+        "attn_resolutions": [1],
+        "channel_multiplier": [1, 1, 1, 1, 1],
+    },
     "apertus1p5": {"image_token_offset": 80, "audio_token_offset": 88},
     "chameleon_vqgan": {**CODES, "num_embeddings": 8, "resolution": 32},
     "emu3_vqgan": {**CODES, "codebook_size": 8, "attn_resolutions": [1]},
     "janus_vqgan": {**CODES, "num_embeddings": 8, "num_patches": 4, "image_token_embed_dim": 32},
     "deepseek_ocr2_sam_vision_model": {
         "downsample_channels": [16, 32],
-        "global_attn_indexes": [1],
+        "num_hidden_layers": 1,
+        "global_attn_indexes": [],
         "image_size": 192,
         "patch_size": 4,
     },
@@ -224,7 +233,7 @@ IMAGE_PROCESSORS: dict[str, dict[str, Any]] = {
     "deepseek_ocr2": {"size": {"height": 192, "width": 192}, "tile_size": 192},
     "dots3_note": {"temporal_patch_size": 1},
     "got_ocr2": {"size": {"height": 128, "width": 128}},
-    "perception_lm": {"tile_size": 32},
+    "perception_lm": {"tile_size": 32, "max_num_tiles": 2},
     "cohere2_vision": {"patch_size": 2},
     "inkling2": {"size": {"height": 16, "width": 16}},
     "inkling2_loop": {"size": {"height": 16, "width": 16}},
@@ -265,7 +274,11 @@ CONFIG_TOKENS: dict[str, dict[str, Any]] = {
     },
 }
 """By model type: tokens whose ids its configuration names, where they are not those of `IMAGE_TOKENS`."""
-FEATURE_TOKENS = {**dict.fromkeys(("gemma3", "shieldgemma2", "t5gemma2"), "<image>"), "molmo2": "<im_patch>"}
+FEATURE_TOKENS = {
+    **dict.fromkeys(("gemma3", "shieldgemma2", "t5gemma2"), "<image>"),
+    "molmo2": "<im_patch>",
+    "llama4": "<|patch|>",
+}
 """By model type: the token that its features replace, where it is not the one that stands for an image in a text."""
 TEMPLATES: dict[str, list[str]] = {
     "hunyuan_vl": ["image_start_token", "image_token", "image_end_token"],

@@ -235,7 +235,7 @@ def list_configs(config: Any) -> list[Any]:
 @torch.no_grad()
 def run_with_picture(model: Any, processor: Any) -> None:
     """Run transformers alone on a prompt with a picture."""
-    prompt = Letters(images=True)[0]
+    prompt = Letters(images=1)[0]
     text = processor.apply_chat_template(list(prompt.messages), tokenize=False, add_generation_prompt=True)
     inputs = processor(
         text=[text], images=[Image.fromarray(prompt.images[0])], return_tensors="pt", add_special_tokens=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -79,10 +80,11 @@ def refuse_other_tasks(config: Any, auto_model: Any) -> None:
     if getattr(config, "is_encoder_decoder", False):
         why = "it is an encoder-decoder, whose prompt goes to another network than its completion"
     else:
-        cls = getattr(auto_model, "_model_mapping", {}).get(type(config), None)
-        if cls is None or cls.can_generate():
+        classes = getattr(auto_model, "_model_mapping", None)  # a class of one model has none
+        cls = None if classes is None else classes.get(type(config), None)
+        if classes is None or (cls is not None and cls.can_generate()):
             return
-        why = f"its class {cls.__name__} writes no tokens"
+        why = f"its class {cls.__name__} writes no tokens" if cls else f"{auto_model.__name__} has no class for it"
     raise ValueError(f"policy: {kind} is no policy that writes text: {why}; {ELSE}")
 
 
@@ -106,20 +108,47 @@ def refuse_recurrent(model: Any) -> None:
     else:
         return
     raise ValueError(
-        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; {ELSE}"
+        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
+        + ELSE
     )
 
 
-def find_switch_length(config: Any) -> int | None:
-    """Return the tokens from which on a model computes the rotary positions of a whole batch otherwise.
+SELECTIONS = (("index_topk",), ("index_topk_blocks", "index_block_size"), ("indexer_budget",), ("keep_window_size",))
+"""Names of settings whose product is the number of tokens that a token attends to at most, chosen by their scores."""
 
-    None for models that never do.
+
+def find_switch(config: Any) -> tuple[int, str] | None:
+    """Find the tokens of a row from which on it is not scored as it was sampled, and say why; None for models without.
+
+    Such models compute the rotary positions of a whole batch otherwise, or each token attends to those with the largest
+    scores alone: rounding, which differs between sampling and learning, then changes which tokens are read.
     """
     settings = getattr(config, "rope_parameters", None) or {}
     kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]  # one per layer type
-    lengths = [
+    positions = [
         kind.get("original_max_position_embeddings") or config.max_position_embeddings
         for kind in kinds
         if kind.get("rope_type") in ("longrope", "dynamic")
+    ]
+    chosen = [[getattr(config, name, None) for name in names] for names in SELECTIONS]
+    selected = [math.prod(numbers) for numbers in chosen if all(isinstance(number, int) for number in numbers)]
+    lengths = [
+        *(
+            (
+                n,
+                f"has other rotary positions for all rows of a batch whose longest has more than {n} tokens (rope_type "
+                "longrope or dynamic), so that rows would change each other",
+            )
+            for n in positions
+        ),
+        *(
+            (
+                n,
+                f"selects the tokens that are read in rows of more than {n} tokens by scores whose rounding differs "
+                "between sampling and learning",
+            )
+            for n in selected
+            if n > 0
+        ),
     ]
     return min(lengths, default=None)

@@ -22,9 +22,7 @@ from mmrl.policies.text.tiny import llava_parts
 from mmrl.pretrained import load_pretrained
 from mmrl.types import AssistantMessage, Observation
 
-PER_TOKEN = frozenset(
-    {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids"}
-)
+PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids"})
 """Processor outputs that run along the tokens; every other one stays ragged."""
 UNUSED = frozenset({"attention_mask", "labels"})
 """Processor outputs that no model gets: the mask is that of the batch, and labels make a model compute a loss."""
@@ -85,13 +83,16 @@ class VisionLanguagePolicy(TextPolicy):
             )
         messages = _expand_content(messages)
         options = {"return_mm_token_type_ids": True} if self.wants_token_types else {}
-        made = self.processor(
-            text=[self.prompt_text(messages, raw.get("tools"))],
-            images=[Image.fromarray(image) for image in images] or None,
-            return_tensors="pt",
-            add_special_tokens=False,
-            **options,
-        )
+        text, pictures = self.prompt_text(messages, raw.get("tools")), [Image.fromarray(image) for image in images]
+        try:
+            made = self.processor(
+                text=[text], images=pictures or None, return_tensors="pt", add_special_tokens=False, **options
+            )
+        except (TypeError, ValueError, KeyError) as error:  # processors differ in what they demand
+            raise ValueError(
+                f"policy.path={self.path!r}: its processor cannot encode a prompt with {len(pictures)} image(s): "
+                f"{' '.join(str(error).split())[:200]}; change the prompt, or choose another checkpoint"
+            ) from error
         inputs = {name: self._convert_input(name, value) for name, value in made.items() if name not in UNUSED}
         return {name: value[0] if name in PER_TOKEN else value for name, value in inputs.items()}
 
@@ -139,7 +140,7 @@ class VisionLanguagePolicy(TextPolicy):
 
     @property
     def _inner(self) -> Any:
-        """The part of the model with the rules of its positions: the outermost one, whose configuration names images."""
+        """The outermost part of the model with the rules of its positions, whose configuration names images."""
         model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         return model if hasattr(model, "get_rope_index") else model.model
 
