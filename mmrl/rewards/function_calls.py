@@ -111,9 +111,11 @@ class FunctionCalls:
 
     Args:
         paths: of the functions.
+        patience_s: after so many seconds, coroutines that have not ended are failures; None waits for all.
     """
 
-    def __init__(self, paths: Sequence[str]):
+    def __init__(self, paths: Sequence[str], patience_s: float | None = None):
+        self.patience_s = patience_s
         self.functions = load_functions(paths, KEY)
         self.signatures = [read_signature(function, path) for function, path in zip(self.functions, paths)]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -129,7 +131,7 @@ class FunctionCalls:
             return self.signatures
         signature, function = self.signatures[number], self.functions[number]
         if signature.is_async:
-            return self._run(_gather(function, signature, calls))
+            return self._run(_gather(function, signature, calls, self.patience_s))
         return [_call(function, signature, *call) for call in calls]
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -141,7 +143,10 @@ class FunctionCalls:
 
 
 async def _gather(
-    function: Callable[..., Awaitable[Any]], signature: Signature, calls: Sequence[tuple[dict[str, Any], int]]
+    function: Callable[..., Awaitable[Any]],
+    signature: Signature,
+    calls: Sequence[tuple[dict[str, Any], int]],
+    patience_s: float | None,
 ) -> list[Any]:
     async def call(arguments: dict[str, Any], count: int) -> Any:
         try:
@@ -149,7 +154,14 @@ async def _gather(
         except BaseException as error:
             return _fail(error, signature)
 
-    return list(await asyncio.gather(*(call(*given) for given in calls)))
+    if not calls:
+        return []
+    tasks = [asyncio.ensure_future(call(*given)) for given in calls]
+    _, pending = await asyncio.wait(tasks, timeout=patience_s)
+    for task in pending:
+        task.cancel()
+    late = Failure("had not answered when reward.timeout_s was nearly over, which is the limit of all calls together")
+    return [late if task in pending else task.result() for task in tasks]
 
 
 def _call(function: Callable[..., Any], signature: Signature, arguments: dict[str, Any], count: int) -> Any:
