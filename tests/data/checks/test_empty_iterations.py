@@ -54,8 +54,7 @@ def test_the_first_empty_iteration_says_why_no_group_differs(caplog):
         "3 of 4 completions were cut off at sampling.max_tokens",
         "in 3 of 4 completions task.extract found no answer",
         "the commonest answers are '12' (1 of 1)",
-        "What to try: longer completions (sampling.max_tokens); another task.extract, task.state_form=true, or a "
-        "task.system that",
+        "What to try: longer completions (sampling.max_tokens); another task.extract, task.state_form=true, or a",
         "sampling.temperature",
         "data.group_size",
     ):
