@@ -29,7 +29,7 @@ SIZES = {
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def verdict_folder(tmp_path, monkeypatch):
     """Verdicts of this test alone."""
     monkeypatch.setenv(verdicts.FOLDER, str(tmp_path / "verdicts"))
     monkeypatch.setattr(verdicts, "known", {})
@@ -143,7 +143,7 @@ def test_loading_draws_nothing_from_the_random_state(tmp_path):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, folder):
+def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, verdict_folder):
     path, calls = save(tmp_path / "start"), []
 
     def count(*arguments):
@@ -155,7 +155,7 @@ def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_pat
     assert len(calls) == 1
     monkeypatch.setattr(verdicts, "known", {})  # another process
     TextPolicy(path=path)
-    (stored,) = folder.glob("*.json")
+    (stored,) = verdict_folder.glob("*.json")
     assert len(calls) == 1 and json.loads(stored.read_text())["shares"]
     TextPolicy(path=save(tmp_path / "other", factor=3.0))
     assert len(calls) == 2

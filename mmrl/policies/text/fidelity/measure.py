@@ -127,21 +127,46 @@ def compare(policy: Any, probe: Probe, packing: list[PackedBatch], expected: Sco
 
 
 def score_plainly(model: Any, probe: Probe, per_token: frozenset[str], forbidden: Sequence[int]) -> Scores:
-    """Score each row alone with the model's own attention, masks and positions."""
-    scores = []
-    cuts = "logits_to_keep" in inspect.signature(type(model).forward).parameters
-    for row, length in enumerate(probe.lengths):
-        completion = probe.batch["action"][row, :length]
-        inputs = row_inputs(probe.observations[OWNER[row]], completion, per_token)
-        kept = {"logits_to_keep": length + 1} if cuts else {}
-        logits = model(**inputs, use_cache=False, **kept).logits[0, -length - 1 : -1].float()
-        allowed = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)
+    """Score the rows without padding, with the model's own attention, masks and positions.
+
+    Rows of text of the same length are one batch, since the model would compute nothing else of them alone.
+    """
+    scores: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    for rows, inputs in _group_rows(probe, per_token):
+        completions = probe.batch["action"][rows, : probe.lengths[rows[0]]]
+        length = completions.shape[1]
+        logits = model(**inputs, use_cache=False, **_keep_logits(model, length + 1)).logits[:, -length - 1 : -1].float()
+        allowed = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
         allowed[list(forbidden)] = False
-        logits = (logits / probe.batch["temperature"][row]).masked_fill(~allowed, -torch.inf)
+        logits = (logits / probe.batch["temperature"][rows, None, None]).masked_fill(~allowed, -torch.inf)
         log_p = logits.log_softmax(-1)
         entropy = -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(-1)
-        scores.append((log_p.gather(1, completion[:, None])[:, 0], entropy, (-log_p[:, allowed].mean(-1)).log()))
-    return scores
+        surprise = (-log_p[..., allowed].mean(-1)).log()
+        scores |= dict(zip(rows, zip(log_p.gather(-1, completions[..., None])[..., 0], entropy, surprise)))
+    return [scores[row] for row in range(len(OWNER))]
+
+
+def _group_rows(probe: Probe, per_token: frozenset[str]) -> list[tuple[list[int], dict[str, Tensor]]]:
+    """Group rows that need no padding beside each other, with their inputs; rows with images stay alone."""
+    groups: dict[Any, list[int]] = {}
+    for row, length in enumerate(probe.lengths):
+        observation = probe.observations[OWNER[row]]
+        alone = row if set(observation) - {"input_ids"} else None
+        groups.setdefault((alone, len(observation["input_ids"]), length), []).append(row)
+    grouped = []
+    for rows in groups.values():
+        inputs = [
+            row_inputs(probe.observations[OWNER[row]], probe.batch["action"][row, : probe.lengths[row]], per_token)
+            for row in rows
+        ]
+        grouped.append((rows, {name: torch.cat([each[name] for each in inputs]) for name in inputs[0]}))
+    return grouped
+
+
+def _keep_logits(model: Any, tokens: int) -> dict[str, int]:
+    """Return the argument for the logits of the last tokens alone, where the model has it."""
+    has = "logits_to_keep" in inspect.signature(type(model).forward).parameters
+    return {"logits_to_keep": tokens} if has else {}
 
 
 def _largest(difference: Tensor) -> float:

@@ -85,7 +85,8 @@ def choose_length(config: Any, noisy: bool = False) -> int:
     """
     text = config.get_text_config(decoder=True)
     if not list_unknown_types(config):
-        return BRANCHING if noisy or any("expert" in name for name in vars(text)) else LONG
+        experts = (value for name, value in vars(text).items() if "expert" in name and isinstance(value, int))
+        return BRANCHING if noisy or max(experts, default=0) > 1 else LONG
     reaches = [value for name, value in vars(text).items() if name.endswith(REACH) and isinstance(value, int)]
     return min(max(BRANCHING, *(2 * reach + LONG for reach in [0, *reaches])), LONGEST)
 
