@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from mmrl.datasets.video_file import decode
+from mmrl.media.images import open_image
 
 
 class Frames(ABC):
@@ -52,14 +51,11 @@ class EncodedImages(Frames):
 
     def _one(self, step: int) -> np.ndarray:
         try:
-            opened = Image.open(io.BytesIO(self.encoded[step]))
-            if opened.size != (
-                self.shape[2],
-                self.shape[1],
-            ):  # before decoding, since an image of any size could be hidden here
-                raise ValueError(f"it has {opened.size[0]} x {opened.size[1]} pixels")
-            image = np.array(opened.convert("RGB"))
-        except (OSError, TypeError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+            with open_image(self.encoded[step]) as opened:
+                if opened.size != (self.shape[2], self.shape[1]):  # before decoding, which could take any memory
+                    raise ValueError(f"it has {opened.size[0]} x {opened.size[1]} pixels")
+                image = np.array(opened.convert("RGB"))
+        except ValueError as error:
             raise ValueError(f"{self.where}: the image of control step {step} cannot be decoded: {error}") from error
         if image.shape != self.shape[1:]:
             raise ValueError(f"{self.where}: the image of control step {step} is {image.shape}, not {self.shape[1:]}")

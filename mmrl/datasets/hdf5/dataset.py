@@ -13,7 +13,7 @@ import numpy as np
 from mmrl.datasets.base import Dataset, Feature, Statistics
 from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import HDF5Frames
-from mmrl.datasets.hdf5_check import check_hdf5
+from mmrl.datasets.hdf5.structure import check_hdf5
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
 from mmrl.errors import is_user_error
