@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import re
 import subprocess
 import sys
 import time
@@ -40,7 +39,7 @@ MAXIMISE = {
     "nevergrad": "hydra.sweeper.optim.maximize=true",
 }
 """By plugin that searches: the argument that makes it maximise the objective; by default they minimise."""
-_CHOOSER = re.compile(r"\+?hydra/(sweeper|launcher)=(\w+)")
+_PLUGINS = {"sweeper": (*MAXIMISE,), "launcher": ("joblib", "ray", "rq", "submitit")}
 _ONLY_SHOWS = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version"}
 
 
@@ -82,10 +81,10 @@ def run_sweep(arguments: Sequence[str]) -> None:
 
 def _require_plugins(arguments: Sequence[str]) -> None:
     """Refuse a sweeper or launcher whose plugin is not installed, with the package that has it."""
-    for kind, name in (match.groups() for argument in arguments if (match := _CHOOSER.fullmatch(argument))):
+    for kind, name in ((kind, name) for kind, names in _PLUGINS.items() for name in names):
         package = f"hydra-{name}-{kind}"
         place = Path("hydra_plugins", package.replace("-", "_"))
-        if name != "basic" and not any(Path(folder, place).is_dir() for folder in sys.path):
+        if f"hydra/{kind}={name}" in arguments and not any(Path(folder, place).is_dir() for folder in sys.path):
             raise ConfigError(
                 f"hydra/{kind}={name}: Hydra's plugin for it is not installed: pip install {package}; "
                 f"hydra/{kind}=basic is there"

@@ -36,9 +36,10 @@ def test_hydras_own_flags_pass_and_win_over_ours():
 
 @pytest.mark.parametrize(
     ("choice", "package"),
-    [("sweeper=searchers", "hydra-searchers-sweeper"), ("launcher=clusters", "hydra-clusters-launcher")],
+    [("sweeper=nevergrad", "hydra-nevergrad-sweeper"), ("launcher=submitit", "hydra-submitit-launcher")],
 )
-def test_a_plugin_that_is_not_installed_is_named(choice, package, capsys):
+def test_a_plugin_that_is_not_installed_is_named(choice, package, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
     assert main(["fit", "--multirun", "recipe=grpo", f"hydra/{choice}"]) == 2
     assert f"pip install {package}" in capsys.readouterr().err
 
