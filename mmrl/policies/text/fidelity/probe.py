@@ -16,7 +16,7 @@ from mmrl.types import Observation, Sampling
 
 SHORT, LONG = 12, 66  # tokens of the prompts: with and without shared storage of decoding
 CHOICES = 4
-SIZES = ((48, 48), (40, 64))  # height and width of the images, in pixels
+SIZES = ((48, 48), (32, 96))  # height and width of the images, in pixels: of different numbers of tiles
 OWNER = (0, 0, 1, 1)  # the prompt of each row
 
 
