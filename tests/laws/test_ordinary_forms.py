@@ -7,6 +7,7 @@ import pytest
 from mmrl.evaluation.task_baselines import demonstrations
 from mmrl.rollouts.text.scripted import scripted_episode
 from tasks.answers import AnswerTask
+from tasks.arithmetic.task import Arithmetic
 from tests.laws.ordinary_forms import near_misses, ordinary_forms
 from tests.laws.task_examples import build_task, names, require_option
 
@@ -39,3 +40,41 @@ def test_ordinary_forms_of_a_right_answer_score_and_near_misses_do_not(name):
         scores = task.scores([scripted_episode(prompt, text) for text in misses.values()])
         accepted += [kind for kind, score in zip(misses, scores) if score["exact"] != 0]
     assert (refused, accepted) == ([], [])
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - set(OTHERS)))
+def test_a_prompt_states_the_form_of_an_answer_where_it_is_asked_to(name):
+    require_option(name)
+    task = build_task(name)
+    assert isinstance(task, AnswerTask)
+    task = dataclasses.replace(task, extract="answer")
+    stated = dataclasses.replace(task, state_form=True)
+    answers = [task.on("train").demonstrate(index) for index in range(2)]
+    for split in ("train", "held_out"):
+        part, plain = stated.on(split), task.on(split)
+        for index in range(PROBLEMS):
+            shown, before = read_user(part[index]), read_user(plain[index])
+            own_is_shown = split == "train" and index == 0
+            assert shown.startswith(before) and shown.endswith(answers[1] if own_is_shown else answers[0])
+            assert "in the form of this one, which answers another question" in shown[len(before) :]
+            assert (part[index].answer, part[index].key) == (plain[index].answer, plain[index].key)
+
+
+def read_user(prompt):
+    """Text of the last turn."""
+    content = prompt.messages[-1]["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def test_without_an_example_the_extractor_states_the_form():
+    class Silent(Arithmetic):
+        def demonstrate(self, index):
+            raise NotImplementedError
+
+    assert read_user(Silent(extract="boxed", state_form=True)[0]).endswith(
+        "End with your answer in this form:\n\\boxed{...}"
+    )
+    with pytest.raises(ValueError, match=r"state_form has no right answer .* set task\.extract"):
+        Silent(state_form=True)[0]
+    with pytest.raises(ValueError, match="state_form must be true or false, got 'yes'"):
+        Arithmetic(state_form="yes")

@@ -7,12 +7,36 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from transformers import cache_utils
+
 from mmrl.policies.text.cache import ATTENTION
 
 log = logging.getLogger(__name__)
 
 RECURRENT = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
 """Layer types whose state is a summary of all earlier tokens instead of the keys and values of each."""
+
+
+def list_layer_types(config: Any) -> set[str]:
+    """List the layer types of a language model; empty where its layers are all of one kind without a name.
+
+    Args:
+        config: of the transformers model.
+    """
+    return set(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())
+
+
+def list_unknown_types(config: Any) -> list[str]:
+    """List the layer types outside of `ATTENTION`: no shortcut is taken for them, and they are always measured."""
+    return sorted(list_layer_types(config) - ATTENTION)
+
+
+def keeps_state(kind: str) -> bool:
+    """Whether layers of a type keep a summary of all earlier tokens, by name or by the cache of transformers."""
+    per_token = cache_utils.DynamicLayer
+    layer = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", {}).get(kind, per_token)
+    recurrent = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
+    return kind in RECURRENT or issubclass(layer, recurrent) or not issubclass(layer, per_token)
 
 
 def build_model(make: Callable[[str], Any], attention: str) -> Any:
@@ -68,17 +92,16 @@ def refuse_recurrent(model: Any) -> None:
 
     Completions of a prompt share its cache, batches are padded on the left, and finished rows leave the batch. Keys and
     values can be sliced and copied for that, a recurrent state and compressed keys cannot. Other types of layers than
-    `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`).
+    `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`), without shortcuts.
     """
     config = model.config.get_text_config(decoder=True)
     if missing := [name for name in SIZES if not isinstance(getattr(config, name, None), int)]:
         raise ValueError(
             f"policy: the configuration of {config.model_type} has no {missing[0]}, so it is no stack of layers; {ELSE}"
         )
-    kinds = set(getattr(config, "layer_types", None) or ())
-    unknown = ", ".join(sorted(kinds - ATTENTION))
-    if recurrent := kinds & RECURRENT:
-        why = f"layers of type {', '.join(sorted(recurrent))} with a recurrent state"
+    unknown = ", ".join(list_unknown_types(config))
+    if recurrent := sorted(kind for kind in list_layer_types(config) if keeps_state(kind)):
+        why = f"layers of type {', '.join(recurrent)} with a recurrent state"
     elif getattr(model, "_is_stateful", False):
         why = (f"layers of type {unknown}" if unknown else "layers") + " whose cache cannot be cut and copied by tokens"
     else:
