@@ -80,11 +80,10 @@ def refuse_other_tasks(config: Any, auto_model: Any) -> None:
     if getattr(config, "is_encoder_decoder", False):
         why = "it is an encoder-decoder, whose prompt goes to another network than its completion"
     else:
-        classes = getattr(auto_model, "_model_mapping", None)  # a class of one model has none
-        cls = None if classes is None else classes.get(type(config), None)
-        if classes is None or (cls is not None and cls.can_generate()):
+        cls = getattr(auto_model, "_model_mapping", {}).get(type(config), None)  # a class of one model has no mapping
+        if cls is None or cls.can_generate():
             return
-        why = f"its class {cls.__name__} writes no tokens" if cls else f"{auto_model.__name__} has no class for it"
+        why = f"its class {cls.__name__} writes no tokens"
     raise ValueError(f"policy: {kind} is no policy that writes text: {why}; {ELSE}")
 
 
