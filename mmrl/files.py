@@ -70,18 +70,38 @@ def replace_path(path: str | Path) -> Iterator[Path]:
         os.replace(Path(folder) / path.name, path)
 
 
-def append_to(path: str | Path) -> IO[bytes]:
-    """Open a regular file to append to it, without a buffer; it is created if missing, and a link is refused."""
+def open_unlinked(path: str | Path, flags: int) -> int:
+    """Open a file that is changed in place, and return its descriptor; it is created if missing.
+
+    Args:
+        path: of the file.
+        flags: of `os.open`, O_CREAT and O_NOFOLLOW aside.
+
+    Raises:
+        ConfigError: a link, also a hard one, a pipe or a device has its name: what lies elsewhere would be changed.
+    """
     try:  # without blocking, because a pipe without a reader would hold the run up
-        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        number = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
         raise ConfigError(f"{path} is a link or a pipe, and a run writes files of its own; remove it") from error
-    if not stat.S_ISREG(os.fstat(number).st_mode):
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
         os.close(number)
         raise ConfigError(f"{path} is no regular file, and a run writes files of its own; remove it")
-    return os.fdopen(number, "ab", buffering=0)
+    if status.st_nlink > 1:
+        os.close(number)
+        raise ConfigError(
+            f"{path} is a hard link: {status.st_nlink - 1} further names share its content, which a run would change; "
+            "put a copy in its place"
+        )
+    return number
+
+
+def append_to(path: str | Path) -> IO[bytes]:
+    """Open a file to append to it, without a buffer, after `open_unlinked`."""
+    return os.fdopen(open_unlinked(path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
 
 
 def check_inside(folder: str | Path, root: str | Path) -> None:

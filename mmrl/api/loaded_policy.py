@@ -23,6 +23,7 @@ from mmrl.commands.evaluation.data import check_contract
 from mmrl.config.code.slots import check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.parser_errors import format_parser_error
+from mmrl.config.signatures import import_class
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine
 from mmrl.errors import ConfigError
@@ -124,6 +125,11 @@ class LoadedPolicy:
         task = _build(Task, copy.deepcopy(self._task), "task")
         check_contract(self.run.folder, task.contract())
         return task.on("held_out")
+
+    @property
+    def acts(self) -> bool:
+        """Whether the run's task is one of actions: it has a simulator, or recorded episodes that state their size."""
+        return "sim" in (self._task.get("init_args") or {}) or hasattr(import_class(self._task["class_path"]), "sizes")
 
     def make_env(self) -> SingleEnv:
         """One environment of the run's simulator, by gymnasium's interface: reset(seed=...), step(policy.act(...))."""

@@ -170,7 +170,7 @@ def _describe_checkpoint(path: Path | None, trust: bool, policy: str | None) -> 
 
 
 def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
-    console = Console(width=None if Console().is_terminal else 140)
+    console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)
     for name, parts in compared.items():
         console.print(terminal_table.format_table([part.comparison for part in parts], f"{request.folder}: {name}"))
         for part in parts:
@@ -187,12 +187,12 @@ def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str,
     path = folder / "evaluation.json"
     write_file(path, json.dumps(result, indent=2) + "\n")
     for file in (path, *evaluation.write(folder)):
-        Console(soft_wrap=True).print(f"written: {file}", highlight=False)
+        Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {file}", highlight=False)
 
 
 def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:
     """Write the report, and a video of each decode that was recorded; returns the videos."""
-    console, files = Console(soft_wrap=True), []
+    console, files = Console(soft_wrap=True, markup=False, emoji=False), []
     console.print(f"written: {report.write()}", highlight=False)
     for decode, videos in report.videos.items():
         first = {title: part.select(range(request.video_episodes)) for title, part in videos.items()}

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mmrl.errors import ConfigError
+from mmrl.files import check_inside, open_unlinked
 
 LOCK = ".lock"
 RESULTS = (
@@ -74,7 +75,8 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
         overwrite: delete the results in the folder.
 
     Raises:
-        ConfigError: the folder cannot be used; the message names it and the choices.
+        ConfigError: the folder cannot be used, or a folder in it is a link to another place; the message names it and
+            the choices.
     """
     if not run_dir.strip():
         raise ConfigError("run_dir is empty; name a folder, or leave it out for runs/<recipe>/<time>")
@@ -83,8 +85,7 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
     folder = Path(run_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        number = os.open(folder / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        lock = os.fdopen(number, "a+")
+        lock = os.fdopen(open_unlinked(folder / LOCK, os.O_RDWR | os.O_APPEND), "a+")
     except OSError as error:
         raise ConfigError(f"run_dir={run_dir}: {error.strerror}; name a folder that can be written to") from error
     with lock:
@@ -112,6 +113,9 @@ def _lock(lock: object, folder: Path) -> None:
 
 
 def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
+    for path in () if overwrite else (folder / name for name in RESULTS):
+        if path.is_symlink() and not path.is_file():  # links to files are replaced
+            check_inside(path, folder)
     there = checkpoints_of(folder)
     if ckpt_path is not None and Path(ckpt_path).resolve().is_relative_to((folder / "checkpoints").resolve()):
         return

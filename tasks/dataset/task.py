@@ -99,7 +99,7 @@ class DatasetTask(AnswerTask):
     seed: int = 0
     _chosen: dict[str, np.ndarray] | None = field(default=None, init=False, repr=False, compare=False)
 
-    name = "dataset"
+    name, foreign = "dataset", True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -67,9 +67,9 @@ def test_a_link_is_not_followed(name, kind, tmp_path):
     place.parent.mkdir(parents=True)
     if kind == "temporary file":
         place = place.with_name(f".{place.name}.part")
-    if kind == "hard link" and name not in (".lock", "metrics.csv"):  # which go on in the same file
+    if kind == "hard link":
         os.link(outside, place)
-    elif kind != "hard link":
+    else:
         place.symlink_to(tmp_path / "nothing" if kind == "broken" else outside)
     try:
         WRITERS[name](folder)
@@ -96,6 +96,36 @@ def test_folders_that_lead_outside_are_refused(tmp_path):
     (run / "policy" / "folder").symlink_to(outside)
     remove_links(run / "policy")
     assert list((run / "policy").iterdir()) == [] and outside.is_dir()
+
+
+def test_a_hard_link_is_replaced_by_its_remedy(tmp_path):
+    (tmp_path / "outside").write_text("a\n")
+    os.link(tmp_path / "outside", tmp_path / "metrics.csv")
+    with pytest.raises(ConfigError, match=r"metrics\.csv is a hard link: 1 further names.*put a copy in its place"):
+        append_to(tmp_path / "metrics.csv")
+    write_file(tmp_path / "metrics.csv", "a\n")
+    with append_to(tmp_path / "metrics.csv") as file:
+        file.write(b"b\n")
+    assert (tmp_path / "metrics.csv").read_text() == "a\nb\n" and (tmp_path / "outside").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "policy", "rollouts", "videos", "plots"])
+@pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "new"])
+def test_a_folder_of_a_run_that_leads_outside_is_refused(name, resumed, tmp_path):
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    for folder in (run / "checkpoints", outside):
+        folder.mkdir(parents=True)
+    (run / "checkpoints" / "last.ckpt").write_text(BEFORE)
+    if name == "checkpoints":
+        (run / name / "last.ckpt").rename(outside / "last.ckpt")
+        (run / name).rmdir()
+    (run / name).symlink_to(outside)
+    checkpoint = str(run / "checkpoints" / "last.ckpt") if resumed else None
+    with (
+        pytest.raises(ConfigError, match=rf"{name} is a link to .*outside of the run"),
+        own_folder(str(run), checkpoint),
+    ):
+        pass
 
 
 def test_a_pipe_does_not_hold_a_run_up(tmp_path):

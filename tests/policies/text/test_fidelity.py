@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mmrl.policies.text.fidelity import check
+from mmrl.policies.text.fidelity import check, verdicts
 from mmrl.policies.text.fidelity.measure import Plain, measure_differences, use_attention
 from mmrl.policies.text.fidelity.probe import row_inputs, sample_probe
 from mmrl.policies.text.loading import remove_noise
@@ -29,12 +29,11 @@ SIZES = {
 
 
 @pytest.fixture(autouse=True)
-def verdicts(tmp_path, monkeypatch):
+def verdict_folder(tmp_path, monkeypatch):
     """Verdicts of this test alone."""
-    folder = tmp_path / "verdicts"
-    monkeypatch.setattr(check, "cache_folder", lambda: folder)
-    monkeypatch.setattr(check, "_known", {})
-    return folder
+    monkeypatch.setenv(verdicts.FOLDER, str(tmp_path / "verdicts"))
+    monkeypatch.setattr(verdicts, "known", {})
+    return tmp_path / "verdicts"
 
 
 def save(folder, kind="qwen2", factor=4.0, **settings):
@@ -144,7 +143,7 @@ def test_loading_draws_nothing_from_the_random_state(tmp_path):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, verdicts):
+def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, verdict_folder):
     path, calls = save(tmp_path / "start"), []
 
     def count(*arguments):
@@ -154,9 +153,9 @@ def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_pat
     monkeypatch.setattr(check, "measure_differences", count)
     TextPolicy(path=path), TextPolicy(path=path)
     assert len(calls) == 1
-    monkeypatch.setattr(check, "_known", {})  # another process
+    monkeypatch.setattr(verdicts, "known", {})  # another process
     TextPolicy(path=path)
-    (stored,) = verdicts.glob("*.json")
+    (stored,) = verdict_folder.glob("*.json")
     assert len(calls) == 1 and json.loads(stored.read_text())["shares"]
     TextPolicy(path=save(tmp_path / "other", factor=3.0))
     assert len(calls) == 2
@@ -173,7 +172,7 @@ def test_the_probe_is_scored_by_the_plain_model(tmp_path):
     with use_attention(policy.model, "eager"):
         assert policy.model.config._attn_implementation == "eager"
     assert policy.model.config._attn_implementation == NAME
-    assert [len(o["input_ids"]) for o in probe.observations] == [12, 66] and probe.batch["action"].shape == (4, 4)
+    assert [len(o["input_ids"]) for o in probe.observations] == [8, 24] and probe.batch["action"].shape == (3, 3)
 
 
 LONGROPE = {
