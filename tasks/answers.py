@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.rewards.extract import Extractor, build_extractor, remove_thoughts
+from mmrl.rewards.answers.spelling import write_like
+from mmrl.rewards.extract import Answer, Extractor, build_extractor, remove_thoughts
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import reply_text
+
+_EXAMPLES = 4  # right answers that show the forms of a task's answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,8 @@ class AnswerTask(Task):
 
     Args:
         extract: how the answer is found in a completion: text, last_number, boxed, tags, marker, choice, json, code,
-            answer, or {name: {parameter: value}}; None hands the completion without its thoughts to the verifier.
+            answer, or {name: {parameter: value}}; None hands the completion without its thoughts to the verifier. With
+            answer, separators and capitals are also free where the task's own answers show their form (`write_like`).
         state_form: end the user's last turn with the form of an answer: a right answer to another training problem, as
             the extractor finds it. It is for models that were not trained on the task's demonstrations.
     """
@@ -50,7 +54,10 @@ class AnswerTask(Task):
         """Return what the extractor finds, or the completion without its thoughts; None if there is no answer."""
         if self.extractor is None:
             return remove_thoughts(reply_text(episode))
-        episode.info["extracted"] = answer = self.extractor(reply_text(episode))
+        answer = self.extractor(reply_text(episode))
+        if answer is not None and isinstance(self.extractor, Answer):
+            answer = write_like(answer, self._form_examples)
+        episode.info["extracted"] = answer
         return answer
 
     def score_format(self, answer: str | None) -> dict[str, float]:
@@ -76,10 +83,10 @@ class AnswerTask(Task):
 
     @functools.cached_property
     def _form_examples(self) -> tuple[str, ...]:
-        """Right answers to the first two training problems; empty for a task that demonstrates none."""
+        """Right answers to the first training problems; empty for a task that demonstrates none."""
         try:
             train = self._plain.on("train")
-            return tuple(train.demonstrate(index) for index in range(min(2, len(train))))
+            return tuple(train.demonstrate(index) for index in range(min(_EXAMPLES, len(train))))
         except (NotImplementedError, ValueError):
             return ()
 

@@ -1,6 +1,7 @@
 """A law of all tasks of text: with `extract=answer` the ordinary forms of a right answer score, near misses do not."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -8,7 +9,8 @@ from mmrl.evaluation.task_baselines import demonstrations
 from mmrl.rollouts.text.scripted import scripted_episode
 from tasks.answers import AnswerTask
 from tasks.arithmetic.task import Arithmetic
-from tests.laws.ordinary_forms import near_misses, ordinary_forms
+from tests.laws.hostile_answers import list_near_misses
+from tests.laws.ordinary_forms import inner_forms, near_misses, ordinary_forms
 from tests.laws.task_examples import build_task, names, require_option
 
 PROBLEMS = 2
@@ -40,6 +42,34 @@ def test_ordinary_forms_of_a_right_answer_score_and_near_misses_do_not(name):
         scores = task.scores([scripted_episode(prompt, text) for text in misses.values()])
         accepted += [kind for kind, score in zip(misses, scores) if score["exact"] != 0]
     assert (refused, accepted) == ([], [])
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - set(OTHERS)))
+def test_separators_and_capitals_are_free_and_near_misses_are_as_wrong_as_without(name):
+    require_option(name)
+    plain = build_task(name)
+    assert isinstance(plain, AnswerTask)
+    task = dataclasses.replace(plain, extract="answer")
+    refused, accepted, count = [], [], 0
+    prompts = [task[index] for index in range(PROBLEMS)]
+    for prompt, right in zip(prompts, demonstrations(task, prompts)):
+        forms, near = inner_forms(right), list_near_misses(right)
+        scores = task.scores([scripted_episode(prompt, text) for text in forms])
+        refused += [form for form, score in zip(forms, scores) if score["exact"] != 1]
+        before, after = (each.scores([scripted_episode(prompt, text) for text in near]) for each in (plain, task))
+        count += len(near)
+        accepted += [
+            (right, text)
+            for text, one, other in zip(near, before, after)
+            if other["exact"] > one["exact"] and read_values(text) != read_values(right)
+        ]
+    assert (refused, accepted) == ([], []) and count > 0
+
+
+def read_values(text):
+    """Numbers of the last line without zeros and signs of zero, and its words."""
+    line = text.rpartition("\n")[2]
+    return [float(value) + 0 if re.search("[0-9]", value) else value for value in re.findall(r"-?[0-9.]+|[a-z]+", line)]
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - set(OTHERS)))
