@@ -14,7 +14,7 @@ from mmrl.types import Context, Sampling
 from sims.gym import GymSim
 from sims.task import SimTask
 from sims.workers.demonstrations import demonstrate
-from tests.sims.odd_environments import id_of
+from tests.sims.odd_environments import Endless, id_of
 
 
 class Skilled(GymSim):
@@ -32,7 +32,7 @@ class Named(gymnasium.vector.VectorWrapper):
         return {"state": observation}, info
 
     def step(self, actions):
-        observation, *rest = super().step(actions)
+        observation, *rest = super().step(actions.reshape(self.action_space.shape))
         return {"state": observation}, *rest
 
 
@@ -41,7 +41,8 @@ class NamedSim(Skilled):
         return Named(super().make(num_envs))
 
 
-SIM, NAMED = Skilled(id_of("endless")), NamedSim(id_of("endless"))
+gymnasium.register("odd/EndlessBox-v0", entry_point=lambda: Endless(acted=gymnasium.spaces.Box(-9, 9, (1,))))
+SIM, NAMED = Skilled(id_of("endless")), NamedSim("odd/EndlessBox-v0")
 
 
 def play(rollout: EpisodicRollout) -> None:
