@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,9 +35,8 @@ from mmrl.files import replace_path
 from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
 from mmrl.project import enter_project
-from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
-from mmrl.runs.checkpoint_schema import has_progress
+from mmrl.runs.resumable import check_resumable
 from mmrl.strategies.first_process import build_without_weights, is_first_process
 from mmrl.strategies.fsdp2 import is_fsdp2
 
@@ -237,43 +235,6 @@ class CLI(LightningCLI):
             raise ConfigError(message) from error
 
 
-def check_resumable(path: str, trust: bool, shards: bool) -> None:
-    """Refuse, by name, a checkpoint that is not there, cannot be read, is not trusted or cannot be resumed.
-
-    Args:
-        path: `ckpt_path`.
-        trust: whether pickled objects may be loaded.
-        shards: whether this run's strategy shards weights.
-    """
-    if not os.path.exists(path):
-        raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
-    if os.path.isdir(path):
-        if not (Path(path) / ".metadata").is_file():
-            raise ConfigError(f"ckpt_path={path}: a folder without a checkpoint; give a .ckpt of a checkpoints folder")
-        if not shards:
-            raise ConfigError(
-                f"ckpt_path={path}: a folder with shards of the weights, which only strategy=fsdp2 reads, with any "
-                "trainer.devices; strategy.save_distributed_checkpoint=false makes files that every strategy reads"
-            )
-        if not trust:
-            raise ConfigError(
-                f"ckpt_path={path}: a sharded checkpoint is read with pickle, which can run any code that it holds; "
-                "give trust=true if you know who wrote it"
-            )
-        return
-    try:
-        checkpoint = read_checkpoint(path, trust)
-    except CheckpointError as error:
-        raise ConfigError(f"ckpt_path={error}") from error
-    if not trust and "loops" in checkpoint and not has_progress(checkpoint):
-        raise ConfigError(f"ckpt_path={path}: its loops do not say which iteration is next; use another checkpoint")
-    if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
-        raise ConfigError(
-            f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "
-            f"trainer.callbacks.warm_start.checkpoint={path}"
-        )
-
-
 def enter_project_of(config: Path, trust: bool = False) -> dict[str, Any]:
     """Check a run's config.yaml; with `trust`, Python finds the modules of the folder that the run was started in."""
     content = check_yaml(config)
@@ -283,7 +244,13 @@ def enter_project_of(config: Path, trust: bool = False) -> dict[str, Any]:
     return content
 
 
-def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = False, trust: bool = False) -> CLI:
+def load_run(
+    config: str | Path,
+    arguments: Sequence[str] = (),
+    loggers: bool = False,
+    trust: bool = False,
+    check: Callable[..., None] = check_data,
+) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
     Args:
@@ -291,10 +258,11 @@ def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = 
         arguments: LightningCLI arguments that change the configuration.
         loggers: build the loggers of the run too.
         trust: whether code that the configuration names may be run, see `check_named_code`.
+        check: see `CLI`.
     """
     config = Path(config)
     read = enter_project_of(config, trust)
     check_argument_names(read, arguments)
     arguments = pass_workers(read, arguments)
     none = [] if loggers else ["--trainer.logger=false"]
-    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments], trains=False)
+    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments], trains=False, check=check)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
 from mmrl.commands.evaluation.arguments import EvaluationRequest, parse
-from mmrl.commands.evaluation.data import build_evaluation_data, check_protocol, check_samples, read_comparison
+from mmrl.commands.evaluation.data import (
+    build_evaluation_data,
+    check_protocol,
+    check_request,
+    check_samples,
+    read_comparison,
+)
 from mmrl.commands.evaluation.folder import build_folder, names_no_run
 from mmrl.commands.evaluation.loggers import send_evaluation
 from mmrl.compatibility import ENVIRONMENT, warn, write_contract
@@ -50,7 +57,9 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         check_inside(request.folder / "videos", request.folder)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     trust = request.trust or composed
-    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send, trust=trust)
+    config = request.folder / "config.yaml"
+    check = partial(check_request, request=request)
+    cli = load_run(config, request.arguments, loggers=request.send, trust=trust, check=check)
     loggers, cli.trainer.loggers = cli.trainer.loggers, []  # type: ignore[attr-defined]  # metrics.csv is of training
     if request.checkpoint is None:
         write_contract(request.folder, cli.datamodule.task.contract())  # type: ignore[attr-defined]
