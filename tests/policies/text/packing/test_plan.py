@@ -1,6 +1,7 @@
 """Packing and prefix sharing: costs, and that the network computes the same in every packing."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mmrl.batch import Batch, Ragged
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.packing import plan
-from mmrl.policies.text.packing.packed_inputs import annotate_mask, packed_mask
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, annotate_mask, packed_mask
 from mmrl.policies.text.packing.plan import (
     Lengths,
     PackingCost,
