@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -117,10 +118,38 @@ def check_inside(folder: str | Path, root: str | Path) -> None:
         )
 
 
-def remove_links(folder: str | Path) -> None:
-    """Remove the links inside of a folder that is written again; what they point to stays."""
-    for path in [path for path in Path(folder).rglob("*") if path.is_symlink()]:
-        path.unlink()
+@contextmanager
+def replace_folder(path: str | Path) -> Iterator[Path]:
+    """Write a folder beside `path` and rename it to `path`; an exception inside leaves `path` as it was.
+
+    A process that is killed leaves the old folder, the new one, or none between the two renames: never some files of
+    each. What it left is removed by the next call. A link at `path` is replaced, and what it points to stays.
+
+    Args:
+        path: the folder to replace; folders above it are created.
+    """
+    path = Path(path)
+    beside, before = (path.with_name(f".{path.name}.{ending}") for ending in ("part", "before"))
+    for left in (beside, before):
+        remove_path(left)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        if path.exists() or path.is_symlink():
+            os.rename(path, before)
+        os.rename(beside, path)
+    except BaseException:
+        remove_path(beside)
+        raise
+    remove_path(before)
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file, a link or a folder with all that it holds; a missing one is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

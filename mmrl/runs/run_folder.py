@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mmrl.errors import ConfigError
-from mmrl.files import check_inside, open_unlinked
+from mmrl.files import check_inside, open_unlinked, remove_path
 
 LOCK = ".lock"
 RESULTS = (
@@ -121,7 +120,7 @@ def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
         return
     if overwrite:
         for name in RESULTS:
-            _remove(folder / name)
+            remove_path(folder / name)
         return
     if there or (folder / "policy").exists():
         resume = f"ckpt_path={there[-1]}" if there else None
@@ -135,11 +134,4 @@ def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
             "which removes that run"
         )
     if ckpt_path is None:
-        _remove(folder / "metrics.csv")  # left by a run that ended before its first checkpoint
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        remove_path(folder / "metrics.csv")  # left by a run that ended before its first checkpoint

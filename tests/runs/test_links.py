@@ -15,7 +15,7 @@ from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.video.encoder import write_video
-from mmrl.files import append_to, check_inside, remove_links, replace_file, replace_path, write_file
+from mmrl.files import append_to, check_inside, replace_file, replace_folder, replace_path, write_file
 from mmrl.runs.checkpoint_file import write_checkpoint
 from mmrl.runs.metrics_csv import MetricsCSV
 from mmrl.runs.run_folder import own_folder
@@ -91,11 +91,25 @@ def test_folders_that_lead_outside_are_refused(tmp_path):
         check_inside(run / "videos", run)
     for name in ("inner", "real", "missing"):
         check_inside(run / name, run)
-    (run / "policy").mkdir()
-    (run / "policy" / "config.json").symlink_to(outside / "x")
-    (run / "policy" / "folder").symlink_to(outside)
-    remove_links(run / "policy")
-    assert list((run / "policy").iterdir()) == [] and outside.is_dir()
+
+
+def test_a_folder_of_links_is_replaced(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text(BEFORE)
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "config.json").symlink_to(outside / "x")
+    (tmp_path / "policy" / "folder").symlink_to(outside)
+    for link in (False, True):
+        if link:
+            (tmp_path / "policy" / "config.json").unlink()
+            (tmp_path / "policy").rmdir()
+            (tmp_path / "policy").symlink_to(outside)
+        with replace_folder(tmp_path / "policy") as folder:
+            (folder / "config.json").write_text("{}")
+        assert [file.name for file in (tmp_path / "policy").iterdir()] == ["config.json"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "policy"]
+    assert [file.name for file in outside.iterdir()] == ["x"] and (outside / "x").read_text() == BEFORE
 
 
 def test_a_hard_link_is_replaced_by_its_remedy(tmp_path):
