@@ -141,7 +141,7 @@ class GymSim(Sim):
         except SpaceError as error:
             raise ValueError(f"sim.id={self.id!r}: {error}") from error
 
-    def filmed(self) -> GymSim:
+    def enable_drawing(self) -> GymSim:
         """This simulator with environments that draw images, where their class says that they can."""
         if self.renders_images or not self.reads_spaces:
             return self

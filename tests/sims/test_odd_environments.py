@@ -80,7 +80,7 @@ def test_its_own_spaces_are_read_as_in_training(name):
 def test_an_environment_that_can_draw_is_filmed(workers):
     sim = GymSim("CartPole-v1") if workers is None else WorkerSim(GymSim("CartPole-v1"), workers)
     assert sim.contract() == GymSim("CartPole-v1").contract()
-    env = sim.filmed().make(1)
+    env = sim.enable_drawing().make(1)
     env.reset(seed=[0])
     assert env.render(0, 32).shape == (32, 32, 3)
     env.close()
@@ -88,7 +88,7 @@ def test_an_environment_that_can_draw_is_filmed(workers):
 
 def test_an_environment_that_draws_nothing_stays_as_it_is():
     sim = GymSim(id_of("discrete"))
-    assert sim.filmed() is sim
+    assert sim.enable_drawing() is sim
 
 
 @pytest.mark.parametrize("name", TRAINS)

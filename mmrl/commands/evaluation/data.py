@@ -18,6 +18,7 @@ from mmrl.evaluation.protocol import Protocol, describe_evaluation
 from mmrl.evaluation.report import checkpoint_metrics
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.samples import RecordSamples
+from mmrl.evaluation.video.recording import enable_drawing
 from mmrl.runs.versions import environment
 
 _OWN_SAMPLES = "the run is evaluated with num_samples={}, so give num_samples=1"
@@ -150,7 +151,7 @@ def _check_render(data: Any) -> None:
     sim = getattr(data.task, "sim", None)
     if sim is None:
         raise ConfigError(f"video=true: task {data.task.name!r} has no simulator to record a video of")
-    env = sim.filmed().make(1)
+    env = enable_drawing(sim).make(1)
     try:
         env.reset(seed=[0])
         env.render(0, 32)
