@@ -249,7 +249,7 @@ IMAGE_PROCESSORS: dict[str, dict[str, Any]] = {
 """By model type: arguments of its image processor."""
 VIDEO_PROCESSORS: dict[str, dict[str, Any]] = {"ernie4_5_vl_moe": {"draw_on_frames": False}}
 """By model type: arguments of its video processor."""
-IMAGE_TOKENS: dict[str, str] = {}
+IMAGE_TOKENS = {"granite_docling": "<image>"}
 """By model type: the token that stands for an image in a text."""
 FURTHER_TOKENS: dict[str, list[str]] = {
     "chameleon": [f"IMGIMG{letter}Z" for letter in "ABCDEFGH"],

@@ -209,7 +209,7 @@ def _set_ids(config: Any, processor: Any, image_token: str) -> None:
     """Give the ids of special tokens in a configuration those of the processor's tokenizer."""
     tokenizer = processor.tokenizer
     image = tokenizer.convert_tokens_to_ids(image_token)
-    spare = [i for i in range(len(tokenizer) - 1, 4, -1) if i != image]
+    spare = sorted({i for i in tokenizer.all_special_ids if i > 3} - {image}, reverse=True)
     for part in list_configs(config):
         for name, value in list(vars(part).items()):
             if not re.fullmatch(r".*(token_id|token_ids|token_index|_start_id|_end_id|_newline_id|_patch_id)", name):
