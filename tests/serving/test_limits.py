@@ -145,17 +145,19 @@ def test_observations_of_another_form_are_refused_by_name(parts, words):
 
 def test_a_request_that_the_policy_does_not_answer_is_an_error_of_its_client(monkeypatch):
     monkeypatch.setattr("mmrl.serving.server.CALL_S", 0.3)
-    policy = small_policy()
+    policy, released = small_policy(), threading.Event()
     act = policy.act_groups
 
     def slow(observed, owner, sampling, noise):
-        time.sleep(1.5 if int(observed["proprio"][0, 0]) == 7 else 0)
+        if int(observed["proprio"][0, 0]) == 7:
+            assert released.wait(60)
         return act(observed, owner, sampling, noise)
 
     policy.act_groups = slow
     with serve(policy) as running:
         assert "not answered within 0.3 s" in ask(running.url, {**observation(), "proprio": np.full(5, 7.0)})
-        time.sleep(1.5)
+        monkeypatch.setattr("mmrl.serving.server.CALL_S", 60.0)
+        released.set()
         assert unpack(ask(running.url, observation()))["actions"].shape == (4, 3)
 
 
