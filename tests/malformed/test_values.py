@@ -179,10 +179,8 @@ def test_there_are_enough_values():
 
 @pytest.mark.parametrize("words", [["--help"], [], ["fit", "--help"], ["--version"], ["list", "recipes"]], ids=str)
 def test_a_full_disk_behind_the_output_is_one_line(words, monkeypatch, capsys):
-    full = open("/dev/full", "w")
-    monkeypatch.setattr("sys.stdout", full)
-    status = main(words)
-    monkeypatch.undo()
-    with suppress(OSError):  # what is left in its buffer
-        full.close()
+    with suppress(OSError), open("/dev/full", "w") as full:  # whose end writes what is left
+        monkeypatch.setattr("sys.stdout", full)
+        status = main(words)
+        monkeypatch.undo()
     assert status == 1 and "the disk is full; make room" in capsys.readouterr().err
