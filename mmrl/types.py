@@ -292,6 +292,10 @@ class Sim(ABC):
         """The same simulator with one control step per decision, as recordings need it; time limits stay."""
         return self
 
+    def filmed(self) -> Sim:
+        """The same simulator with environments that can draw images of themselves, as videos need them."""
+        return self
+
     def task_of(self, seed: int) -> str:
         """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
         return self.name

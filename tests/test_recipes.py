@@ -19,7 +19,7 @@ RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
 HEADER = {"title", "year", "source", "status", "differs"}
 STATUS = {"exact", "variant", "inspired"}
 LINES = 25
-recipes = pytest.mark.parametrize("recipe", RECIPES)
+recipes = pytest.mark.parametrize("recipe", RECIPES, scope="module")  # one after the other: what is parsed is cached
 
 TINY = (
     "trainer.callbacks.warm_start.stages=null",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, Namespace, set_parsing_settings
+from jsonargparse import ArgumentError, Namespace, set_dumper, set_parsing_settings
 from lightning.fabric.plugins.io import CheckpointIO
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -41,9 +41,13 @@ from mmrl.strategies.first_process import build_without_weights, is_first_proces
 from mmrl.strategies.fsdp2 import is_fsdp2
 
 set_parsing_settings(instantiate_subclass_spec_in_any=False)  # a {class_path: ...} in plain values is not built
+# the parser writes every part by itself: PyYAML in Python is ten times slower than libyaml
+_DUMPER, _LOADER = getattr(yaml, "CSafeDumper", yaml.SafeDumper), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+set_dumper("yaml", partial(yaml.dump, Dumper=_DUMPER, default_flow_style=False, allow_unicode=True, sort_keys=False))
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
+warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")  # a resumed run's
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
 warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
@@ -61,7 +65,7 @@ class SavedConfig(SaveConfigCallback):
         with replace_path(folder / "config.yaml") as file:
             self.parser.save(self.config, file, **options)
         for logger in trainer.loggers:
-            logger.log_hyperparams(yaml.safe_load((folder / "config.yaml").read_text()))
+            logger.log_hyperparams(yaml.load((folder / "config.yaml").read_text(), _LOADER))
 
 
 class CLI(LightningCLI):
@@ -139,7 +143,7 @@ class CLI(LightningCLI):
         """Give the parts their hyperparameters, as Lightning does, without validating what has just been parsed."""
         if not hasattr(self, "config_dump"):
             options = {"skip_link_targets": False, "skip_none": False, "skip_validation": True}
-            self.config_dump = yaml.safe_load(self.parser.dump(self.config, **options, format="yaml"))
+            self.config_dump = yaml.load(self.parser.dump(self.config, **options, format="yaml"), _LOADER)
 
     def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
         """Build one part; what it raises is remembered, because the parser wraps it in texts of its own."""

@@ -75,7 +75,7 @@ def record(arguments: Sequence[str]) -> None:
     fps = _fps(sim)
     with writable(given["out"], "out"):
         writer = LeRobotWriter(given["out"], fps, video, task.contract(), task.sim.name)
-        console, errors = Console(soft_wrap=True), 0
+        console, errors = Console(soft_wrap=True, markup=False, emoji=False), 0
         for outcome in record_episodes(sim, seeds, source.actor):
             for episode in outcome.episodes:
                 writer.add(episode)

@@ -114,10 +114,11 @@ class FunctionCalls:
     Args:
         paths: of the functions.
         copies: call them with copies of the arguments, which they may change; a process of its own has copies anyway.
+        patience_s: after so many seconds, coroutines that have not ended are failures; None waits for all.
     """
 
-    def __init__(self, paths: Sequence[str], copies: bool = False):
-        self._copies = copies
+    def __init__(self, paths: Sequence[str], copies: bool = False, patience_s: float | None = None):
+        self._copies, self._patience_s = copies, patience_s
         if not copies:
             note_requests()
         self.functions = load_functions(paths, KEY)
@@ -136,7 +137,7 @@ class FunctionCalls:
         signature, function = self.signatures[number], self.functions[number]
         calls = copy.deepcopy(calls) if self._copies else calls
         if signature.is_async:
-            return self._run(_gather(function, signature, calls))
+            return self._run(_gather(function, signature, calls, self._patience_s))
         return [_call(function, signature, *call) for call in calls]
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -148,7 +149,10 @@ class FunctionCalls:
 
 
 async def _gather(
-    function: Callable[..., Awaitable[Any]], signature: Signature, calls: Sequence[tuple[dict[str, Any], int]]
+    function: Callable[..., Awaitable[Any]],
+    signature: Signature,
+    calls: Sequence[tuple[dict[str, Any], int]],
+    patience_s: float | None,
 ) -> list[Any]:
     async def call(arguments: dict[str, Any], count: int) -> Any:
         try:
@@ -156,8 +160,15 @@ async def _gather(
         except BaseException as error:
             return _fail(error, signature)
 
+    if not calls:
+        return []
     forget_requests()
-    return list(await asyncio.gather(*(call(*given) for given in calls)))
+    tasks = [asyncio.ensure_future(call(*arguments)) for arguments in calls]
+    _, pending = await asyncio.wait(tasks, timeout=patience_s)
+    for task in pending:
+        task.cancel()
+    late = Failure("had not answered when reward.timeout_s was nearly over, which is the limit of all calls together")
+    return [late if task in pending else task.result() for task in tasks]
 
 
 def _call(function: Callable[..., Any], signature: Signature, arguments: dict[str, Any], count: int) -> Any:

@@ -79,7 +79,8 @@ def prepare_data(data: Any, request: EvaluationRequest) -> Any:
     data.evaluation = held_out
     if compared and not checkpoint_metrics.success_rates(held_out):
         raise ConfigError(
-            "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators)"
+            "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators). Means, such "
+            "as returns, are measured one after the other: mmrl evaluate RUN checkpoint=start, then mmrl evaluate RUN"
         )
     return data
 
@@ -149,11 +150,14 @@ def _check_render(data: Any) -> None:
     sim = getattr(data.task, "sim", None)
     if sim is None:
         raise ConfigError(f"video=true: task {data.task.name!r} has no simulator to record a video of")
-    env = sim.make(1)
+    env = sim.filmed().make(1)
     try:
         env.reset(seed=[0])
         env.render(0, 32)
-    except TypeError as error:
-        raise ConfigError(f"video=true: the environment of {sim.name!r} has no render(i, size)") from error
+    except (TypeError, ValueError, AttributeError) as error:  # it has no such method, or draws no image
+        raise ConfigError(
+            f"video=true: the environment of {sim.name!r} draws no images: {error}; an environment of gymnasium needs "
+            "'rgb_array' among metadata['render_modes'], another simulator the method render(i, size)"
+        ) from error
     finally:
         env.close()
