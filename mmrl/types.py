@@ -215,7 +215,6 @@ class Task(ABC):
 
     name: str
     split: str
-    foreign = False  # whether it holds rows that others wrote, of which the first is tried before a run
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -121,8 +121,6 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
     ]
     if OmegaConf.is_dict(plain.data.group_size) or plain.data.group_size > 1:  # a schedule, or a number
         words.append("data.group_size=2")
-    if plain.trainer.check_val_every_n_epoch > 2:  # the start is measured; the end would be too, which costs time
-        words.append("trainer.limit_val_batches=0")
     if plain.data.get("evaluation") is not None:
         words.append("data.evaluation.count=4")
         words += ["data.evaluation.interim_count=2"] if plain.data.evaluation.get("interim_count") else []

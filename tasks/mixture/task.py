@@ -69,8 +69,9 @@ class Mixture(Task):
         return [places[i] for i in order]
 
     @property
-    def foreign(self) -> bool:  # type: ignore[override]  # decided by the parts
-        return any(part.foreign for part in self.parts.values())
+    def foreign(self) -> bool:
+        """Whether a part holds rows that others wrote, of which the first is tried before a run."""
+        return any(getattr(part, "foreign", False) for part in self.parts.values())
 
     def __len__(self) -> int:
         return len(self._places)
