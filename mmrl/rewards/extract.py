@@ -128,7 +128,7 @@ class Choice(Extractor):
         # blanks before a colon, and those behind it, are read in one way alone: a text of blanks takes linear time
         letter, named = f"([{re.escape(self.letters)}])", r"(?i:\s++is)?+\s*+(?::\s*+)?(?:\*\*|\()*+"
         for pattern in (
-            rf"\\boxed\{{\(?(?:\\text\{{)?\(?{letter}\)?\}}",
+            rf"\\boxed\{{\(?(?:\\(?:text|textbf|mathrm|mathbf)\{{)?\(?{letter}\)?\}}",
             rf"(?i:answer){named}{letter}(?![\w'])",
             rf"(?:^|\n)[ \t*(]*{letter}[\s*).:]*\Z",
             rf"(?:(?<!\w)\((?=.\))|(?i:choice|option){named}){letter}(?![\w'])",
