@@ -46,6 +46,8 @@ class FunctionReward(Reward):
         max_failures: calls of an iteration that may fail; one more ends the run.
     """
 
+    foreign = True
+
     def __init__(
         self,
         functions: list[str],
@@ -61,7 +63,7 @@ class FunctionReward(Reward):
         self.functions, self.weights = list(functions), dict(weights or {})
         self.timeout_s, self.in_process, self.max_failures = timeout_s, in_process, max_failures
         patience_s = 0.9 * timeout_s if max_failures and not in_process else None
-        load = functools.partial(FunctionCalls, self.functions, patience_s)
+        load = functools.partial(FunctionCalls, self.functions, in_process, patience_s)
         self._pool = None if in_process else WorkerPool(load, timeout_s=timeout_s)
         try:
             self._calls: Callable[..., Any] = load() if self._pool is None else self._pool.call

@@ -73,7 +73,7 @@ def test_what_gives_no_score_ends_the_run_by_function_and_completion(name, messa
     before = time.monotonic()
     with pytest.raises(RuntimeError, match=f"reward function {HERE}:{message}"):
         make(name, timeout_s=1.0).scores(GROUPS)
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 30
 
 
 @pytest.mark.parametrize("name", ["sometimes", "sometimes_async", "sometimes_hangs", "sometimes_waits"])

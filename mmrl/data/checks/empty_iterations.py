@@ -121,7 +121,8 @@ def describe(episodes: Sequence[Episode]) -> str:
     if 2 * len(truncated) > len(finished):
         first.append("longer completions (sampling.max_tokens)")
     if 2 * missing > len(extracted):
-        first.append("another task.extract, or a task.system that asks for its format")
+        first.append("another task.extract, task.state_form=true, or a task.system that asks for its format")
     elif said and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
-        first.append("task.extract (last_number, boxed, ...) if the right answer stands inside a sentence")
+        first.append("task.extract=answer (or last_number, boxed, ...) if the right answer stands inside a sentence")
+        first.append("task.state_form=true if the prompt does not say how answers are written")
     return "; ".join(parts) + ". What to try: " + "; ".join([*first, REMEDIES])
