@@ -58,7 +58,7 @@ def run_sweep(arguments: Sequence[str]) -> None:
     arguments, switches = split_switches(arguments)
     metric = next((argument.partition("=")[2] for argument in arguments if argument.startswith("metric=")), None)
     arguments = [argument for argument in arguments if not argument.startswith("metric=")]
-    _require_plugins(arguments)
+    require_plugins(arguments)
     overrides = to_train_overrides(arguments)
     folder = next((Path(word.partition("=")[2].strip("'\"")) for word in overrides if word.startswith(SWEEP_DIR)), None)
     if folder is not None and not _ONLY_SHOWS.intersection(arguments):
@@ -82,7 +82,7 @@ def run_sweep(arguments: Sequence[str]) -> None:
         raise ConfigError("the sweep has no run: one of its values, such as range(3,3) or glob(NAME*), is empty")
 
 
-def _require_plugins(arguments: Sequence[str]) -> None:
+def require_plugins(arguments: Sequence[str]) -> None:
     """Refuse a sweeper or launcher whose plugin is not installed, with the package that has it."""
     for kind, name in ((kind, name) for kind, names in _PLUGINS.items() for name in names):
         package = f"hydra-{name}-{kind}"
