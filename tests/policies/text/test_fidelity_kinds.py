@@ -99,7 +99,7 @@ class InventedForCausalLM(Qwen2ForCausalLM):
         self.post_init()
 
 
-SCALE, SHIFT = 2000.0, 1.001  # of the norm before the output layer, and of positions
+SCALE, SHIFT = 1000.0, 1.001  # of the norm before the output layer, and of positions
 
 
 class MiscountingConfig(LlavaConfig):
