@@ -215,6 +215,7 @@ class Task(ABC):
 
     name: str
     split: str
+    foreign = False  # whether it holds rows that others wrote, of which the first is tried before a run
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -289,6 +290,10 @@ class Sim(ABC):
 
     def stepwise(self) -> Sim:
         """The same simulator with one control step per decision, as recordings need it; time limits stay."""
+        return self
+
+    def filmed(self) -> Sim:
+        """The same simulator with environments that can draw images of themselves, as videos need them."""
         return self
 
     def task_of(self, seed: int) -> str:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from mmrl.config.option_files import CONF, groups, search_path
+from mmrl.config.hydra_compose import compose_overrides
+from mmrl.config.option_files import CONF as CONF
+from mmrl.config.option_files import groups
 from mmrl.config.overrides import (
     check_argument,
     check_effect,
@@ -145,22 +145,17 @@ def compose(arguments: Sequence[str]) -> DictConfig:
     """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes."""
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
-        cfg = _compose_overrides(overrides)
+        cfg = compose_overrides(overrides)
         check_effect(cfg, overrides)
         removed = removed_parts(overrides, NAMED_PARTS)
         rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] not in removed]
-        without = _compose_overrides(rest) if removed else cfg
+        without = compose_overrides(rest) if removed else cfg
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
     composed = finish(cfg, choices, arguments)  # refuses renamed keys, by their present names
     check_removed(overrides, without, NAMED_PARTS)
     return composed
-
-
-def _compose_overrides(overrides: Sequence[str]) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:

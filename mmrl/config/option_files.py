@@ -50,7 +50,7 @@ def find_options() -> dict[str, dict[str, OptionFile]]:
         for folder in sorted(CONF.iterdir())
         if folder.is_dir() and folder.name != "experiment"
     }
-    for origin, conf in _list_folders():
+    for origin, conf in list_folders():
         for group, options in found.items():
             for file in sorted((conf / group).glob("*.yaml")):
                 _add(options, group, file, origin)
@@ -61,7 +61,7 @@ def find_option(group: str, option: str) -> OptionFile:
     """Find the file of an option that exists, without listing all others."""
     own = CONF / group / f"{option}.yaml"
     found = {option: OptionFile(own)} if own.is_file() else {}
-    for origin, conf in _list_folders():
+    for origin, conf in list_folders():
         file = conf / group / f"{option}.yaml"
         if file.is_file():
             _add(found, group, file, origin)
@@ -88,11 +88,11 @@ def read_comment(text: str) -> str:
 
 def search_path() -> str:
     """Hydra's override that adds the folders which are not mmrl's to the search path."""
-    folders = [str(folder).replace("'", "\\'") for _, folder in _list_folders()]
+    folders = [str(folder).replace("'", "\\'") for _, folder in list_folders()]
     return "hydra.searchpath=[" + ", ".join(f"'file://{folder}'" for folder in folders) + "]"
 
 
-def _list_folders() -> Iterator[tuple[str, Path]]:
+def list_folders() -> Iterator[tuple[str, Path]]:
     """Origin and path of every folder that is not mmrl's."""
     here = Path.cwd() / "conf"
     checkout = (

@@ -110,10 +110,10 @@ class BaseLearner(L.LightningModule):
     def on_train_epoch_start(self) -> None:
         """Let the trainer evaluate the last iteration too, where check_val_every_n_epoch does not divide max_epochs.
 
-        An interval that is longer than the run means no evaluation within it.
+        data.evaluation=null measures nothing.
         """
         interval, last = self.trainer.check_val_every_n_epoch, self.trainer.max_epochs or 0
-        if interval is not None and interval <= last == self.trainer.current_epoch + 1:
+        if interval is not None and last == self.trainer.current_epoch + 1:
             self.trainer.check_val_every_n_epoch = 1
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:

@@ -59,6 +59,9 @@ class WorkerSim(Sim):
     def stepwise(self) -> WorkerSim:
         return replace(self, sim=self.sim.stepwise())
 
+    def filmed(self) -> WorkerSim:
+        return replace(self, sim=self.sim.filmed())
+
     def task_of(self, seed: int) -> str:
         return self.sim.task_of(seed)
 

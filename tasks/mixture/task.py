@@ -68,6 +68,10 @@ class Mixture(Task):
         order = derive_rng("mixture", self.split, self.seed).permutation(len(places))
         return [places[i] for i in order]
 
+    @property
+    def foreign(self) -> bool:  # type: ignore[override]  # decided by the parts
+        return any(part.foreign for part in self.parts.values())
+
     def __len__(self) -> int:
         return len(self._places)
 

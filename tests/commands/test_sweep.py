@@ -34,6 +34,16 @@ def test_hydras_own_flags_pass_and_win_over_ours():
     assert sum(word.startswith("hydra.sweep.dir=") for word in out) == 1
 
 
+@pytest.mark.parametrize(
+    ("choice", "package"),
+    [("sweeper=nevergrad", "hydra-nevergrad-sweeper"), ("launcher=submitit", "hydra-submitit-launcher")],
+)
+def test_a_plugin_that_is_not_installed_is_named(choice, package, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    assert main(["fit", "--multirun", "recipe=grpo", f"hydra/{choice}"]) == 2
+    assert f"pip install {package}" in capsys.readouterr().err
+
+
 def test_every_option_of_a_sweep_is_checked():
     with pytest.raises(ConfigError, match="Did you mean 'grpo'"):
         to_train_overrides(["--multirun", "recipe=rloo,grop"])

@@ -42,7 +42,7 @@ def test_a_pipe_in_a_folder_is_refused(name, policy, folder):
     started = time.monotonic()
     with pytest.raises(ValueError, match=rf"{name}.*pipe"):
         policy(str(folder))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60  # a pipe that is opened waits for ever
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "/dev/random", "/tmp"])

@@ -112,7 +112,7 @@ def is_running(process: int) -> bool:
 
 
 def wait_until_gone(process: int) -> bool:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while is_running(process) and time.monotonic() < end:
         time.sleep(0.05)
     return not is_running(process)
@@ -167,7 +167,7 @@ def test_a_call_that_hangs_is_killed_at_its_limit_and_the_next_one_works(make, l
     before = time.monotonic()
     with pytest.raises(CallTimedOut, match=r"a call took longer than 0.5 s"):
         pool.call(*([60] if load is load_sleep else []))
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30
     if load is load_sleep:
         assert pool.call(0) is None
 
@@ -236,7 +236,7 @@ def test_what_a_call_prints_is_escaped_and_bounded(make, capsys):
     pool.call("a line\n\x1b[2J\x07")
     for _ in range(300):
         pool.call("x" * 1000)
-    deadline, text = time.monotonic() + 10, ""
+    deadline, text = time.monotonic() + 60, ""
     while "not shown" not in text and time.monotonic() < deadline:
         text += capsys.readouterr().err
         time.sleep(0.05)

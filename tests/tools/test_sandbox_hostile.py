@@ -23,6 +23,7 @@ LIMITS = Limits(seconds=8.0, cpu_seconds=1, memory_mb=96, files_mb=4, files=256,
 REFUSALS = {"PermissionError", "FileNotFoundError", "OSError", "ModuleNotFoundError", "gaierror", "URLError"}
 LASTING = ("scratch", "outcome", "resource")  # what could be left for the next program
 WAIT = 0.25  # seconds of a program that is known to run into its limit
+LATE = 5.0  # seconds after its limit at which a program has not been ended: what escapes sleeps for 60
 
 
 def run_timed(sandbox: Sandbox, source: str) -> tuple[Ran, float]:
@@ -41,14 +42,14 @@ def attack(programs: list[Hostile]) -> list[str]:
             sandbox = short if program.ends == ("timed_out",) else patient
             worker = sandbox._worker.pid
             ran, took = run_timed(sandbox, program.aim(targets))
-            if took > sandbox.limits.seconds + 1.0:  # once more: a busy machine is late now and then, an escape always
+            if took > sandbox.limits.seconds + LATE:  # once more: a busy machine is late now and then, an escape always
                 took = run_timed(sandbox, program.aim(targets))[1]
             if "ESCAPED" in ran.output or ran.outcome not in program.ends:
                 wrong.append(f"{program.name}: {ran}")
             refused = program.ends == ("raised",) and not program.name.startswith(LASTING)
             if refused and ran.reason.partition(":")[0] not in REFUSALS:
                 wrong.append(f"{program.name}: ended with {ran.reason}, which is no refusal")
-            if took > sandbox.limits.seconds + 1.0:
+            if took > sandbox.limits.seconds + LATE:
                 wrong.append(f"{program.name}: took {took:.1f} s of {sandbox.limits.seconds}")
             if len(ran.output) > LIMITS.output or len(ran.reason) > 2000 or not ran.reason.isprintable():
                 wrong.append(f"{program.name}: says too much")

@@ -1,5 +1,6 @@
 """Calls in threads: results, exceptions as results, and timeouts."""
 
+import threading
 import time
 
 import pytest
@@ -16,11 +17,16 @@ def test_an_exception_is_the_result_of_its_call():
 
 
 def test_calls_run_at_the_same_time_and_the_time_of_waiting_for_a_thread_does_not_count():
-    executor, started = ThreadExecutor("counter", threads=2), time.monotonic()
-    pending = [executor.start("a", lambda: time.sleep(0.15) or 1, 0.25) for _ in range(4)]
+    executor, together = ThreadExecutor("counter", threads=2), threading.Barrier(2)
+
+    def call():
+        together.wait(60)  # for the call that runs at the same time
+        time.sleep(1.2)
+        return 1
+
+    pending = [executor.start("a", call, 2.0) for _ in range(4)]
     executor.wait(pending)
-    assert [executor.finish(call) for call in pending] == [1] * 4
-    assert 0.25 < time.monotonic() - started < 0.55
+    assert [executor.finish(each) for each in pending] == [1] * 4  # the last two began after 1.2 s
 
 
 def test_calls_past_their_timeout_stop_the_run_in_the_end():

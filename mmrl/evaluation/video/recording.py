@@ -73,7 +73,7 @@ class VideoSim(Sim):
         self._made: list[VectorEnv] = []
 
     def make(self, num_envs: int) -> VectorEnv:
-        env = self.sim.make(num_envs)
+        env = self.sim.filmed().make(num_envs)
         self.fps = float(env.metadata.get("render_fps", FPS))
         self._made.append(env)
         return RecordVideo(env, self.videos, self.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,32 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
     return model
 
 
+SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")
+"""Numbers that the configuration of a stack of layers has."""
+ELSE = "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+
+
+def refuse_other_tasks(config: Any, auto_model: Any) -> None:
+    """Raise for architectures that do not continue a sequence of tokens, by their configuration alone.
+
+    An encoder-decoder reads the prompt with one network and writes with another. A class without `generate` writes no
+    tokens: it classifies, or moves a robot.
+
+    Args:
+        config: of transformers.
+        auto_model: its class that would load the checkpoint.
+    """
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        why = "it is an encoder-decoder, whose prompt goes to another network than its completion"
+    else:
+        cls = getattr(auto_model, "_model_mapping", {}).get(type(config), None)  # a class of one model has no mapping
+        if cls is None or cls.can_generate():
+            return
+        why = f"its class {cls.__name__} writes no tokens"
+    raise ValueError(f"policy: {kind} is no policy that writes text: {why}; {ELSE}")
+
+
 def refuse_recurrent(model: Any) -> None:
     """Raise for architectures whose layers keep more than keys and values of each token.
 
@@ -68,6 +95,10 @@ def refuse_recurrent(model: Any) -> None:
     `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`), without shortcuts.
     """
     config = model.config.get_text_config(decoder=True)
+    if missing := [name for name in SIZES if not isinstance(getattr(config, name, None), int)]:
+        raise ValueError(
+            f"policy: the configuration of {config.model_type} has no {missing[0]}, so it is no stack of layers; {ELSE}"
+        )
     unknown = ", ".join(list_unknown_types(config))
     if recurrent := sorted(kind for kind in list_layer_types(config) if keeps_state(kind)):
         why = f"layers of type {', '.join(recurrent)} with a recurrent state"
@@ -77,20 +108,46 @@ def refuse_recurrent(model: Any) -> None:
         return
     raise ValueError(
         f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
-        "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+        + ELSE
     )
 
 
-def find_switch_length(config: Any) -> int | None:
-    """Return the tokens from which on a model computes the rotary positions of a whole batch otherwise.
+SELECTIONS = (("index_topk",), ("index_topk_blocks", "index_block_size"), ("indexer_budget",), ("keep_window_size",))
+"""Names of settings whose product is the number of tokens that a token attends to at most, chosen by their scores."""
 
-    None for models that never do.
+
+def find_switch(config: Any) -> tuple[int, str] | None:
+    """Find the tokens of a row from which on it is not scored as it was sampled, and say why; None for models without.
+
+    Such models compute the rotary positions of a whole batch otherwise, or each token attends to those with the largest
+    scores alone: rounding, which differs between sampling and learning, then changes which tokens are read.
     """
     settings = getattr(config, "rope_parameters", None) or {}
     kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]  # one per layer type
-    lengths = [
+    positions = [
         kind.get("original_max_position_embeddings") or config.max_position_embeddings
         for kind in kinds
         if kind.get("rope_type") in ("longrope", "dynamic")
+    ]
+    chosen = [[getattr(config, name, None) for name in names] for names in SELECTIONS]
+    selected = [math.prod(numbers) for numbers in chosen if all(isinstance(number, int) for number in numbers)]
+    lengths = [
+        *(
+            (
+                n,
+                f"has other rotary positions for all rows of a batch whose longest has more than {n} tokens (rope_type "
+                "longrope or dynamic), so that rows would change each other",
+            )
+            for n in positions
+        ),
+        *(
+            (
+                n,
+                f"selects the tokens that are read in rows of more than {n} tokens by scores whose rounding differs "
+                "between sampling and learning",
+            )
+            for n in selected
+            if n > 0
+        ),
     ]
     return min(lengths, default=None)

@@ -14,7 +14,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.architecture import find_switch_length
+from mmrl.policies.text.architecture import find_switch
 from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.conversation import (
     ChatFields,
@@ -55,11 +55,10 @@ class ServedPolicy(Policy):
                 f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
                 "the model (max_position_embeddings); shorten the prompts"
             )
-        if self.switch_length is not None and tokens + new_tokens > self.switch_length:
+        if self._switch is not None and tokens + new_tokens > self._switch[0]:
             raise ValueError(
-                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} has other rotary positions for "
-                f"all rows of a batch whose longest has more than {self.switch_length} tokens (rope_type longrope or "
-                "dynamic), so that rows would change each other; shorten the prompts or sampling.max_tokens"
+                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} {self._switch[1]}; shorten the "
+                "prompts or sampling.max_tokens"
             )
 
     def check_sampling(self, sampling: Sampling) -> None:
@@ -76,9 +75,13 @@ class ServedPolicy(Policy):
         return stated if isinstance(stated, int) and stated > 0 else None
 
     @functools.cached_property
+    def _switch(self) -> tuple[int, str] | None:
+        return find_switch(self.model.config.get_text_config())
+
+    @property
     def switch_length(self) -> int | None:
-        """Tokens from which on the model computes the rotary positions of a whole batch otherwise; None for never."""
-        return find_switch_length(self.model.config.get_text_config())
+        """Tokens of a row up to which the model scores it as it was sampled; None for any number."""
+        return None if self._switch is None else self._switch[0]
 
     @functools.cached_property
     def token_characters(self) -> int:  # type: ignore[override]

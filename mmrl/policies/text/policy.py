@@ -16,7 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text import loading
-from mmrl.policies.text.architecture import build_model, list_layer_types, list_unknown_types, refuse_recurrent
+from mmrl.policies.text.architecture import (
+    build_model,
+    list_layer_types,
+    list_unknown_types,
+    refuse_other_tasks,
+    refuse_recurrent,
+)
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
@@ -88,6 +94,10 @@ class TextPolicy(PackedScoring):
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
         if path is not None:
+            with loading.checkpoint_error(path):
+                known = loading.read_config(path)
+            if known is not None:
+                refuse_other_tasks(known, self.auto_model)
             with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 load = partial(loading.load_model, self.auto_model, path, dtype=dtype)

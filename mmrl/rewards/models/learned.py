@@ -24,6 +24,8 @@ class ClassifierReward(Reward):
         batch_size: answers per forward pass.
     """
 
+    foreign = True
+
     def __init__(self, path: str, device: str | None = None, batch_size: int = 64):
         self.path, self.batch_size = path, batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from mmrl.policies.text.architecture import find_switch
 from mmrl.policies.text.fidelity import check, verdicts
 from mmrl.policies.text.fidelity.measure import Plain, measure_differences, use_attention
 from mmrl.policies.text.fidelity.probe import row_inputs, sample_probe
@@ -70,7 +71,7 @@ def test_models_that_share_prompts_exactly_do(kind, tmp_path, caplog):
     assert "shared" in differences and max(differences.values()) < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["roberta", "bart", "deepseek_v32", "roformer"])
+@pytest.mark.parametrize("kind", ["roberta", "bart", "roformer"])
 def test_models_that_padding_changes_are_refused_with_the_number(kind, tmp_path):
     build_checkpoint(kind, "text", tmp_path / "start")
     with pytest.raises(ValueError, match=rf"{kind} computes something else here than in transformers alone: .* nats"):
@@ -193,6 +194,34 @@ def test_rows_beyond_the_switch_of_positions_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a row of 130 tokens"):
         policy.refuse_long(130)
     assert TextPolicy(path=save(tmp_path / "other")).switch_length is None
+
+
+@pytest.mark.parametrize(("kind", "names"), [("deepseek_v32", ["index_topk"]), ("doge", ["keep_window_size"])])
+def test_rows_in_which_a_model_selects_what_it_reads_are_refused(kind, names, tmp_path):
+    build_checkpoint(kind, "text", tmp_path / "start")
+    assert TextPolicy(path=str(tmp_path / "start")).switch_length == 256
+    config = json.loads((tmp_path / "start/config.json").read_text())
+    (tmp_path / "start/config.json").write_text(json.dumps(config | dict.fromkeys(names, 32)))
+    policy = TextPolicy(path=str(tmp_path / "start"))
+    policy.refuse_long(20, 12)
+    with pytest.raises(ValueError, match=rf"a row of 33 tokens: {kind} selects the tokens .* of more than 32 tokens"):
+        policy.refuse_long(20, 13)
+
+
+@pytest.mark.parametrize(
+    ("settings", "length"),
+    [
+        ({"index_topk": 7}, 7),
+        ({"index_topk_blocks": 4, "index_block_size": 8}, 32),
+        ({"index_topk_blocks": 4}, None),
+        ({"keep_window_size": 0}, None),
+        ({"index_topk": None}, None),
+        ({"index_topk": 9, "keep_window_size": 5}, 5),
+    ],
+)
+def test_the_shortest_selection_counts(settings, length):
+    switch = find_switch(AutoConfig.for_model("qwen2", **settings))
+    assert (switch and switch[0]) == length
 
 
 @pytest.mark.parametrize("original", [16, 32])

@@ -132,7 +132,7 @@ def test_time_is_up_after_max_turns_and_is_no_terminal_state():
 )
 def test_an_environment_that_fails_ends_its_episode_as_an_error(action, why):
     task = Count()
-    engine, (failed, fine) = play({3: ["+", action], 2: ["+", "-", "+", "+"]}, task, timeout_s=0.2)
+    engine, (failed, fine) = play({3: ["+", action], 2: ["+", "-", "+", "+"]}, task, timeout_s=1.0)
     assert failed.ended == "error" and why in failed.info["error"] and "after 2 actions" in failed.info["error"]
     assert fine.ended == "done" and fine.info["scores"]["exact"] == 1
     assert engine.batches == [2, 2, 1, 1]
@@ -144,12 +144,12 @@ def test_too_many_failures_stop_the_run():
 
 
 def test_environments_run_at_the_same_time_and_are_used_again():
-    task, started = Count(seconds=0.2), time.monotonic()
+    task, started = Count(seconds=0.5), time.monotonic()
     engine = Actions({1: ["+"] * 8})
     rollout = EnvironmentRollout(max_concurrent=4, threads=4)
     ctx = Context(task, engine, POLICY, Sampling(), seed=0, iteration=0, group_size=8)
     rollout.collect([(0, task[0])], ctx)
-    assert time.monotonic() - started < 1.0 and engine.batches == [4, 4]  # 1.6 s one after the other
+    assert time.monotonic() - started < 3.5 and engine.batches == [4, 4]  # 4 s one after the other
     assert task.log == ["made"] * 4
     rollout.collect([(0, task[0])], replace(ctx, engine=Actions({1: ["+"] * 8})))
     assert task.log == ["made"] * 4
@@ -178,7 +178,7 @@ def test_the_environment_of_a_turn_that_the_engine_failed_is_used_again():
 
 def test_a_batch_does_not_wait_for_slow_environments_past_its_timeout():
     task = Count()
-    engine, episodes = play({3: ["+", "hang!"], 2: ["-", "+", "+", "+"]}, task, timeout_s=1.5, batch_timeout_s=0.05)
+    engine, episodes = play({3: ["+", "hang!"], 2: ["-", "+", "+", "+"]}, task, timeout_s=3.0, batch_timeout_s=0.5)
     assert [e.ended for e in episodes] == ["error", "done"]
     assert engine.batches[:2] == [2, 2] and set(engine.batches[2:]) == {1}
 

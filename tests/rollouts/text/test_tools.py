@@ -124,7 +124,7 @@ def test_calls_beyond_the_last_turn_are_not_served():
 @pytest.mark.parametrize(("way", "outcome"), [("raise", "raised"), ("bytes", "not_text"), ("hang", "timed_out")])
 def test_a_fault_of_a_tool_is_an_error_and_no_score(way, outcome):
     lines = {0: ["<bad>a</bad>", "1"], 1: ["<say>a</say>", "1"]}
-    tools = {"bad": Echo(way, timeout_s=0.05), "say": Echo()}
+    tools = {"bad": Echo(way, timeout_s=0.05 if way == "hang" else 5.0), "say": Echo()}
     _, (failed, fine) = played(tools, lines)
     assert failed.ended == "error" and f"'bad' {outcome}" in failed.info["error"] and not failed.scores
     assert failed.info["counts"] == {f"tools/bad/{outcome}": 1}

@@ -19,7 +19,7 @@ from mmrl.types import Observation, Sampling
 SHORT, LONG = 8, 24  # tokens of the prompts
 BRANCHING = 66  # tokens of the long prompt where routers and layers of an unknown type choose by token
 CHOICES = 3  # two steps of decoding: the first after a prompt, and one that follows
-SIZES = ((48, 48), (40, 64))  # height and width of the images, in pixels
+SIZES = ((48, 48), (32, 96))  # height and width of the images, in pixels: of different numbers of tiles
 OWNER = (0, 1, 1)  # the prompt of each row
 REACH = ("topk", "top_k", "window", "chunk_size", "block_size")
 """Ends of the names of numbers of tokens beyond which a layer computes otherwise, in configurations."""
