@@ -99,18 +99,21 @@ class InventedForCausalLM(Qwen2ForCausalLM):
         self.post_init()
 
 
+SCALE, SHIFT = 1000.0, 1.001  # of the norm before the output layer, and of positions
+
+
 class MiscountingConfig(LlavaConfig):
     model_type = "miscounting_llava"
 
 
 class MiscountingLlava(LlavaForConditionalGeneration):
-    """Rows with images in one sequence have other positions, by a hundredth."""
+    """Rows with images in one sequence have other positions, by a thousandth."""
 
     config_class = MiscountingConfig
 
     def forward(self, input_ids=None, pixel_values=None, attention_mask=None, position_ids=None, **options):
         if pixel_values is not None and (isinstance(attention_mask, dict) or attention_mask.dim() == 4):
-            position_ids = position_ids * 1.01
+            position_ids = position_ids * SHIFT
         return super().forward(
             input_ids, pixel_values=pixel_values, attention_mask=attention_mask, position_ids=position_ids, **options
         )
@@ -185,9 +188,10 @@ def certain_llava(folder):
     """A checkpoint that miscounts, and whose distributions are certain: norms before the output layer are large."""
     build_checkpoint("llava", "image", folder / "llava")
     config = MiscountingConfig(**LlavaConfig.from_pretrained(folder / "llava").to_dict())
+    torch.manual_seed(0)
     model = MiscountingLlava.from_pretrained(folder / "llava", config=config)
     with torch.no_grad():
-        model.model.language_model.norm.weight.mul_(60)
+        model.model.language_model.norm.weight.mul_(SCALE)
     model.save_pretrained(folder / "start")
     AutoProcessor.from_pretrained(folder / "llava").save_pretrained(folder / "start")
     return str(folder / "start")

@@ -45,14 +45,20 @@ class Plain:
     @contextmanager
     def restore(self, model: Any) -> Iterator[None]:
         """Run the language model as transformers alone does inside the context."""
-        try:
-            for module, name, value in self.noise:
-                setattr(module, name, value)
-            with use_attention(model, self.attention):
-                yield
-        finally:
-            for module, name, _ in self.noise:
-                setattr(module, name, 0.0)
+        with restore_noise(self.noise), use_attention(model, self.attention):
+            yield
+
+
+@contextmanager
+def restore_noise(noise: NoiseSettings) -> Iterator[None]:
+    """Give modules their settings of noise inside the context."""
+    try:
+        for module, name, value in noise:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, _ in noise:
+            setattr(module, name, 0.0)
 
 
 def is_rounded(model: Any) -> bool:
@@ -76,7 +82,7 @@ def measure_differences(policy: Any, plain: Plain, limit: float = EXACT) -> dict
     """
     precision = nullcontext() if is_rounded(policy.model) else in_fp32(policy.model)
     differences: dict[str, float] = {}
-    with torch.no_grad(), _fixed_draws(), precision:
+    with torch.no_grad(), fixed_draws(), precision:
         for temperature in TEMPERATURES:
             probe, values = _compare_all(policy, plain, limit, temperature)
             differences = {name: max(value, differences.get(name, 0.0)) for name, value in values.items()}
@@ -186,7 +192,7 @@ def use_attention(model: Any, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _fixed_draws() -> Iterator[None]:
+def fixed_draws() -> Iterator[None]:
     """Leave torch's random state as it was: noise that a model draws must not move what is drawn later."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
