@@ -22,7 +22,7 @@ from mmrl.commands.evaluation.arguments import find_checkpoint
 from mmrl.commands.evaluation.data import check_contract
 from mmrl.config.code.slots import check_slots
 from mmrl.config.code.trust import check_named_code
-from mmrl.config.parser_errors import format_parser_error
+from mmrl.config.errors.parser import format_parser_error
 from mmrl.config.signatures import import_class
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine

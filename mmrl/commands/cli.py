@@ -21,9 +21,9 @@ from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.dry_calls.data import check_data
 from mmrl.config.dry_calls.parser import DataFirstParser
-from mmrl.config.parser_errors import check_empty, format_parser_error
+from mmrl.config.errors.parser import check_empty, format_parser_error
+from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
-from mmrl.config.part_errors import explain_error, explain_fit_error, place_of
 from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names

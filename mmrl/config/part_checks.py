@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mmrl.config.part_errors import explain_error
+from mmrl.config.errors.part import explain_error
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import build_nested, load
 from mmrl.data.parity import Parity

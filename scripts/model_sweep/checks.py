@@ -131,7 +131,7 @@ def check_refusal(outcome: Outcome, error: Exception, folder: Path) -> Outcome:
 def run_plainly(plain: Any, family: str, start: Path) -> None:
     """Run transformers alone on a row, and refuse logits that are not finite.
 
-    A processor without a chat template is run by nobody: the policy has to refuse it.
+    The policy has to refuse a processor without a chat template, which transformers cannot run either.
     """
     if family == "image":
         processor = AutoProcessor.from_pretrained(start)

@@ -55,10 +55,11 @@ class ServedPolicy(Policy):
                 f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
                 "the model (max_position_embeddings); shorten the prompts"
             )
-        if self._switch is not None and tokens + new_tokens > self._switch[0]:
+        if self.switch_length is not None and tokens + new_tokens > self.switch_length:
+            _, why = find_switch(self.model.config.get_text_config())  # type: ignore[misc]
             raise ValueError(
-                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} {self._switch[1]}; shorten the "
-                "prompts or sampling.max_tokens"
+                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} {why}; shorten the prompts or "
+                "sampling.max_tokens"
             )
 
     def check_sampling(self, sampling: Sampling) -> None:
@@ -75,13 +76,9 @@ class ServedPolicy(Policy):
         return stated if isinstance(stated, int) and stated > 0 else None
 
     @functools.cached_property
-    def _switch(self) -> tuple[int, str] | None:
-        return find_switch(self.model.config.get_text_config())
-
-    @property
     def switch_length(self) -> int | None:
         """Tokens of a row up to which the model scores it as it was sampled; None for any number."""
-        return None if self._switch is None else self._switch[0]
+        return (find_switch(self.model.config.get_text_config()) or (None,))[0]
 
     @functools.cached_property
     def token_characters(self) -> int:  # type: ignore[override]
@@ -108,8 +105,7 @@ class ServedPolicy(Policy):
             ended = torch.isin(ids[:, -1], final.to(ids.device))
             if texts:
                 newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
-                found = [any(s in text for s in texts) for text in newest]
-                ended = ended | torch.tensor(found, device=ids.device)
+                ended = ended | torch.tensor([any(s in text for s in texts) for text in newest], device=ids.device)
             return ended
 
         return stops
