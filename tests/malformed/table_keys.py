@@ -102,7 +102,7 @@ KEYS: list[Row] = [
     ("data.pipeline=[nope]", "data.pipeline", "'nope'"),
     ("data.pipeline=[group_advantage,group_advantage]", "data.pipeline", "twice"),
     ("data.pipeline=[reference]", "'reference'", "model.reference=true"),
-    ("data.pipeline=[]", "advantages", "no part"),
+    ("data.pipeline=[]", "advantages", "['group_advantage', 'gae'] of data.annotators write them"),
     ("objective.terms.policy=null", "objective.terms", "at least one"),
     ("objective.terms={}", "objective.terms={}", "=null"),
     ("reward.weights={}", "reward.weights={}", "=null"),
