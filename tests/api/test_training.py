@@ -6,6 +6,7 @@ import yaml
 
 import mmrl
 from mmrl.__main__ import main
+from mmrl.errors import ConfigError
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.runs.checkpoint_file import read_weights
 from tests.api.reward_functions import brevity
@@ -75,11 +76,12 @@ def test_a_run_with_objects_of_the_program_is_resumed_by_passing_them_again(tmp_
     assert [row["iterations"] for row in part.metrics if "rollout/reward" in row] == [1, 2, 3]
 
 
-def test_a_failing_reward_function_ends_the_run_by_its_name(tmp_path):
+@pytest.mark.parametrize(("length", "error"), [(0, ConfigError), (2, RuntimeError)], ids=["always", "in the run"])
+def test_a_failing_reward_function_ends_the_run_by_its_name(length, error, tmp_path):
     def percent(completion, answer):
-        return 100 / 0
+        return 100 / 0 if len(completion) >= length else 0
 
-    with pytest.raises(RuntimeError, match=r"reward function .*percent raised ZeroDivisionError"):
+    with pytest.raises(error, match=r"reward function .*percent raised ZeroDivisionError"):
         mmrl.fit(*small(), reward=percent, run_dir=tmp_path)
     assert not (tmp_path / "policy").exists()
 
