@@ -22,11 +22,44 @@ def main(argv: list[str] | None = None) -> int:
     """
     from mmrl.commands import COMMANDS
     from mmrl.commands.limits import check_limits, explain_system_error
-    from mmrl.commands.usage import USAGE, USAGES, format_versions
     from mmrl.errors import ConfigError, is_user_error
     from mmrl.project import enter_project
 
     arguments = list(sys.argv[1:] if argv is None else argv)
+    command, rest = (arguments or [""])[0], arguments[1:]
+    try:
+        if (status := _print_usage(arguments)) is not None:
+            sys.stdout.flush()
+            return status
+        rest = _take_config_dir(rest)
+        enter_project(Path.cwd())
+        if command in BUILDS:
+            check_limits()
+        COMMANDS[command](rest)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has gone, as in `mmrl list recipes | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for Python's own flush at its end
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        if os.environ.get("MMRL_TRACEBACK"):
+            raise
+        name = f"mmrl {command}" if command in COMMANDS else "mmrl"
+        if not is_user_error(error):
+            if (message := explain_system_error(error)) is None:
+                raise
+            print(f"{name}: {message}", file=sys.stderr)
+            return 1
+        text = error.args[0] if isinstance(error, KeyError) else error  # a KeyError's str has quotes around it
+        print(f"{name}: {' '.join(str(text).split()).removeprefix(f'{name}: ')}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    return 0
+
+
+def _print_usage(arguments: list[str]) -> int | None:
+    """Print the usage or the versions where the arguments ask for them; the exit status, or None for a command."""
+    from mmrl.commands import COMMANDS
+    from mmrl.commands.usage import USAGE, USAGES, format_versions
+
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return 0 if arguments else 2
@@ -40,28 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     if (rest[:1] == ["help"] or {"-h", "--help"} & set(rest)) and "all" not in rest:
         print(USAGES[command], end="")
         return 0
-    try:
-        rest = _take_config_dir(rest)
-        enter_project(Path.cwd())
-        if command in BUILDS:
-            check_limits()
-        COMMANDS[command](rest)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output has gone, as in `mmrl list recipes | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for Python's own flush at its end
-        return 128 + signal.SIGPIPE
-    except Exception as error:
-        if os.environ.get("MMRL_TRACEBACK"):
-            raise
-        if not is_user_error(error):
-            if (message := explain_system_error(error)) is None:
-                raise
-            print(f"mmrl {command}: {message}", file=sys.stderr)
-            return 1
-        text = error.args[0] if isinstance(error, KeyError) else error  # a KeyError's str has quotes around it
-        print(f"mmrl {command}: {' '.join(str(text).split())}", file=sys.stderr)
-        return 2 if isinstance(error, ConfigError) else 1
-    return 0
+    return None
 
 
 def _take_config_dir(arguments: list[str]) -> list[str]:

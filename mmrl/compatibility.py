@@ -73,7 +73,7 @@ def format_value(value: Any) -> str:
 
 def warn(headline: str, lines: Sequence[str], console: Console | None = None) -> None:
     """Print the differences in red, one line per entry; without colour where there is no terminal."""
-    console = console or Console(stderr=True)
+    console = console or Console(stderr=True, markup=False, emoji=False)
     console.print(headline, style="bold red", markup=False, highlight=False, soft_wrap=True)
     for line in [*lines[:_SHOWN], *([f"... and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]:
         line = line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..."

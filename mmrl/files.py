@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -70,18 +71,38 @@ def replace_path(path: str | Path) -> Iterator[Path]:
         os.replace(Path(folder) / path.name, path)
 
 
-def append_to(path: str | Path) -> IO[bytes]:
-    """Open a regular file to append to it, without a buffer; it is created if missing, and a link is refused."""
+def open_unlinked(path: str | Path, flags: int) -> int:
+    """Open a file that is changed in place, and return its descriptor; it is created if missing.
+
+    Args:
+        path: of the file.
+        flags: of `os.open`, O_CREAT and O_NOFOLLOW aside.
+
+    Raises:
+        ConfigError: a link, also a hard one, a pipe or a device has its name: what lies elsewhere would be changed.
+    """
     try:  # without blocking, because a pipe without a reader would hold the run up
-        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        number = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
         raise ConfigError(f"{path} is a link or a pipe, and a run writes files of its own; remove it") from error
-    if not stat.S_ISREG(os.fstat(number).st_mode):
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
         os.close(number)
         raise ConfigError(f"{path} is no regular file, and a run writes files of its own; remove it")
-    return os.fdopen(number, "ab", buffering=0)
+    if status.st_nlink > 1:
+        os.close(number)
+        raise ConfigError(
+            f"{path} is a hard link: {status.st_nlink - 1} further names share its content, which a run would change; "
+            "put a copy in its place"
+        )
+    return number
+
+
+def append_to(path: str | Path) -> IO[bytes]:
+    """Open a file to append to it, without a buffer, after `open_unlinked`."""
+    return os.fdopen(open_unlinked(path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0)
 
 
 def check_inside(folder: str | Path, root: str | Path) -> None:
@@ -97,10 +118,38 @@ def check_inside(folder: str | Path, root: str | Path) -> None:
         )
 
 
-def remove_links(folder: str | Path) -> None:
-    """Remove the links inside of a folder that is written again; what they point to stays."""
-    for path in [path for path in Path(folder).rglob("*") if path.is_symlink()]:
-        path.unlink()
+@contextmanager
+def replace_folder(path: str | Path) -> Iterator[Path]:
+    """Write a folder beside `path` and rename it to `path`; an exception inside leaves `path` as it was.
+
+    A process that is killed leaves the old folder, the new one, or none between the two renames: never some files of
+    each. What it left is removed by the next call. A link at `path` is replaced, and what it points to stays.
+
+    Args:
+        path: the folder to replace; folders above it are created.
+    """
+    path = Path(path)
+    beside, before = (path.with_name(f".{path.name}.{ending}") for ending in ("part", "before"))
+    for left in (beside, before):
+        remove_path(left)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        if path.exists() or path.is_symlink():
+            os.rename(path, before)
+        os.rename(beside, path)
+    except BaseException:
+        remove_path(beside)
+        raise
+    remove_path(before)
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file, a link or a folder with all that it holds; a missing one is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,6 +7,12 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+SMALL = 2**28
+"""Bytes that a file may state without holding them: arrays of zeros are compressed to almost nothing."""
+
+MAX_RATIO = 1100
+"""Stated bytes for each stored one, above `SMALL`; deflate, which compresses most, reaches 1032."""
+
 
 def check_regular(path: str | Path, remedy: str, limit: int | None = None) -> int:
     """Refuse a pipe, a device, a socket or a folder in a file's place, and a file that is too large; return its size.
@@ -49,6 +55,19 @@ def read_foreign(path: str | Path, remedy: str, limit: int) -> bytes:
     if len(content) > limit:  # it grew
         raise ValueError(f"{path}: more than the {limit:,} bytes of any such file; {remedy}")
     return content
+
+
+def check_stated(stated: int, stored: int, place: str, remedy: str) -> None:
+    """Refuse a compressed part that states far more bytes than what is stored can be.
+
+    Args:
+        stated: bytes once it is decompressed.
+        stored: bytes in the file.
+        place: file and part, for the message.
+        remedy: end of the message.
+    """
+    if stated > max(SMALL, MAX_RATIO * stored):
+        raise ValueError(f"{place}: states {stated:,} bytes and holds {stored:,}; {remedy}")
 
 
 def check_files(folder: str | Path, remedy: str) -> None:

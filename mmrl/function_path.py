@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -105,7 +106,7 @@ def _load_file(file: Path) -> ModuleType:
 
 
 def format_error(error: BaseException, where: str) -> str:
-    """Format the kind and the message of an exception, with the last line that is of the user's file."""
+    """Format the kind and the message of an exception, with the last line of the user's own code, not of a library."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     ours = Path(__file__).parent
@@ -113,6 +114,8 @@ def format_error(error: BaseException, where: str) -> str:
     own = [frame for frame in own if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not own:
         return text
+    libraries = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
+    own = [frame for frame in own if not {*libraries} & {*Path(frame.filename).resolve().parents}] or own
     return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno}: {own[-1].line})"
 
 

@@ -92,6 +92,9 @@ class GeneratedTask(SeededTask, AnswerTask):
         SeededTask.__post_init__(self)
         AnswerTask.__post_init__(self)
 
+    def __getitem__(self, index: int) -> Prompt:
+        return SeededTask.__getitem__(self, index)
+
 
 def choose_split(name: str, seed: int, text: str, held_out_fraction: float) -> str:
     """Return the split of a problem of a task from a hash of the text that decides it."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps
 
+from mmrl.media.images import open_image
 from mmrl.strict_json import quote
 
 MAX_PIXELS = 2**25
@@ -63,12 +62,14 @@ def load_image(image: Path | bytes, place: str, max_pixels: int = MAX_PIXELS) ->
             channel.
     """
     with _open(image, place) as opened:
-        check_size(*opened.size, place, _name(image), max_pixels)
-        if opened.mode.split(";")[0] in _DEEP:
-            raise ValueError(
-                f"{place}: {_name(image)} has more than 8 bits a channel (mode {opened.mode}), which would be cut off; "
-                "save it with 8 bits a channel"
-            )
+        size, mode = opened.size, opened.mode
+    check_size(*size, place, _name(image), max_pixels)
+    if mode.split(";")[0] in _DEEP:
+        raise ValueError(
+            f"{place}: {_name(image)} has more than 8 bits a channel (mode {mode}), which would be cut off; save it "
+            "with 8 bits a channel"
+        )
+    with _open(image, place) as opened:
         turned = ImageOps.exif_transpose(opened)
         if turned.has_transparency_data:  # the colours behind transparent pixels are often black, as the ink is
             turned = Image.alpha_composite(Image.new("RGBA", turned.size, "white"), turned.convert("RGBA"))
@@ -108,17 +109,16 @@ def check_size(width: int, height: int, place: str, name: str, max_pixels: int) 
 @contextmanager
 def _open(image: Path | bytes, place: str) -> Iterator[Image.Image]:
     """Open an image; errors of Pillow, also of what is done with it, name the place."""
-    name = _name(image)
     try:
-        with Image.open(image if isinstance(image, Path) else io.BytesIO(image)) as opened:
+        with open_image(image) as opened:
             yield opened
-    except Image.DecompressionBombError as error:
-        raise ValueError(
-            f"{place}: {name} states more than {PILLOW_PIXELS} pixels; make the image smaller (task.max_pixels)"
-        ) from error
-    except (UnidentifiedImageError, OSError, SyntaxError, EOFError, IndexError, OverflowError, MemoryError) as error:
-        reason = re.sub(r"<_io\.BytesIO object at \w+>", "the bytes", str(error))
-        raise ValueError(f"{place}: {name} cannot be read as an image ({reason}); replace the file") from error
+    except ValueError as error:
+        name = _name(image)
+        if isinstance(error.__cause__, Image.DecompressionBombError):
+            raise ValueError(
+                f"{place}: {name} states more than {PILLOW_PIXELS} pixels; make the image smaller (task.max_pixels)"
+            ) from error
+        raise ValueError(f"{place}: {name} cannot be read as an image ({error}); replace the file") from error
 
 
 def _name(image: Path | bytes) -> str:

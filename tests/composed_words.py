@@ -16,6 +16,8 @@ from tests.conftest import COMPOSED
 @functools.cache
 def compose_words(words: tuple[str, ...]) -> DictConfig:
     """The composed configuration of these words; not to be changed."""
+    if COMPOSED not in os.environ:  # a script that takes the tests' tiny runs
+        return compose([*words, "run_dir=same"])
     path = Path(os.environ[COMPOSED]) / hashlib.sha256(repr(words).encode()).hexdigest()
     if path.exists():
         return pickle.loads(path.read_bytes())

@@ -9,6 +9,8 @@ import pytest
 
 COMPOSED = "MMRL_TESTS_COMPOSED"
 """Environment variable: the folder of the configurations that tests have composed."""
+VERDICTS = "MMRL_FIDELITY"
+"""Environment variable: the folder of the verdicts on checkpoints, in place of the user's."""
 
 gc.disable()  # while modules are imported: nothing of them is garbage
 
@@ -21,11 +23,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder in which processes that share the tests find what another has composed."""
+    """Make the folders in which processes that share the tests find what another has composed, or measured."""
     if not hasattr(config, "workerinput"):
         os.environ[COMPOSED] = tempfile.mkdtemp(prefix="mmrl-composed-")
+        os.environ[VERDICTS] = tempfile.mkdtemp(prefix="mmrl-verdicts-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ[COMPOSED], ignore_errors=True)
+        for name in (COMPOSED, VERDICTS):
+            shutil.rmtree(os.environ[name], ignore_errors=True)

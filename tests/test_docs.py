@@ -188,3 +188,17 @@ def test_every_block_of_a_how_to_guide_works(page, tmp_path, monkeypatch, capsys
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
                 del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", ["security.md", "evaluation.md", "how-to/runs.md"])
+def test_pages_say_the_same_about_trust(page):
+    """One statement about files of others stands in every page that speaks of them, word by word."""
+    security = " ".join((DOCS / "security.md").read_text().split())
+    statement = re.search(r"A `config\.yaml` of another person runs .*? Everything else is refused\.", security)
+    assert statement is not None and "without `trust=true` on the command line" in statement[0]
+    assert statement[0] in " ".join((DOCS / page).read_text().split())
+
+
+@pytest.mark.parametrize("room", ["mmrl/config/code", "mmrl/pretrained.py", "mmrl/media", "mmrl/datasets/hdf5"])
+def test_refusals_of_files_of_others_have_their_line(room):
+    assert f"`{room}`" in (DOCS / "errors.md").read_text() and (ROOT / room).exists()

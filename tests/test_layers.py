@@ -27,7 +27,7 @@ ALLOWED = {
     "mmrl.rng": {"mmrl.lazy_module"},
     "tasks": {
         *("mmrl.types", "mmrl.rng", "mmrl.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.games"),
-        *("mmrl.text_environment", "tasks"),
+        *("mmrl.text_environment", "mmrl.foreign_files", "mmrl.media", "tasks"),
     },
     "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "mmrl.pickled", "mmrl.lazy_module", "sims"},
 }

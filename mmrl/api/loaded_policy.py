@@ -22,7 +22,8 @@ from mmrl.commands.evaluation.arguments import find_checkpoint
 from mmrl.commands.evaluation.data import check_contract
 from mmrl.config.code.slots import check_slots
 from mmrl.config.code.trust import check_named_code
-from mmrl.config.parser_errors import format_parser_error
+from mmrl.config.errors.parser import format_parser_error
+from mmrl.config.signatures import import_class
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine
 from mmrl.errors import ConfigError
@@ -125,6 +126,11 @@ class LoadedPolicy:
         check_contract(self.run.folder, task.contract())
         return task.on("held_out")
 
+    @property
+    def acts(self) -> bool:
+        """Whether the run's task is one of actions: it has a simulator, or recorded episodes that state their size."""
+        return "sim" in (self._task.get("init_args") or {}) or hasattr(import_class(self._task["class_path"]), "sizes")
+
     def make_env(self) -> SingleEnv:
         """One environment of the run's simulator, by gymnasium's interface: reset(seed=...), step(policy.act(...))."""
         sim = getattr(self.task, "sim", None)
@@ -136,14 +142,50 @@ class LoadedPolicy:
         """The action for one observation, in the environment's units.
 
         Args:
-            observation: as the environment gives it: an array (a state), or a mapping of the images, vectors and texts
-                that the policy's processor names.
+            observation: as `make_env` gives it: an array (a state), or a mapping of the images, vectors and texts that
+                the policy's processor names. `predict` takes those of a gymnasium environment itself.
 
         Returns:
             float array [A]; [H, A] of a policy with chunks of H control steps; an int where actions are numbered.
         """
-        output = self._sample([_raw(observation)], self.sampling)[0].output
+        try:
+            output = self._sample([_raw(observation)], self.sampling)[0].output
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; act(observation) reads those of make_env(), predict(observation) those of gymnasium.make"
+            ) from error
         return np.asarray(output) if np.ndim(output) else output
+
+    def predict(self, observation: Any, action_masks: Any = None) -> tuple[Any, None]:
+        """The action for one observation of the environment as gymnasium.make gives it, as in Stable-Baselines3.
+
+        `act` reads the observations of `make_env`, where discrete ones are one-hot, dicts are joined and masks are part
+        of them; here the environment's own spaces count on both sides.
+
+        Args:
+            observation: in the environment's observation space.
+            action_masks: legal actions, where the environment's mask is in `info` or its method `action_masks()`.
+
+        Returns:
+            The action in the environment's action space, and None: the policy has no state.
+
+        Raises:
+            ConfigError: the run's simulator is no environment of gymnasium.
+            ValueError: the observation or the mask is none of the environment's.
+        """
+        view = self._outer_view
+        action = self.act(view.read(observation, action_masks))
+        return view.decode(action), None
+
+    @cached_property
+    def _outer_view(self) -> Any:
+        sim = getattr(self.task, "sim", None)
+        if not getattr(sim, "reads_spaces", False):
+            raise ConfigError(
+                f"{self.run.folder}: predict(...) is for environments of gymnasium (sim=gym); act(...) reads those of "
+                "make_env(), generate(...) answers questions"
+            )
+        return sim.outer_view()
 
     def act_batch(self, observation: Any) -> np.ndarray:
         """The actions [n, ...] for the observations of a vector environment with n environments."""

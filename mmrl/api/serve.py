@@ -85,9 +85,10 @@ def serve(arguments: Sequence[str]) -> None:
         request.run, request.checkpoint, request.decode, request.seed, request.device, trust=request.trust
     )
     contract = read_contract(request.run)
-    if not contract or "sim" not in contract:
+    if not loaded.acts:
         raise ConfigError(
-            f"{request.run}: its task has no simulator, so its policy has no actions to serve; `mmrl chat` talks to it"
+            f"{request.run}: its task has no simulator and no recorded actions, so its policy has no actions to serve; "
+            "`mmrl chat` talks to it"
         )
     server = PolicyServer(
         loaded.policy, loaded.sampling, request.seed, contract, request.token, request.max_batch, _report

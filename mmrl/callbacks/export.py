@@ -8,7 +8,7 @@ import lightning as L
 
 from mmrl.compatibility import ENVIRONMENT, differences, read_contract, warn, write_contract
 from mmrl.data.rollout_data import RolloutData
-from mmrl.files import remove_links
+from mmrl.files import replace_folder
 from mmrl.runs.versions import environment
 from mmrl.strategies.sharding import collect_weights
 
@@ -47,5 +47,5 @@ class Export(L.Callback):
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         with collect_weights(pl_module.policy) as policy:
             if trainer.is_global_zero:
-                remove_links(self.run_dir / "policy")
-                policy.save_pretrained(self.run_dir / "policy")
+                with replace_folder(self.run_dir / "policy") as folder:
+                    policy.save_pretrained(folder)

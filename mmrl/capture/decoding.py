@@ -73,6 +73,9 @@ class _DecodeStep:
 
 
 def _trace(model: nn.Module, kind: tuple[bool, bool], tensors: Tensors) -> Callable[[Tensors], Tensors]:
+    for part in model.modules():
+        if getattr(part, "loss_type", "") is None:
+            part.loss_type = "ForCausalLM"  # transformers' default, which it warns of when torch reads all properties
     return trace_any_size(_TensorCacheModel(model, *kind), tensors)
 
 

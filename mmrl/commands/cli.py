@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
-from mmrl.config.parser_errors import check_empty, format_parser_error
+from mmrl.config.dry_calls.data import check_data
+from mmrl.config.dry_calls.parser import DataFirstParser
+from mmrl.config.errors.parser import check_empty, format_parser_error
+from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
 from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
-from mmrl.config.part_errors import explain_error, explain_fit_error, place_of
-from mmrl.config.paths import resolve_inputs
+from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
@@ -33,9 +35,8 @@ from mmrl.files import replace_path
 from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
 from mmrl.project import enter_project
-from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
-from mmrl.runs.checkpoint_schema import has_progress
+from mmrl.runs.resumable import check_resumable
 from mmrl.strategies.first_process import build_without_weights, is_first_process
 from mmrl.strategies.fsdp2 import is_fsdp2
 
@@ -46,6 +47,7 @@ set_dumper("yaml", lambda part: yaml.dump(part, None, _DUMPER, allow_unicode=Tru
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
+warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")  # a resumed run's
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
 warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
@@ -73,10 +75,18 @@ class CLI(LightningCLI):
         args: command-line arguments, or the nested dictionary that `mmrl.config.compose.to_lightning` makes.
         build: False parses and checks only; no model is made.
         trains: False builds no optimiser, for a run that is measured.
+        check: refuses a data module before a model is built: check(data, reward) with a reward like the data's, whose
+            state no run reads; `check_data` tries that reward and the task once.
     """
 
-    def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True, trains: bool = True):
-        self._build, self._trains = build, trains
+    def __init__(
+        self,
+        args: Sequence[str] | dict[str, Any],
+        build: bool = True,
+        trains: bool = True,
+        check: Callable[..., None] = check_data,
+    ):
+        self._build, self._trains, self._check = build, trains, check
         self.checkpoints = CheckpointFiles()
         self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
         self._whole = False  # whether all parts are built
@@ -95,6 +105,7 @@ class CLI(LightningCLI):
                 save_config_callback=SavedConfig,
                 seed_everything_default=0,
                 args=args if isinstance(args, dict) else list(args),
+                parser_class=DataFirstParser,
                 parser_kwargs={"exit_on_error": False},
             )
         except ArgumentError as error:
@@ -121,9 +132,11 @@ class CLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         config = self._plain()
-        check_parts(config["model"], config["data"], self._trains)
+        reward = check_parts(config["model"], config["data"], self._trains)
         check_wiring(config["model"], config["data"], config.get("recipe"))
         self.parser.add_instantiator(self._part, object)
+        if is_first_process():
+            self.parser.check = partial(self._check, reward=reward)  # type: ignore[attr-defined]
         self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
 
     def _dump_config(self) -> None:
@@ -178,8 +191,8 @@ class CLI(LightningCLI):
             run_dirs: run folders that the files name.
         """
         for old in run_dirs:
-            _move_outputs(self.config.get("trainer"), old.rstrip("/"), self.config.run_dir)
-            _move_outputs(self.config.get("data"), old.rstrip("/"), self.config.run_dir)
+            move_outputs(self.config.get("trainer"), old.rstrip("/"), self.config.run_dir)
+            move_outputs(self.config.get("data"), old.rstrip("/"), self.config.run_dir)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Lightning's Trainer, which saves and loads checkpoints by `CheckpointFiles`."""
@@ -222,58 +235,6 @@ class CLI(LightningCLI):
             raise ConfigError(message) from error
 
 
-OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
-"""Arguments that name where something is written; `path` is that of logged episodes, which stand in the run folder."""
-
-
-def _move_outputs(node: Any, old: str, new: str) -> None:
-    """Replace the folder `old` by `new` in every argument that names an output."""
-    pairs = enumerate(node) if isinstance(node, list) else vars(node).items() if isinstance(node, Namespace) else ()
-    pairs = node.items() if isinstance(node, dict) else pairs
-    for key, value in list(pairs):
-        if isinstance(value, str) and key in OUTPUTS and (value == old or value.startswith(f"{old}/")):
-            node[key] = new + value.removeprefix(old)
-        else:
-            _move_outputs(value, old, new)
-
-
-def check_resumable(path: str, trust: bool, shards: bool) -> None:
-    """Refuse, by name, a checkpoint that is not there, cannot be read, is not trusted or cannot be resumed.
-
-    Args:
-        path: `ckpt_path`.
-        trust: whether pickled objects may be loaded.
-        shards: whether this run's strategy shards weights.
-    """
-    if not os.path.exists(path):
-        raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
-    if os.path.isdir(path):
-        if not (Path(path) / ".metadata").is_file():
-            raise ConfigError(f"ckpt_path={path}: a folder without a checkpoint; give a .ckpt of a checkpoints folder")
-        if not shards:
-            raise ConfigError(
-                f"ckpt_path={path}: a folder with shards of the weights, which only strategy=fsdp2 reads, with any "
-                "trainer.devices; strategy.save_distributed_checkpoint=false makes files that every strategy reads"
-            )
-        if not trust:
-            raise ConfigError(
-                f"ckpt_path={path}: a sharded checkpoint is read with pickle, which can run any code that it holds; "
-                "give trust=true if you know who wrote it"
-            )
-        return
-    try:
-        checkpoint = read_checkpoint(path, trust)
-    except CheckpointError as error:
-        raise ConfigError(f"ckpt_path={error}") from error
-    if not trust and "loops" in checkpoint and not has_progress(checkpoint):
-        raise ConfigError(f"ckpt_path={path}: its loops do not say which iteration is next; use another checkpoint")
-    if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
-        raise ConfigError(
-            f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "
-            f"trainer.callbacks.warm_start.checkpoint={path}"
-        )
-
-
 def enter_project_of(config: Path, trust: bool = False) -> dict[str, Any]:
     """Check a run's config.yaml; with `trust`, Python finds the modules of the folder that the run was started in."""
     content = check_yaml(config)
@@ -283,7 +244,13 @@ def enter_project_of(config: Path, trust: bool = False) -> dict[str, Any]:
     return content
 
 
-def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = False, trust: bool = False) -> CLI:
+def load_run(
+    config: str | Path,
+    arguments: Sequence[str] = (),
+    loggers: bool = False,
+    trust: bool = False,
+    check: Callable[..., None] = check_data,
+) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
     Args:
@@ -291,10 +258,11 @@ def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = 
         arguments: LightningCLI arguments that change the configuration.
         loggers: build the loggers of the run too.
         trust: whether code that the configuration names may be run, see `check_named_code`.
+        check: see `CLI`.
     """
     config = Path(config)
     read = enter_project_of(config, trust)
     check_argument_names(read, arguments)
     arguments = pass_workers(read, arguments)
     none = [] if loggers else ["--trainer.logger=false"]
-    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments], trains=False)
+    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments], trains=False, check=check)

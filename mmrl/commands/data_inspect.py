@@ -37,7 +37,7 @@ def inspect(arguments: Sequence[str]) -> None:
     place = Path(places[0])
     dataset = open_dataset(place, statistics=not write)
     episodes = [_light(dataset.read(number), dataset) for number in range(len(dataset))]
-    console = Console(width=None if Console().is_terminal else 140)
+    console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)  # others' names
     _overview(console, dataset, episodes)
     _schema(console, dataset)
     found = compute_statistics(dataset, episodes)

@@ -6,6 +6,7 @@ import difflib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -22,7 +23,7 @@ from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
 from mmrl.config.signatures import choose_state_task, spread_sim
 from mmrl.datasets.lerobot.writer import LeRobotWriter
-from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
+from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor, check_stepwise
 from mmrl.datasets.recording import record as record_episodes
 from mmrl.datasets.video_file import need_av
 from mmrl.errors import ConfigError
@@ -74,7 +75,7 @@ def record(arguments: Sequence[str]) -> None:
     fps = _fps(sim)
     with writable(given["out"], "out"):
         writer = LeRobotWriter(given["out"], fps, video, task.contract(), task.sim.name)
-        console, errors = Console(soft_wrap=True), 0
+        console, errors = Console(soft_wrap=True, markup=False, emoji=False), 0
         for outcome in record_episodes(sim, seeds, source.actor):
             for episode in outcome.episodes:
                 writer.add(episode)
@@ -121,10 +122,9 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
         if each.name not in _READ and each.default is not MISSING and getattr(request, each.name) != each.default:
             raise ConfigError(f"{each.name}=... is an option of `mmrl evaluate`; leave it out")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    cli: CLI = load_run(request.folder / "config.yaml", request.arguments, trust=request.trust)
+    check = partial(_check_sim, folder=request.folder)
+    cli: CLI = load_run(request.folder / "config.yaml", request.arguments, trust=request.trust, check=check)
     data: Any = cli.datamodule
-    if getattr(data.task, "sim", None) is None:
-        raise ConfigError(f"{request.folder}: task {data.task.name!r} has no simulator to record in")
     try:
         load_policy(cli.model.policy, str(request.checkpoint), trust=request.trust)  # type: ignore[arg-type]
     except (ValueError, RuntimeError) as error:
@@ -140,10 +140,18 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
     )
 
 
+def _check_sim(data: Any, reward: Any, folder: Path) -> None:
+    """Refuse a run without a simulator that can be recorded, before its policy is built."""
+    if getattr(data.task, "sim", None) is None:
+        raise ConfigError(f"{folder}: task {data.task.name!r} has no simulator to record in")
+    _fps(data.task.sim.stepwise())
+
+
 def _fps(sim: Any) -> float:
     """Control steps per second, as the environment states them for rendering."""
     env = sim.make(1)
     stated = env.metadata.get("render_fps")
+    check_stepwise(env)
     env.close()
     if not stated:
         raise ConfigError(f"sim {sim.name!r} does not say metadata['render_fps'], its control steps per second")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
 from mmrl.commands.evaluation.arguments import EvaluationRequest, parse
-from mmrl.commands.evaluation.data import build_evaluation_data, check_protocol, check_samples, read_comparison
+from mmrl.commands.evaluation.data import (
+    build_evaluation_data,
+    check_protocol,
+    check_request,
+    check_samples,
+    read_comparison,
+)
 from mmrl.commands.evaluation.folder import build_folder, names_no_run
 from mmrl.commands.evaluation.loggers import send_evaluation
 from mmrl.compatibility import ENVIRONMENT, warn, write_contract
@@ -24,6 +31,7 @@ from mmrl.evaluation.report import terminal_table
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
 from mmrl.evaluation.report.html_report import HtmlReport
 from mmrl.evaluation.report.result import EpisodesByCheckpoint, EvaluationResult
+from mmrl.evaluation.report.single_answer import describe_single_answer
 from mmrl.evaluation.report.tables import format_metrics
 from mmrl.evaluation.statistics.paired import PairedComparison, compare_checkpoints
 from mmrl.evaluation.video.clips import compose_video
@@ -49,7 +57,9 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         check_inside(request.folder / "videos", request.folder)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     trust = request.trust or composed
-    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send, trust=trust)
+    config = request.folder / "config.yaml"
+    check = partial(check_request, request=request)
+    cli = load_run(config, request.arguments, loggers=request.send, trust=trust, check=check)
     loggers, cli.trainer.loggers = cli.trainer.loggers, []  # type: ignore[attr-defined]  # metrics.csv is of training
     if request.checkpoint is None:
         write_contract(request.folder, cli.datamodule.task.contract())  # type: ignore[attr-defined]
@@ -76,6 +86,7 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
     result = _result(request, data, evaluation, compared, getattr(cli.model.policy, "path", None))
     if cli.trainer.is_global_zero:
         _print(request, result, compared)
+        _print_single_answers(episodes)
         with writable(request.folder, "mmrl evaluate"):
             _write_numbers(request.folder, evaluation, result)
     videos_by_decode = _record_videos(cli, request, data, episodes) if request.video else {}
@@ -170,7 +181,7 @@ def _describe_checkpoint(path: Path | None, trust: bool, policy: str | None) -> 
 
 
 def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
-    console = Console(width=None if Console().is_terminal else 140)
+    console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)
     for name, parts in compared.items():
         console.print(terminal_table.format_table([part.comparison for part in parts], f"{request.folder}: {name}"))
         for part in parts:
@@ -182,17 +193,24 @@ def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[st
     console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
 
 
+def _print_single_answers(episodes: EpisodesByCheckpoint) -> None:
+    for title, decodes in episodes.items():
+        for decode, measured in decodes.items():
+            if said := describe_single_answer(measured):
+                Console(soft_wrap=True).print(f"{title}, {decode}: {said}", highlight=False, markup=False)
+
+
 def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:
     """Write metrics, protocol and episodes, before videos are recorded, which can fail."""
     path = folder / "evaluation.json"
     write_file(path, json.dumps(result, indent=2) + "\n")
     for file in (path, *evaluation.write(folder)):
-        Console(soft_wrap=True).print(f"written: {file}", highlight=False)
+        Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {file}", highlight=False)
 
 
 def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:
     """Write the report, and a video of each decode that was recorded; returns the videos."""
-    console, files = Console(soft_wrap=True), []
+    console, files = Console(soft_wrap=True, markup=False, emoji=False), []
     console.print(f"written: {report.write()}", highlight=False)
     for decode, videos in report.videos.items():
         first = {title: part.select(range(request.video_episodes)) for title, part in videos.items()}

@@ -16,6 +16,7 @@ SYSTEM = {
     errno.ENFILE: "the machine has too many open files; close other programs",
     errno.ENOSPC: "the disk is full; make room",
     errno.EDQUOT: "the disk quota is used up; make room",
+    errno.EFBIG: "a file may not become as large; raise the limit with `ulimit -f unlimited`",
     errno.EROFS: "the file system is read-only; work in another folder",
     errno.EACCES: "permission denied; work in another folder, or change the rights",
     errno.EPERM: "permission denied; work in another folder, or change the rights",

@@ -27,7 +27,11 @@ from mmrl.policies.base import Policy
 
 
 class PlanCLI(CLI):
-    """CLI that builds policies on the meta device, and no trainer."""
+    """CLI that builds policies on the meta device, and no trainer; it tries no reward, which may ask a server."""
+
+    def before_instantiate_classes(self) -> None:
+        super().before_instantiate_classes()
+        self.parser.check = None  # type: ignore[attr-defined]
 
     def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(class_type, type) and issubclass(class_type, Policy):

@@ -29,6 +29,7 @@ from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import quote
 from mmrl.errors import ConfigError, is_user_error
 from mmrl.runs import child_process
+from mmrl.runs.writable import check_writable
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")
 MANY = ("--multirun", "-m")
@@ -39,6 +40,7 @@ MAXIMISE = {
     "nevergrad": "hydra.sweeper.optim.maximize=true",
 }
 """By plugin that searches: the argument that makes it maximise the objective; by default they minimise."""
+_PLUGINS = {"sweeper": (*MAXIMISE,), "launcher": ("joblib", "ray", "rq", "submitit")}
 _ONLY_SHOWS = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version"}
 
 
@@ -56,8 +58,11 @@ def run_sweep(arguments: Sequence[str]) -> None:
     arguments, switches = split_switches(arguments)
     metric = next((argument.partition("=")[2] for argument in arguments if argument.startswith("metric=")), None)
     arguments = [argument for argument in arguments if not argument.startswith("metric=")]
+    require_plugins(arguments)
     overrides = to_train_overrides(arguments)
     folder = next((Path(word.partition("=")[2].strip("'\"")) for word in overrides if word.startswith(SWEEP_DIR)), None)
+    if folder is not None and not _ONLY_SHOWS.intersection(arguments):
+        check_writable(next(place for place in (folder, *folder.absolute().parents) if place.is_dir()), "run_dir")
     started = time.time()
 
     def run_job(cfg: DictConfig) -> float | None:
@@ -75,6 +80,18 @@ def run_sweep(arguments: Sequence[str]) -> None:
                 print(f"{format_table(results)}\nresults: {write_table(results, folder)}", flush=True)
     if folder is not None and not results and not _ONLY_SHOWS.intersection(arguments):
         raise ConfigError("the sweep has no run: one of its values, such as range(3,3) or glob(NAME*), is empty")
+
+
+def require_plugins(arguments: Sequence[str]) -> None:
+    """Refuse a sweeper or launcher whose plugin is not installed, with the package that has it."""
+    for kind, name in ((kind, name) for kind, names in _PLUGINS.items() for name in names):
+        package = f"hydra-{name}-{kind}"
+        place = Path("hydra_plugins", package.replace("-", "_"))
+        if f"hydra/{kind}={name}" in arguments and not any(Path(folder, place).is_dir() for folder in sys.path):
+            raise ConfigError(
+                f"hydra/{kind}={name}: Hydra's plugin for it is not installed: pip install {package}; "
+                f"hydra/{kind}=basic is there"
+            )
 
 
 def _run_job(cfg: DictConfig, switches: Mapping[str, bool], metric: str | None) -> float | None:

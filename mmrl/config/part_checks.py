@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mmrl.config.part_errors import explain_error
+from mmrl.config.errors.part import explain_error
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import build_nested, load
 from mmrl.data.parity import Parity
@@ -29,13 +29,16 @@ _NULL = ("None", "Optional", "Any", "_empty")
 """Marks in the annotation of an argument that may be null."""
 
 
-def check_parts(model: Mapping[str, Any], data: Mapping[str, Any], trains: bool = True) -> None:
+def check_parts(model: Mapping[str, Any], data: Mapping[str, Any], trains: bool = True) -> Any:
     """Build parts that have only plain values, and report a constructor's error with the key.
 
     Args:
         model: {class_path, init_args} of the learner.
         data: {class_path, init_args} of the data module.
         trains: whether optimisers and schedules are built too.
+
+    Returns:
+        The reward; None without one.
 
     Raises:
         ConfigError: with the key, the class and the constructor's message.
@@ -50,8 +53,7 @@ def check_parts(model: Mapping[str, Any], data: Mapping[str, Any], trains: bool 
     if trains and isinstance(optimizer, Mapping) and learner.get("scheduler") is not None:
         scheduler = _try("model.scheduler", learner["scheduler"], _build(optimizer))
         _check_schedule("model.scheduler", scheduler, learner["scheduler"].get("init_args") or {})
-    for name in _PARTS:
-        _try(f"data.{name}", module.get(name), kind=_PLAIN.get(name))
+    built = {name: _try(f"data.{name}", module.get(name), kind=_PLAIN.get(name)) for name in _PARTS}
     for name in _NAMED:
         for part, spec in (module.get(name) or {}).items():
             _try(f"data.{name}.{part}", spec)
@@ -60,6 +62,7 @@ def check_parts(model: Mapping[str, Any], data: Mapping[str, Any], trains: bool 
         _try(f"data.evaluation.sampling.{name}", spec, kind=Sampling)
     for name, spec in (held_out.get("evaluators") or {}).items():
         _try(f"data.evaluation.evaluators.{name}", spec)
+    return built["reward"]
 
 
 def _check_nulls(node: Any, key: str) -> None:

@@ -15,6 +15,8 @@ from mmrl.function_path import resolve_path
 FUNCTIONS = "rollout.functions"
 INPUTS = ("path", "held_out_path", "image_folder")
 """Arguments of tasks, rollouts and policies that name a file or folder to read."""
+OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
+"""Arguments that name where something is written; `path` is that of logged episodes, which stand in the run folder."""
 
 
 def resolve_inputs(node: Any, run_dir: str) -> None:
@@ -31,6 +33,17 @@ def resolve_inputs(node: Any, run_dir: str) -> None:
             node[key] = str(Path(value).absolute())
         else:
             resolve_inputs(value, run_dir)
+
+
+def move_outputs(node: Any, old: str, new: str) -> None:
+    """Replace the folder `old` by `new` in every argument that names an output."""
+    pairs = enumerate(node) if isinstance(node, list) else vars(node).items() if isinstance(node, Namespace) else ()
+    pairs = node.items() if isinstance(node, dict) else pairs
+    for key, value in list(pairs):
+        if isinstance(value, str) and key in OUTPUTS and (value == old or value.startswith(f"{old}/")):
+            node[key] = new + value.removeprefix(old)
+        else:
+            move_outputs(value, old, new)
 
 
 def _exists(path: str) -> bool:

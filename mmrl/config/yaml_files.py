@@ -38,6 +38,8 @@ def check_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: the character {error.character!r} is not allowed; {_HINT}") from error
     except yaml.composer.ComposerError as error:
         raise ConfigError(f"{path}: {error.problem}, {_line(error.problem_mark)}; it must be one document") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: its values are nested too deeply to be read; {_HINT}") from error
     except yaml.MarkedYAMLError as error:
         raise ConfigError(f"{path}: {error.problem}, {_line(error.problem_mark)}; {_HINT}") from error
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag.endswith(":null")):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from mmrl.datasets.video_file import decode
+from mmrl.media.images import open_image
 
 
 class Frames(ABC):
@@ -52,14 +51,11 @@ class EncodedImages(Frames):
 
     def _one(self, step: int) -> np.ndarray:
         try:
-            opened = Image.open(io.BytesIO(self.encoded[step]))
-            if opened.size != (
-                self.shape[2],
-                self.shape[1],
-            ):  # before decoding, since an image of any size could be hidden here
-                raise ValueError(f"it has {opened.size[0]} x {opened.size[1]} pixels")
-            image = np.array(opened.convert("RGB"))
-        except (OSError, TypeError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+            with open_image(self.encoded[step]) as opened:
+                if opened.size != (self.shape[2], self.shape[1]):  # before decoding, which could take any memory
+                    raise ValueError(f"it has {opened.size[0]} x {opened.size[1]} pixels")
+                image = np.array(opened.convert("RGB"))
+        except ValueError as error:
             raise ValueError(f"{self.where}: the image of control step {step} cannot be decoded: {error}") from error
         if image.shape != self.shape[1:]:
             raise ValueError(f"{self.where}: the image of control step {step} is {image.shape}, not {self.shape[1:]}")
@@ -99,13 +95,23 @@ class HDF5Frames(Frames):
 
     Args:
         rows: the HDF5 dataset.
+        where: file and array, for messages.
+        remedy: end of the messages.
     """
 
-    def __init__(self, rows: Any):
-        self.rows, self.shape = rows, tuple(rows.shape)
+    def __init__(self, rows: Any, where: str, remedy: str):
+        self.rows, self.where, self.remedy = rows, where, remedy
+        self.shape = tuple(rows.shape)
 
     def _one(self, step: int) -> np.ndarray:
-        return self.rows[step]
+        return self._read(step)
 
     def _many(self, steps: list[int]) -> np.ndarray:
-        return self.rows[:][steps]
+        return self._read(slice(None))[steps]
+
+    def _read(self, index: int | slice) -> np.ndarray:
+        try:
+            return self.rows[index]
+        except (OSError, RuntimeError, MemoryError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{self.where}: images cannot be read ({reason}); {self.remedy}") from error

@@ -10,10 +10,12 @@ import numpy as np
 
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.engines.base import Engine
+from mmrl.episode_limit import check_end
 from mmrl.rng import derive_rng, derive_seed
 from mmrl.types import Request, Sampling, Sim
 
 MAX_ENVS = 64  # environments, and therefore episodes in memory
+MAX_STEPS = 50_000  # control steps of an episode
 
 Rows = list[dict[str, Any]]
 """The raw observation of every environment."""
@@ -81,27 +83,38 @@ class PolicyActor:
         return actions, actions
 
 
-def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor]) -> Iterator[RecordedBatch]:
+def record(
+    sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor], most: int = MAX_STEPS
+) -> Iterator[RecordedBatch]:
     """Record one episode per seed; yields batches of at most MAX_ENVS episodes.
 
     Args:
         sim: simulator with one control step per decision (`Sim.stepwise`).
         seeds: seed of the initial state of each episode.
         make_actor: builds the actor for the seeds of a batch.
+        most: control steps of an episode, after which the recording stops with an error.
     """
     for start in range(0, len(seeds), MAX_ENVS):
         some = list(seeds[start : start + MAX_ENVS])
         env = sim.make(len(some))
         try:
-            yield _play(env, some, make_actor(some))
+            yield _play(env, some, make_actor(some), sim.name, most)
         finally:
             env.close()
 
 
-def _play(env: Any, seeds: Sequence[int], actor: Actor) -> RecordedBatch:
+def check_stepwise(env: Any) -> None:
+    """Refuse environments that play several control steps per decision."""
     shape = env.single_action_space.shape
     if len(shape) == 2 and shape[0] != 1:
-        raise ValueError(f"a recording needs one control step per decision, {env} plays {shape[0]}: Sim.stepwise")
+        raise ValueError(
+            f"a recording needs one control step per decision, {env} plays {shape[0]}: set sim.chunk=1, or give the "
+            "simulator's class the method stepwise()"
+        )
+
+
+def _play(env: Any, seeds: Sequence[int], actor: Actor, name: str, most: int) -> RecordedBatch:
+    check_stepwise(env)
     observation, _ = env.reset(seed=list(seeds))
     count, space = len(seeds), env.action_space
     steps_of: list[list[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]] = [[] for _ in seeds]
@@ -119,6 +132,8 @@ def _play(env: Any, seeds: Sequence[int], actor: Actor) -> RecordedBatch:
                 over[i] = (bool(terminated[i]), bool(truncated[i]), bool(errors[i]), scores)
                 live[i] = False
         step += 1
+        if live.any():
+            check_end(name, step, int(live.sum()), most, "the limit of a recording")
     ends = [end for end in over if end is not None]
     whole = [_build_episode(seed, steps, end) for seed, steps, end in zip(seeds, steps_of, ends) if not end[2]]
     return RecordedBatch(whole, errors=sum(end[2] for end in ends))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5 import HDF5Dataset, read_actions, read_attribute, read_observations
+from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_attribute, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
 from mmrl.strict_json import need_object, quote
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.media.videos import check_video
+
 try:
     import av
 except ImportError:  # optional: needed for datasets with videos
@@ -22,6 +24,9 @@ def need_av() -> Any:
             "videos of datasets need PyAV: pip install 'mmrl-lightning[data]', or record with video=false"
         )
     return av
+
+
+_REMEDY = "copy it again from its source"
 
 
 class VideoWriter:
@@ -63,20 +68,24 @@ class VideoWriter:
 
 def duration_frames(path: Path) -> int:
     """Number of frames that the file's header states."""
+    check_video(path, _REMEDY)
     try:
         with need_av().open(str(path)) as file:
             return file.streams.video[0].frames
     except (av.error.FFmpegError, IndexError, ValueError) as error:
-        raise ValueError(f"{path}: not a readable video ({error}); copy it again from its source") from error
+        raise ValueError(f"{path}: not a readable video ({error}); {_REMEDY}") from error
 
 
 def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int, ...]) -> np.ndarray:
     """Decode the `count` frames at times start_s + k / fps, uint8 [count, H, W, 3]; raises if one is missing."""
     out = np.empty((count, *shape), np.uint8)
     found = np.zeros(count, bool)
+    check_video(path, _REMEDY)
     try:
         with need_av().open(str(path)) as file:
             stream = file.streams.video[0]
+            if (stream.height, stream.width) != shape[:2]:  # before decoding, which could take any memory
+                raise ValueError(f"{path}: frames are {stream.height} x {stream.width}, the features say {shape}")
             file.seek(max(0, int(start_s / stream.time_base)), stream=stream)
             for frame in file.decode(stream):
                 position = (float(frame.pts * stream.time_base) - start_s) * fps
@@ -95,7 +104,7 @@ def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int,
                     raise ValueError(f"{path}: frames are {image.shape}, the features say {shape}")
                 out[step], found[step] = image, True
     except (av.error.FFmpegError, IndexError) as error:
-        raise ValueError(f"{path}: not a readable video ({error}); copy it again from its source") from error
+        raise ValueError(f"{path}: not a readable video ({error}); {_REMEDY}") from error
     if not found.all():
         raise ValueError(
             f"{path}: the video is too short: {found.sum()} of {count} frames from {start_s:.3f} s on are there; "

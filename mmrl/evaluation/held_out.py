@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -14,6 +15,8 @@ from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Sampling, Task
+
+log = logging.getLogger(__name__)
 
 
 class HeldOut:
@@ -67,6 +70,7 @@ class HeldOut:
         self.interim_count = interim_count
         self.only: Sequence[int] | None = None  # subset of range(count); their draws do not depend on the subset
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
+        self._said: set[str] = set()  # decodes of which it was said that their completions are cut off
         self.start: dict[str, list[Episode]] = {}  # the same at the first measurement, if an evaluator compares with it
 
     def select_problems(self, task: Task) -> Task:
@@ -105,6 +109,7 @@ class HeldOut:
                 e.light() for e in self.play(task, reward, ctx, sampling, self.interim_count if interim else None)
             ]
             everyone = self.latest[decode] = parallel.gather(episodes)
+            self._say_cut(decode, everyone, sampling.max_tokens, ctx)
             for name, evaluator in self.evaluators.items():
                 metrics = dict(evaluator(everyone))
                 if decode in self.start:
@@ -113,6 +118,20 @@ class HeldOut:
         if any(evaluator.compares for evaluator in self.evaluators.values()):
             self.start = self.start or dict(self.latest)
         return out
+
+    def _say_cut(self, decode: str, episodes: Sequence[Episode], max_tokens: int | None, ctx: Context) -> None:
+        """Say once for each decode that most completions were cut off, since an answer that is cut counts as wrong."""
+        cut = sum(episode.ended == "length" for episode in episodes)
+        if ctx.rank or decode in self._said or 2 * cut <= len(episodes):
+            return
+        self._said.add(decode)
+        log.warning(
+            "held-out %s: %d of %d completions were cut off at sampling.max_tokens=%s; raise it if answers need more",
+            decode,
+            cut,
+            len(episodes),
+            max_tokens,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the first measurement, so that a resumed run is compared with the same start."""

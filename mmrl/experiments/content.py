@@ -29,7 +29,7 @@ MACHINERY = tuple(
     )
 )
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
-HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.replay_buffer")
+HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer")
 """Parts of these folders that a recipe chooses."""
 FUNCTION = re.compile(rf"(?:{'|'.join(OWN)})(?:\.\w+)+:\w+")
 """A function that a configuration names by its module, as in "mmrl.rewards.shaping:exact_within_limit"."""

@@ -103,6 +103,13 @@ class BaseLearner(L.LightningModule):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
         data = getattr(self.trainer, "datamodule", None)  # absent without a data module
         metrics = data.measure() if isinstance(data, RolloutData) and self.trainer.current_epoch == 0 else {}
+        interval, last = self.trainer.check_val_every_n_epoch or 0, self.trainer.max_epochs or 0
+        if metrics and interval > last > 0:
+            log.warning(
+                "trainer.check_val_every_n_epoch=%d is longer than the run of %d iterations, so that its start alone "
+                "is measured; lower it to measure the end too",
+                *(interval, last),
+            )
         refuse_monitors(self.trainer.callbacks, [f"val/{name}" for name in metrics], "val/")
         if metrics:
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)

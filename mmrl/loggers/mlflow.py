@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import COLUMNS, require_package, sample_rows
+from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, require_package, sample_rows
 
 
 class MLflow(MLFlowLogger):
@@ -32,7 +32,7 @@ class MLflow(MLFlowLogger):
         run_id: str | None = None,
     ):
         require_package("mlflow", "mlflow", "mlflow")
-        folder = Path(save_dir).absolute()
+        self._folder = folder = Path(save_dir).absolute()
         local = tracking_uri is None
         if local:
             folder.mkdir(parents=True, exist_ok=True)
@@ -43,6 +43,19 @@ class MLflow(MLFlowLogger):
             artifact_location=(folder / "artifacts").as_uri() if local else None,
             run_id=run_id,
         )
+
+    def continue_run(self) -> None:
+        """Log on into the run that this folder's earlier process began, unless another id was given."""
+        if self._run_id is None:
+            self._run_id = read_run_id(self._folder)
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any) -> None:  # type: ignore[override]  # no further arguments
+        """Log the configuration of a new run, and keep the run's id; MLflow takes a parameter once."""
+        known = read_run_id(self._folder)
+        if known is None or known != self.run_id:
+            super().log_hyperparams(params)
+            keep_run_id(self._folder, str(self.run_id))
 
     @rank_zero_only
     def log_samples(self, groups: Sequence[Mapping[str, Any]], step: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import require_package, sample_table
+from mmrl.loggers.base import keep_run_id, read_run_id, require_package, sample_table
 
 
 class Trackio(Logger):
@@ -19,12 +19,19 @@ class Trackio(Logger):
         project: of the tracker.
         run_name: of the run; None for one that the tracker makes.
         space_id: of a Space, as in user/space; None for this machine.
+        save_dir: folder that keeps the name of the run, under which a resumed run goes on; None keeps none.
     """
 
-    def __init__(self, project: str = "mmrl", run_name: str | None = None, space_id: str | None = None):
+    def __init__(
+        self,
+        project: str = "mmrl",
+        run_name: str | None = None,
+        space_id: str | None = None,
+        save_dir: str | None = None,
+    ):
         super().__init__()
         require_package("trackio", "trackio", "trackio")
-        self.project, self.run_name, self.space_id = project, run_name, space_id
+        self.project, self.run_name, self.space_id, self._folder = project, run_name, space_id, save_dir
         self._run: Any = None
         self._config: dict[str, Any] = {}
 
@@ -46,7 +53,14 @@ class Trackio(Logger):
             self._run = trackio.init(
                 self.project, self.run_name, space_id=self.space_id, config=self._config, resume="allow", embed=False
             )
+            if self._folder is not None:
+                keep_run_id(self._folder, self._run.name)
         return self._run
+
+    def continue_run(self) -> None:
+        """Log on into the run that this folder's earlier process began, unless another name was given."""
+        if self.run_name is None and self._folder is not None:
+            self.run_name = read_run_id(self._folder)
 
     @rank_zero_only
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:

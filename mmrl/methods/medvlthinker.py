@@ -1,10 +1,9 @@
-"""MedVLThinker: RL on the questions that the start answers right sometimes, with a strict reward of multiple choice.
+"""MedVLThinker: RL on the questions that the start answers right sometimes.
 
 MedVLThinker: Simple Baselines for Multimodal Medical Reasoning, 2025, arXiv:2508.02669.
 
 - the questions that are solved sometimes: `filter_pass_rates`
 - pass rates measured before training, then the questions within: `MeasuredPassRates` and `DropMeasuring`
-- thought, answer and nothing else, the answer as letter, text or both: `choice_reward`
 """
 
 from __future__ import annotations
@@ -17,29 +16,8 @@ from mmrl.curricula.base import Curriculum
 from mmrl.curricula.cycle import take_cyclically
 from mmrl.curricula.history import PromptHistory
 from mmrl.curricula.sampler import Shuffled
-from mmrl.rewards.extract import Tags
-from mmrl.rewards.shaping import tag_format
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
-
-
-def choice_reward(completion: str, answer: str, options: Mapping[str, str], prompt_end: str = "") -> float:
-    """1 for a thought and then the right answer in tags: its letter, its text, or "B. text"; else 0.
-
-    Upper and lower case are the same, as are spaces around the answer. A right answer outside of the format earns 0.
-    Source: MedVLThinker, 2025, accuracy and format together, arXiv:2508.02669.
-
-    Args:
-        completion: of the policy.
-        answer: letter of the right option.
-        options: text of each option by its letter, a column of the row.
-        prompt_end: a tag that the chat template opened before the completion.
-    """
-    if answer not in options:
-        raise ValueError(f"choice_reward: the answer {answer!r} is none of the options {sorted(options)}")
-    said = Tags()(completion) if tag_format(completion, prompt_end=prompt_end) else None
-    right = (answer, options[answer].strip(), f"{answer}. {options[answer].strip()}")
-    return float(said is not None and said.lower() in {text.lower() for text in right})
 
 
 def filter_pass_rates(

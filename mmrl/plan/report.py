@@ -34,9 +34,9 @@ def format_bytes(count: int) -> str:
 
 def print_report(plan: RunPlan, tried: Sequence[Change], seconds: Seconds | None) -> None:
     """Print a plan: what is planned, terms by phase for every kind of rank, whether it fits, and what to change."""
-    console = Console()
+    console = Console(markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(width=COLUMNS)
+        console = Console(width=COLUMNS, markup=False, emoji=False)
     for line in _summary(plan):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     for rank in _distinct(plan.ranks):

@@ -270,9 +270,11 @@ def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy)
     """Refuse a raw observation that lacks what the policy's processor reads."""
     missing = [name for name in names if name not in raw]
     if missing:
+        renamed = hasattr(policy, "processor")
+        remedy = f", or name those of another name: policy.processor.names={{THEIR_NAME: {missing[0]}}}"
         raise ValueError(
             f"{type(policy).__name__} needs observation {missing}, but the task or sim gives {sorted(raw)}; "
-            "choose a policy that fits the task"
+            f"choose a policy that fits the task{remedy if renamed else ''}"
         )
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mmrl.foreign_files import check_files, check_regular
-from mmrl.strict_json import kind
+from mmrl.strict_json import kind, quote
 
 _LONGEST_HEADER = 10**8  # bytes of the header of a safetensors file, as in the format's description
 _SHOWN = 3  # maximum names in a message
@@ -65,6 +65,8 @@ def check_folder(folder: str | Path) -> None:
             raise ValueError(
                 f"{file}: not a safetensors file of {size} bytes, its header is broken; {remedy}"
             ) from error
+        if wrong := [end for end in ends if type(end) is not int]:
+            raise ValueError(f"{file}: its header says that a weight ends at {quote(wrong[0])}; {remedy}")
         if 8 + length + max(ends, default=0) != size:
             raise ValueError(
                 f"{file}: {size} bytes, its header says {8 + length + max(ends, default=0)}: the file was cut; {remedy}"

@@ -19,6 +19,8 @@ class NamedScores(Protocol):
 class Reward(ABC):
     """Base class of rewards. It is called with a whole group, so that rewards may compare its episodes."""
 
+    foreign = False  # whether it holds functions or models that others wrote, which are tried before a run
+
     @property
     def constant(self) -> bool:
         """Whether every episode has the reward 0, as where the simulator pays each decision."""

@@ -10,18 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from mmrl.rewards.answers.final_answer import find_final_answer
+from mmrl.rewards.answers.latex_boxes import find_boxes
 from mmrl.rewards.answers.numbers import find_last_number
 
 LONGEST_ANSWER = 100_000
 """Characters of an answer, without its thoughts, that are read: the last ones, since answers stand at the end."""
 _OPEN = re.compile(r"<(?:think|thinking|reasoning)>")
 _CLOSE = re.compile(r"</(?:think|thinking|reasoning)>")
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_PART_BEFORE = re.compile(
-    r"(?:(?:[-+/^×·\u2010-\u2015\u2212]|(?<=[\w)}])[ \t]?\*)[ \t]*[$({]?|[0-9.]|\b(?:minus|not))\s*\Z", re.IGNORECASE
-)
-_PART_AFTER = re.compile(r"\s*(?:[\^/×·]|[-+*\u2212][ \t]*[0-9\\(]|[-+*\u2212][A-Za-z]|[0-9])")
-_TRIES = 100  # boxes, from the end, and broken JSON objects that are read
+_TRIES = 100  # broken JSON objects that are read
 
 
 class Extractor(ABC):
@@ -65,14 +61,13 @@ class LastNumber(Extractor):
 class Boxed(Extractor):
     r"""The content of the last \boxed{...}, braces inside it included.
 
-    A box that is not closed is no answer, and neither is one that is a part of a formula: - \boxed{7}, \boxed{4}^2.
+    A box that is not closed is no answer, and neither is one that is a part of a formula, such as - \boxed{7} and
+    \boxed{4}^2. What may stand beside a box says `mmrl.rewards.answers.latex_boxes`.
     """
 
     def find(self, text: str) -> str | None:
-        for match in [*_BOX.finditer(text)][: -_TRIES - 1 : -1]:
-            if _closing_brace(text, match.end()) is not None:
-                return _read_box(text, match)
-        return None
+        closed = [box for box in find_boxes(text) if box.closed]
+        return closed[-1].content if closed else None
 
     def write(self, answer: str) -> str:
         return rf"\boxed{{{answer}}}"
@@ -133,7 +128,7 @@ class Choice(Extractor):
         # blanks before a colon, and those behind it, are read in one way alone: a text of blanks takes linear time
         letter, named = f"([{re.escape(self.letters)}])", r"(?i:\s++is)?+\s*+(?::\s*+)?(?:\*\*|\()*+"
         for pattern in (
-            rf"\\boxed\{{\(?(?:\\text\{{)?\(?{letter}\)?\}}",
+            rf"\\boxed\{{\(?(?:\\(?:text|textbf|mathrm|mathbf)\{{)?\(?{letter}\)?\}}",
             rf"(?i:answer){named}{letter}(?![\w'])",
             rf"(?:^|\n)[ \t*(]*{letter}[\s*).:]*\Z",
             rf"(?:(?<!\w)\((?=.\))|(?i:choice|option){named}){letter}(?![\w'])",
@@ -198,11 +193,10 @@ class Answer(Extractor):
     def find(self, text: str) -> str | None:
         if "boxed" not in text and "fbox" not in text:
             return find_final_answer(text, [])
-        boxes = [_read_box(text, match) for match in [*_BOX.finditer(text)][: -_TRIES - 1 : -1]]
+        contents = [box.content for box in find_boxes(text)]
+        boxes = [content for content in contents if content is not None]
         # a box that is a part of a formula is no answer, and neither is another one beside it
-        return (
-            None if not boxes or None in boxes else find_final_answer(text, [box for box in boxes if box is not None])
-        )
+        return find_final_answer(text, boxes) if boxes and len(boxes) == len(contents) else None
 
 
 EXTRACTORS: Mapping[str, type[Extractor]] = {
@@ -253,22 +247,3 @@ def remove_thoughts(text: str) -> str | None:
     """
     rest = _CLOSE.split(text)[-1]  # a template may have opened the thought in the prompt
     return None if _OPEN.search(rest) else rest[-LONGEST_ANSWER:]
-
-
-def _read_box(text: str, match: re.Match[str]) -> str | None:
-    """Content of a box; None if it is not closed, or if it is a part of a formula."""
-    end = _closing_brace(text, match.end())
-    if end is None:
-        return None
-    before, after = text[max(0, match.start() - 8) : match.start()], text[end + 1 : end + 9]
-    return None if _PART_BEFORE.search(before) or _PART_AFTER.match(after) else text[match.end() : end]
-
-
-def _closing_brace(text: str, start: int) -> int | None:
-    """Position of the brace that closes the one before `start`; escaped braces do not count."""
-    depth = 1
-    for match in re.finditer(r"\\.|[{}]", text[start:], re.DOTALL):
-        depth += {"{": 1, "}": -1}.get(match.group(), 0)
-        if depth == 0:
-            return start + match.start()
-    return None

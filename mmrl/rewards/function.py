@@ -17,6 +17,7 @@ from mmrl.types import Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 
+_LINES = 3  # failed calls of an iteration that have a line each
 Parts = Sequence[Sequence[Episode]]
 """The episodes of each call."""
 
@@ -39,10 +40,13 @@ class FunctionReward(Reward):
         functions: paths, as rewards.py:score, rewards.py:Judge.score or package.module:score.
         weights: by name of the score: 1 for those of the functions that are not named here. Scores of the task, such
             as exact, count only if they are named.
-        timeout_s: time limit of a call in seconds; of all calls of an iteration for an async function.
+        timeout_s: time limit of a call in seconds; of all calls of an iteration for an async function. Where calls
+            may fail, coroutines that are late fail alone, at nine tenths of it.
         in_process: call the functions in this process, which has no time limit.
         max_failures: calls of an iteration that may fail; one more ends the run.
     """
+
+    foreign = True
 
     def __init__(
         self,
@@ -58,7 +62,8 @@ class FunctionReward(Reward):
             raise ValueError("reward.functions is empty; name a function, as in reward=rewards.py:score")
         self.functions, self.weights = list(functions), dict(weights or {})
         self.timeout_s, self.in_process, self.max_failures = timeout_s, in_process, max_failures
-        load = functools.partial(FunctionCalls, self.functions)
+        patience_s = 0.9 * timeout_s if max_failures and not in_process else None
+        load = functools.partial(FunctionCalls, self.functions, in_process, patience_s)
         self._pool = None if in_process else WorkerPool(load, timeout_s=timeout_s)
         try:
             self._calls: Callable[..., Any] = load() if self._pool is None else self._pool.call
@@ -108,6 +113,9 @@ class FunctionReward(Reward):
                 for index, named in zip(part, answer):
                     self._check_names(signature, named)
                     out[index].update(named)
+        if len(failures) > _LINES:
+            further = len(failures) - _LINES
+            log.warning("%d further calls failed (%d of at most %d)", further, len(failures), self.max_failures)
         return out
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
@@ -118,8 +126,10 @@ class FunctionReward(Reward):
         failures.append(str(error))
         if len(failures) > self.max_failures:
             count = f" ({len(failures)} calls failed, reward.max_failures={self.max_failures})"
-            raise RuntimeError(f"{error}{count if self.max_failures else ''}") from error.__cause__
-        log.warning("%s; its episodes are left out (%d of at most %d)", error, len(failures), self.max_failures)
+            remedy = "; where a judge fails now and then, reward.max_failures=8 leaves the episodes of such calls out"
+            raise RuntimeError(f"{error}{count if self.max_failures else remedy}") from error.__cause__
+        if len(failures) <= _LINES:
+            log.warning("%s; its episodes are left out (%d of at most %d)", error, len(failures), self.max_failures)
         for episode in part:
             episode.ended, episode.info["error"], episode.scores = "error", str(error), {}
 

@@ -6,6 +6,7 @@ These calls run in a worker process, which imports neither torch nor the policy.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import math
 import numbers
@@ -16,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from mmrl.function_path import format_error, load_functions, split_path
+from mmrl.rewards.worker.requests import explain_request, forget_requests, note_requests
 
 KEY = "reward"
 BATCH = {"prompts": "prompt", "completions": "completion", "answers": "answer"}
@@ -111,9 +113,14 @@ class FunctionCalls:
 
     Args:
         paths: of the functions.
+        copies: call them with copies of the arguments, which they may change; a process of its own has copies anyway.
+        patience_s: after so many seconds, coroutines that have not ended are failures; None waits for all.
     """
 
-    def __init__(self, paths: Sequence[str]):
+    def __init__(self, paths: Sequence[str], copies: bool = False, patience_s: float | None = None):
+        self._copies, self._patience_s = copies, patience_s
+        if not copies:
+            note_requests()
         self.functions = load_functions(paths, KEY)
         self.signatures = [read_signature(function, path) for function, path in zip(self.functions, paths)]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,8 +135,9 @@ class FunctionCalls:
         if number is None:
             return self.signatures
         signature, function = self.signatures[number], self.functions[number]
+        calls = copy.deepcopy(calls) if self._copies else calls
         if signature.is_async:
-            return self._run(_gather(function, signature, calls))
+            return self._run(_gather(function, signature, calls, self._patience_s))
         return [_call(function, signature, *call) for call in calls]
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -141,7 +149,10 @@ class FunctionCalls:
 
 
 async def _gather(
-    function: Callable[..., Awaitable[Any]], signature: Signature, calls: Sequence[tuple[dict[str, Any], int]]
+    function: Callable[..., Awaitable[Any]],
+    signature: Signature,
+    calls: Sequence[tuple[dict[str, Any], int]],
+    patience_s: float | None,
 ) -> list[Any]:
     async def call(arguments: dict[str, Any], count: int) -> Any:
         try:
@@ -149,10 +160,19 @@ async def _gather(
         except BaseException as error:
             return _fail(error, signature)
 
-    return list(await asyncio.gather(*(call(*given) for given in calls)))
+    if not calls:
+        return []
+    forget_requests()
+    tasks = [asyncio.ensure_future(call(*arguments)) for arguments in calls]
+    _, pending = await asyncio.wait(tasks, timeout=patience_s)
+    for task in pending:
+        task.cancel()
+    late = Failure("had not answered when reward.timeout_s was nearly over, which is the limit of all calls together")
+    return [late if task in pending else task.result() for task in tasks]
 
 
 def _call(function: Callable[..., Any], signature: Signature, arguments: dict[str, Any], count: int) -> Any:
+    forget_requests()
     try:
         return _convert(function(**arguments), signature, count)
     except KeyboardInterrupt:
@@ -164,11 +184,16 @@ def _call(function: Callable[..., Any], signature: Signature, arguments: dict[st
 def _fail(error: BaseException, signature: Signature) -> Failure:
     if isinstance(error, _Refused):
         return error.failure
-    return Failure(f"raised {format_error(error, split_path(signature.path, KEY)[0])}")
+    text = f"raised {format_error(error, split_path(signature.path, KEY)[0])}"
+    return Failure("; ".join(filter(None, (text, explain_request(error)))))
 
 
 def _convert(value: Any, signature: Signature, count: int) -> list[dict[str, float]]:
     """Convert a returned value to the named numbers of each completion."""
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise _Refused("returned what has to be awaited; declare it, or what decorates it, with async def")
     if not signature.batch:
         return [_read_scores(value, signature.name, None)]
     if isinstance(value, Mapping):  # of lists

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mmrl.errors import ConfigError
+from mmrl.files import check_inside, open_unlinked, remove_path
 
 LOCK = ".lock"
 RESULTS = (
@@ -74,7 +74,8 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
         overwrite: delete the results in the folder.
 
     Raises:
-        ConfigError: the folder cannot be used; the message names it and the choices.
+        ConfigError: the folder cannot be used, or a folder in it is a link to another place; the message names it and
+            the choices.
     """
     if not run_dir.strip():
         raise ConfigError("run_dir is empty; name a folder, or leave it out for runs/<recipe>/<time>")
@@ -83,8 +84,7 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
     folder = Path(run_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        number = os.open(folder / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        lock = os.fdopen(number, "a+")
+        lock = os.fdopen(open_unlinked(folder / LOCK, os.O_RDWR | os.O_APPEND), "a+")
     except OSError as error:
         raise ConfigError(f"run_dir={run_dir}: {error.strerror}; name a folder that can be written to") from error
     with lock:
@@ -112,12 +112,15 @@ def _lock(lock: object, folder: Path) -> None:
 
 
 def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
+    for path in () if overwrite else (folder / name for name in RESULTS):
+        if path.is_symlink() and not path.is_file():  # links to files are replaced
+            check_inside(path, folder)
     there = checkpoints_of(folder)
     if ckpt_path is not None and Path(ckpt_path).resolve().is_relative_to((folder / "checkpoints").resolve()):
         return
     if overwrite:
         for name in RESULTS:
-            _remove(folder / name)
+            remove_path(folder / name)
         return
     if there or (folder / "policy").exists():
         resume = f"ckpt_path={there[-1]}" if there else None
@@ -131,11 +134,4 @@ def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
             "which removes that run"
         )
     if ckpt_path is None:
-        _remove(folder / "metrics.csv")  # left by a run that ended before its first checkpoint
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        remove_path(folder / "metrics.csv")  # left by a run that ended before its first checkpoint

@@ -16,7 +16,11 @@ LONGEST_TEXT = 1000
 LARGEST_SIDE = 2048
 """Pixels a side of an image for a policy that scales images."""
 MOST_NUMBERS = 1_000_000
-"""Entries of an array that is no image, and of nested lists."""
+"""Entries of an array that is no image."""
+MOST_ENTRIES = 10_000
+"""Entries of nested lists and maps, which policies may turn into a text."""
+LARGEST_NUMBER = 1e12
+"""Absolute value of a number, in whatever units; its square is finite in 32 bits."""
 MOST_OBSERVATIONS = 64
 
 
@@ -59,9 +63,9 @@ class Limits:
         if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 3:
             self._check_image(title, name, value)
         elif isinstance(value, np.ndarray | np.generic | float | int):
-            _check_numbers(title, np.asarray(value))
+            _check_numbers(title, value)
         elif isinstance(value, str):
-            self._check_text(title, value)
+            self._check_text(title, len(value))
         elif isinstance(value, list | dict):
             self._check_nested(title, value)
 
@@ -79,32 +83,41 @@ class Limits:
                 f"{title} is an image of shape {image.shape}; at most {LARGEST_SIDE} pixels a side are read"
             )
 
-    def _check_text(self, title: str, text: str) -> None:
-        if len(text) > self.characters:
-            raise WireError(f"{title} has {len(text)} characters; at most {self.characters} are read")
+    def _check_text(self, title: str, length: int) -> None:
+        if length > self.characters:
+            raise WireError(f"{title} has {length} characters; at most {self.characters} are read")
 
     def _check_nested(self, title: str, value: Any) -> None:
-        """Walk through lists and maps, without recursion."""
-        entries, waiting = 0, [value]
+        """Walk through lists and maps, without recursion; the texts in them count as one."""
+        entries, characters, waiting = 0, 0, [value]
         while waiting:
             each = waiting.pop()
-            parts = list(each.values()) if isinstance(each, dict) else each
-            entries += len(parts)
-            if entries > MOST_NUMBERS:
-                raise WireError(f"{title} has more than {MOST_NUMBERS} entries")
+            parts = [*each, *each.values()] if isinstance(each, dict) else each
+            entries += len(parts) + sum(part.size for part in parts if isinstance(part, np.ndarray))
+            if entries > MOST_ENTRIES:
+                raise WireError(f"{title} has more than {MOST_ENTRIES} entries; send numbers as an array")
             for part in parts:
                 if isinstance(part, list | dict):
                     waiting.append(part)
                 elif isinstance(part, str):
-                    self._check_text(title, part)
-                elif isinstance(part, float) and not np.isfinite(part):
-                    raise WireError(f"{title} has numbers that are not finite")
-                elif isinstance(part, np.ndarray):
+                    characters += len(part)
+                    self._check_text(title, characters)
+                elif isinstance(part, np.ndarray | np.generic | float | int):
                     _check_numbers(title, part)
 
 
-def _check_numbers(title: str, array: np.ndarray) -> None:
-    if array.size > MOST_NUMBERS:
-        raise WireError(f"{title} is an array of shape {array.shape}; at most {MOST_NUMBERS} numbers are read")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+def _check_numbers(title: str, numbers: np.ndarray | np.generic | float | int) -> None:
+    if isinstance(numbers, int):
+        large, finite = abs(numbers) > LARGEST_NUMBER, True
+    else:
+        array = np.asarray(numbers)
+        if array.size > MOST_NUMBERS:
+            raise WireError(f"{title} is an array of shape {array.shape}; at most {MOST_NUMBERS} numbers are read")
+        if array.dtype.kind not in "fiu":
+            return
+        finite = bool(np.isfinite(array).all())
+        large = finite and bool((np.abs(array.astype(np.float64)) > LARGEST_NUMBER).any())
+    if not finite:
         raise WireError(f"{title} has numbers that are not finite")
+    if large:
+        raise WireError(f"{title} has numbers beyond {LARGEST_NUMBER:g}, which no sensor has; look at its units")

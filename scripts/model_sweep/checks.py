@@ -11,7 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
-from transformers import AutoProcessor
+from transformers import CONFIG_MAPPING, AutoProcessor
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
@@ -31,7 +31,7 @@ from mmrl.rng import derive_seed
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.types import Completion, Episode, Request, Sampling, Turn
 from scripts.model_sweep.checkpoints import NotTinyError, build_checkpoint
-from scripts.model_sweep.letters import Letters
+from scripts.model_sweep.letters import PICTURES, Letters
 from scripts.model_sweep.plain import load_plain, score_row
 from scripts.model_sweep.processors import run_with_picture
 
@@ -69,14 +69,9 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
     try:
         build_checkpoint(kind, family, folder / "start")
         plain = load_plain(folder / "start", family)
-        if family == "image":
-            run_with_picture(plain, AutoProcessor.from_pretrained(folder / "start"))
-        else:
-            _refuse_odd_model(plain)
-    except NotTinyError as error:
-        return end_outcome(outcome, "not tiny", error)
+        run_plainly(plain, family, folder / "start")
     except Exception as error:
-        return end_outcome(outcome, "not tiny", error, "transformers does not run it: ")
+        return check_refusal(outcome, error, folder)
     try:
         policy = POLICIES[family](path=str(folder / "start")).eval()
     except ValueError as error:
@@ -108,13 +103,46 @@ def end_outcome(outcome: Outcome, status: str, error: Exception, before: str = "
     return outcome
 
 
-def _refuse_odd_model(plain: Any) -> None:
-    """Refuse a model whose logits are not one row per token, or not finite."""
+def check_refusal(outcome: Outcome, error: Exception, folder: Path) -> Outcome:
+    """Check what the policy says of a type that transformers alone does not run at a tiny size.
+
+    A checkpoint of text, or one that transformers itself saved and does not read, has to be refused. Of a type without
+    a checkpoint the configuration alone is read, which may say that it is no policy.
+    """
+    start, built = folder / "start", (folder / "start" / "config.json").exists()
+    has_to = built and (outcome.family == "text" or "the weights do not fit" in str(error))
+    try:
+        if not has_to:
+            start = folder / "configuration"
+            CONFIG_MAPPING[outcome.kind]().save_pretrained(start)
+        POLICIES[outcome.family](path=str(start))
+    except ValueError as refusal:
+        if has_to or "is no policy" in str(refusal):
+            return end_outcome(outcome, "refused", refusal)
+    except Exception as other:
+        if has_to:
+            return end_outcome(outcome, "crash", other)
+    if has_to:
+        return end_outcome(outcome, "wrong", error, "it loads, and transformers alone does not run it: ")
+    before = "" if isinstance(error, NotTinyError) else "transformers does not run it: "
+    return end_outcome(outcome, "not tiny", error, before)
+
+
+def run_plainly(plain: Any, family: str, start: Path) -> None:
+    """Run transformers alone on a row, and refuse logits that are not finite.
+
+    The policy has to refuse a processor without a chat template, which transformers cannot run either.
+    """
+    if family == "image":
+        processor = AutoProcessor.from_pretrained(start)
+        if processor.chat_template is not None:
+            run_with_picture(plain, processor)
+        return
     if plain.config.is_encoder_decoder:
         return  # the policy has to refuse it
     ids = torch.arange(5, 25)[None]
     with torch.no_grad():
-        logits = plain(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        logits = plain(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     if not logits.isfinite().all():
         raise ValueError("its logits are not finite")
 
@@ -149,9 +177,23 @@ def _compare_packed(outcome: Outcome, family: str, folder: Path, plain: Any) -> 
         outcome.differences["packed"] = _largest(policy(batch).logprobs - expected, batch["action_mask"])
 
 
+def choose_task(policy: Any, family: str) -> Letters:
+    """Prompts of which half have a picture, or all where a processor demands one."""
+    if family == "text":
+        return Letters()
+    task = Letters(images=len(PICTURES))
+    try:
+        policy.encode(task[len(task) - 1].observation)
+    except ValueError as error:
+        if "with 0 image(s)" not in str(error):
+            raise
+        return Letters(images=len(task))
+    return task
+
+
 def sample_rows(policy: Any, family: str) -> tuple[Batch, list[Completion]]:
     """Sample completions of all prompts, and collate them."""
-    task = Letters(images=family == "image")
+    task = choose_task(policy, family)
     prompts = [task[index] for index in range(len(task)) for _ in range(COMPLETIONS)]
     engine = LocalEngine()
     engine.sync(policy, 0)
@@ -205,7 +247,7 @@ def _fit_and_export(outcome: Outcome, policy: Any, folder: Path) -> None:
 def fit_once(policy: Any, family: str) -> None:
     """Run one iteration of GRPO with a large learning rate."""
     data = RolloutData(
-        task=Letters(images=family == "image"),
+        task=choose_task(policy, family),
         rollout=SingleTurn(),
         engine=LocalEngine(),
         reward=WeightedSum({"letters": 1.0}),

@@ -44,7 +44,8 @@ SIZES: tuple[tuple[str, int], ...] = (
         HEAD_DIM,
     ),
     (r"kv_lora_rank|q_lora_rank", 16),
-    (r"index_head_dim|index_topk", 16),
+    (r"index_head_dim", 16),
+    (r"index_topk|keep_window_size", CONTEXT // 2),
     (r"index_n_heads", 4),
     (r".*intermediate_size(_mlp)?|.*ffn_dim|d_ff|ffn_hidden_size|n_inner|dim_ff|mlp_dim|expert_ffn_hidden_size", WIDE),
     (r"num_experts|n_routed_experts|num_local_experts|moe_num_experts|num_routed_experts", 4),
@@ -122,7 +123,8 @@ def shrink_arguments(
         arguments["rope_parameters"] = {**rope, "mrope_section": MROPE}
     for name, nested in cls.sub_configs.items():
         inner = getattr(default, name, None)
-        kind = type(inner) if isinstance(inner, PreTrainedConfig) else nested
+        usual = getattr(getattr(cls, "sub_configs_defaults", {}).get(name), "model_type", None)
+        kind = type(inner) if isinstance(inner, PreTrainedConfig) else CONFIG_MAPPING.get(usual, nested)
         if isinstance(kind, type) and issubclass(kind, PreTrainedConfig):
             own = {**OVERRIDES.get(kind.model_type, {}), **overrides.get(name, {})}
             arguments[name] = {"model_type": kind.model_type, **shrink_arguments(kind, ids, own)}

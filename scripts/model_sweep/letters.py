@@ -11,14 +11,18 @@ from mmrl.types import Episode, Prompt, Task
 TEXTS = ("ab", "what is 3 + 4?", *(f"{'the quick brown fox jumps over it ' * 2}{number}=" for number in (3, 45)))
 """Two short prompts, and two of about 70 tokens, from which on completions share the storage of their prompt."""
 PICTURES = ((32, 32), (32, 48))
-"""Height and width of the pictures of the first prompts."""
+"""Height and width of the pictures, by turns."""
 
 
 @dataclass(frozen=True)
 class Letters(Task):
-    """Write letters: the score is the share of the answer's characters that are one."""
+    """Write letters: the score is the share of the answer's characters that are one.
 
-    images: bool = False
+    Args:
+        images: number of prompts with a picture, from the first one.
+    """
+
+    images: int = 0
     split: str = "train"
     name = "letters"
 
@@ -27,9 +31,9 @@ class Letters(Task):
 
     def __getitem__(self, index: int) -> Prompt:
         key = f"letters/{self.split}/{index}"
-        if not self.images or index >= len(PICTURES):
+        if index >= self.images:
             return Prompt(key, ({"role": "user", "content": TEXTS[index]},))
-        picture = np.random.default_rng(index).integers(0, 256, (*PICTURES[index], 3), dtype=np.uint8)
+        picture = np.random.default_rng(index).integers(0, 256, (*PICTURES[index % 2], 3), dtype=np.uint8)
         content = [{"type": "image"}, {"type": "text", "text": TEXTS[index]}]
         return Prompt(key, ({"role": "user", "content": content},), (picture,))
 

@@ -20,9 +20,10 @@ padded, with shared and with packed prompts, with pictures of two sizes and with
 of any of them in nats, with float32 weights. *fit* is one iteration of GRPO; *export* is the difference between the
 trained policy and its `policy/` folder, read by transformers in a fresh process.
 
-A type that is refused is refused when it is loaded, with the reason that stands here. "Not tried" are types that
-transformers does not build, or does not run with a picture, at the sizes that were tried; a checkpoint of such a type
-is [compared when it is loaded](how-to/checkpoint.md), as any other is. {counts}
+A type that is refused is refused when it is loaded, with the reason that stands here. "Is no policy that writes text"
+are encoder-decoders and classes without `generate`, which their configuration alone shows. "Not tried" are types that
+transformers itself does not build, or does not run with a picture, at the sizes that were tried; a checkpoint of such a
+type is [compared when it is loaded](how-to/checkpoint.md), as any other is. {counts}
 """
 PATH = re.compile(r"policy\.path='[^']*' cannot be loaded: |/[\w/.\-]*sweep_models_[\w/.\-]*")
 

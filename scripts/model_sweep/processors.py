@@ -18,7 +18,16 @@ from transformers.models.auto.video_processing_auto import VIDEO_PROCESSOR_MAPPI
 from mmrl.policies.text.tiny import CHAT_TEMPLATE, character_tokenizer, special_ids
 from scripts.model_sweep.configs import IMAGE_SIZE, PATCH, tiny_config
 from scripts.model_sweep.letters import Letters
-from scripts.model_sweep.overrides import CONFIG_TOKENS, IMAGE_PROCESSORS, IMAGE_TOKENS, PROCESSORS, TEMPLATE_TOKENS
+from scripts.model_sweep.overrides import (
+    CONFIG_TOKENS,
+    FEATURE_TOKENS,
+    FURTHER_TOKENS,
+    IMAGE_PROCESSORS,
+    IMAGE_TOKENS,
+    PROCESSORS,
+    TEMPLATES,
+    VIDEO_PROCESSORS,
+)
 
 TOKEN = re.compile(r"""["'](<[^<>"'\s{}]{1,40}>|\[[A-Z_]{2,20}\])["']""")
 """Special tokens in the source of a processor."""
@@ -29,6 +38,11 @@ CLASSES = {
     "fast_vlm": "LlavaProcessor",
     "glm_ocr": "Glm46VProcessor",
     "glmga": "Glm46VProcessor",
+    "kosmos-2": "Kosmos2Processor",
+    "kosmos-2.5": "Kosmos2_5Processor",
+    "mistral4": "PixtralProcessor",
+    "qwen2_5_omni_thinker": "Qwen2_5OmniProcessor",
+    "qwen3_omni_moe_thinker": "Qwen3OmniMoeProcessor",
 }
 """Processors of types for which transformers names none."""
 IMAGE_CLASSES = {
@@ -55,28 +69,34 @@ def build_processor(kind: str) -> tuple[Any, Any]:
     if name is None:
         raise ValueError("transformers names no processor for it")
     cls = getattr(transformers, name)
-    tokens = dict.fromkeys(TOKEN.findall(inspect.getsource(inspect.getmodule(cls))))  # type: ignore[arg-type]
-    image_token = IMAGE_TOKENS.get(kind) or next((t for t in tokens if "image" in t.lower()), "<image>")
     source = inspect.getsource(inspect.getmodule(cls))  # type: ignore[arg-type]
+    constants = [getattr(cls, each) for each in dir(cls) if each.endswith("_TOKEN")]
+    tokens = dict.fromkeys([*(each for each in constants if isinstance(each, str)), *TOKEN.findall(source)])
+    tokens |= dict.fromkeys(FURTHER_TOKENS.get(kind, []))
+    image_token = IMAGE_TOKENS.get(kind) or next((t for t in tokens if "image" in t.lower()), "<image>")
     attributes = {name for found in ATTRIBUTE.findall(source) for name in found if name}
     tokenizer = build_tokenizer(image_token, [t for t in tokens if t != image_token], attributes)
-    processor = cls(**collect_arguments(cls, kind, tokenizer, image_token))
-    image_token = getattr(processor, TEMPLATE_TOKENS.get(kind, "image_token"), None) or image_token
-    processor.chat_template = tokenizer.chat_template = CHAT_TEMPLATE.replace("image_token", repr(str(image_token)))
+    processor = cls(**collect_arguments(cls, name, kind, tokenizer, image_token))
+    image_token = str(getattr(processor, "image_token", None) or image_token)
+    written = "".join(getattr(processor, part, part) for part in TEMPLATES.get(kind, [image_token]))
+    tokenizer.chat_template = CHAT_TEMPLATE.replace("image_token", repr(written))
+    if "chat_template" in inspect.signature(cls.__init__).parameters:
+        processor.chat_template = tokenizer.chat_template
     config = tiny_config(kind, special_ids(processor.tokenizer))
-    _set_ids(config, processor, str(getattr(processor, "image_token", None) or image_token))
+    _set_ids(config, processor, FEATURE_TOKENS.get(kind, image_token))
     for name, special in CONFIG_TOKENS.get(kind, {}).items():
-        setattr(config, name, processor.tokenizer.convert_tokens_to_ids(special))
+        ids = processor.tokenizer.convert_tokens_to_ids(special)
+        setattr(config, name, dict(zip(special, ids)) if name.endswith("_map") else ids)
     return config, processor
 
 
 def build_tokenizer(image_token: str, others: list[str], attributes: set[str]) -> Any:
+    """Build the character tokenizer with the special tokens that a processor names or looks for."""
     others = [t for t in dict.fromkeys([*others, *(f"<{word}>" for word in FURTHER)]) if t not in TEXT_TOKENS]
-    tokenizer: Any = character_tokenizer(image_token, tuple(others))
     named = {f"{part}_token": token for part, token in name_tokens(image_token, others).items()}
-    spare = [t for t in others if t not in named.values()] or [image_token]
-    for number, name in enumerate(sorted(attributes - named.keys() - set(ORDINARY))):
-        named[name] = spare[number % len(spare)]
+    wanted = sorted(attributes - named.keys() - set(ORDINARY))
+    named |= {name: next((t for t in others if name[:-6] in t), f"<{name[:-6]}>") for name in wanted}
+    tokenizer: Any = character_tokenizer(image_token, tuple(dict.fromkeys([*others, *named.values()])))
     tokenizer.init_kwargs.update(named)
     tokenizer._set_model_specific_special_tokens(named)
     return tokenizer
@@ -92,7 +112,7 @@ def name_tokens(image_token: str, others: list[str]) -> dict[str, str]:
     """Names under which processors look for special tokens in a tokenizer."""
 
     def find(*parts: str) -> str:
-        fallback = next((f"<{word}>" for word in FURTHER if word in parts), image_token)
+        fallback = next((f"<{word}>" for word in FURTHER if word in parts), f"<{'_'.join(parts)}>")
         return next((t for t in others if all(p in t.lower() for p in parts)), fallback)
 
     return {
@@ -114,20 +134,20 @@ def name_tokens(image_token: str, others: list[str]) -> dict[str, str]:
     }
 
 
-def collect_arguments(cls: Any, kind: str, tokenizer: Any, image_token: str) -> dict[str, Any]:
+def collect_arguments(cls: Any, name: str, kind: str, tokenizer: Any, image_token: str) -> dict[str, Any]:
     """Arguments of a processor: its parts, and the numbers of tokens of an image."""
     names = set(inspect.signature(cls.__init__).parameters)
-    parts: dict[str, Any] = {"tokenizer": tokenizer}
+    same = [kind, *(other for other, processor in PROCESSOR_MAPPING_NAMES.items() if processor == name)]
+    parts: dict[str, Any] = {each: tokenizer for each in names if each.endswith("tokenizer")}
     if "image_processor" in names:
-        parts["image_processor"] = build_image_processor(kind)
+        parts["image_processor"] = build_image_processor(kind, same)
     if "video_processor" in names:
-        video = VIDEO_PROCESSOR_MAPPING_NAMES.get(kind) or "Qwen2VLVideoProcessor"
+        video = find_name(VIDEO_PROCESSOR_MAPPING_NAMES, same) or "Qwen2VLVideoProcessor"
         video = video if isinstance(video, str) else next(iter(video.values()))
-        parts["video_processor"] = build_sized(getattr(transformers, video))
-    if "feature_extractor" in names and (sounds := FEATURE_EXTRACTOR_MAPPING_NAMES.get(kind)):
+        parts["video_processor"] = build_sized(getattr(transformers, video), VIDEO_PROCESSORS.get(kind))
+    if "feature_extractor" in names:
+        sounds = find_name(FEATURE_EXTRACTOR_MAPPING_NAMES, same) or "WhisperFeatureExtractor"
         parts["feature_extractor"] = getattr(transformers, sounds)()
-    if "qformer_tokenizer" in names:
-        parts["qformer_tokenizer"] = tokenizer
     numbers = {
         "patch_size": PATCH,
         "vision_feature_select_strategy": "full",
@@ -141,8 +161,16 @@ def collect_arguments(cls: Any, kind: str, tokenizer: Any, image_token: str) -> 
     return parts | own | PROCESSORS.get(kind, {})
 
 
-def build_image_processor(kind: str) -> Any:
-    names = IMAGE_PROCESSOR_MAPPING_NAMES.get(kind) or {"torchvision": IMAGE_CLASSES.get(kind, "CLIPImageProcessor")}
+def find_name(names: Any, kinds: list[str]) -> Any:
+    """Name of a class for the first of several types that a table of transformers has."""
+    return next((names[kind] for kind in kinds if names.get(kind)), None)
+
+
+def build_image_processor(kind: str, same: list[str]) -> Any:
+    """Build the small image processor of a type, or that of a type with the same processor."""
+    names = find_name(IMAGE_PROCESSOR_MAPPING_NAMES, same) or {
+        "torchvision": IMAGE_CLASSES.get(kind, "CLIPImageProcessor")
+    }
     for name in (names.get("torchvision"), names.get("pil")):
         if name is not None:
             return build_sized(getattr(transformers, name), IMAGE_PROCESSORS.get(kind, {}))
@@ -181,7 +209,7 @@ def _set_ids(config: Any, processor: Any, image_token: str) -> None:
     """Give the ids of special tokens in a configuration those of the processor's tokenizer."""
     tokenizer = processor.tokenizer
     image = tokenizer.convert_tokens_to_ids(image_token)
-    spare = [i for i in range(len(tokenizer) - 1, 4, -1) if i != image]
+    spare = sorted({i for i in tokenizer.all_special_ids if i > 3} - {image}, reverse=True)
     for part in list_configs(config):
         for name, value in list(vars(part).items()):
             if not re.fullmatch(r".*(token_id|token_ids|token_index|_start_id|_end_id|_newline_id|_patch_id)", name):
@@ -207,20 +235,21 @@ def list_configs(config: Any) -> list[Any]:
 @torch.no_grad()
 def run_with_picture(model: Any, processor: Any) -> None:
     """Run transformers alone on a prompt with a picture."""
-    prompt = Letters(images=True)[0]
+    prompt = Letters(images=1)[0]
     text = processor.apply_chat_template(list(prompt.messages), tokenize=False, add_generation_prompt=True)
     inputs = processor(
         text=[text], images=[Image.fromarray(prompt.images[0])], return_tensors="pt", add_special_tokens=False
     )
     if hasattr(model.model if hasattr(model, "model") else model, "get_rope_index"):
         inputs["mm_token_type_ids"] = (inputs["input_ids"] == processor.image_token_id).long()
-    model(**inputs)
+    model(**inputs.to(model.dtype))
 
 
 def fit_image_tokens(model: Any, processor: Any, folder: Path) -> None:
     """Set the number of tokens of a picture to that of the features that the model says it has."""
     try:
-        run_with_picture(model, processor)
+        if processor.chat_template is not None:
+            run_with_picture(model, processor)
     except Exception as error:
         if (found := FEATURES.search(str(error))) is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import gymnasium
@@ -15,7 +15,7 @@ from sims.gym.guard import Guard, add_divergence_check
 from sims.gym.opengl import choose_gl
 from sims.gym.vector import GymVectorEnv
 from sims.host.actions import SpaceError
-from sims.host.adapter import adapt, state_sizes
+from sims.host.adapter import OuterView, adapt, state_sizes
 from sims.host.dry_call import check_env
 
 
@@ -129,6 +129,26 @@ class GymSim(Sim):
             return adapt(env, mask_source)
         except SpaceError:
             return env
+
+    def outer_view(self) -> OuterView:
+        """How a policy reads observations of `gymnasium.make` and gives actions to it.
+
+        Raises:
+            ValueError: with the id, a space that no control policy has, and what helps.
+        """
+        try:
+            return OuterView(self.make_registered(), self.inspect())
+        except SpaceError as error:
+            raise ValueError(f"sim.id={self.id!r}: {error}") from error
+
+    def enable_drawing(self) -> GymSim:
+        """This simulator with environments that draw images, where their class says that they can."""
+        if self.renders_images or not self.reads_spaces:
+            return self
+        env = self.make_registered()
+        modes = env.metadata.get("render_modes") or ()
+        env.close()
+        return replace(self, kwargs={**self.kwargs, "render_mode": "rgb_array"}) if "rgb_array" in modes else self
 
     def make_registered(self) -> gymnasium.Env:
         """One environment as its package makes it."""

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sims.host.actions import ActionReader, SpaceError
-from sims.host.masks import MASK, check_mask, read_mask
+from sims.host.masks import MASK, check_mask, join_mask, read_mask
 
 STATE, IMAGE = "state", "image"
 """Names of the parts of an observation, beside the mask of actions."""
@@ -58,11 +58,19 @@ class ControlEnv(gymnasium.Wrapper):
         return self._read(observation, info, bool(terminated or truncated)), reward, terminated, truncated, info
 
     def _read(self, observation: Any, info: Mapping[str, Any], ended: bool) -> Any:
+        mask = self.mask_source and read_mask(self.env, self.mask_source, observation, info)
+        return self.convert(observation, mask, ended)
+
+    def convert(self, observation: Any, mask: Any, ended: bool = False) -> Any:
+        """The parts of an observation of the wrapped environment, with the mask of legal actions where it has one."""
         parts = self._parts.read(observation)
         if self.mask_source is not None:
-            mask = read_mask(self.env, self.mask_source, observation, info)
             parts[MASK] = check_mask(mask, self._actions.blocks, ended)
         return parts[STATE] if self._plain else parts
+
+    def decode(self, action: Any) -> Any:
+        """The wrapped environment's action."""
+        return self._actions.decode(action)
 
 
 def adapt(env: gymnasium.Env, mask_source: str | None = None) -> gymnasium.Env:
@@ -79,6 +87,51 @@ def adapt(env: gymnasium.Env, mask_source: str | None = None) -> gymnasium.Env:
     if mask_source is None and vector and ActionReader(env.action_space).space == env.action_space:
         return env
     return ControlEnv(env, mask_source)
+
+
+class OuterView:
+    """Observations and actions of an environment as its package makes it, for a policy that acts in `adapt(env)`.
+
+    Args:
+        env: the environment.
+        mask_source: of its mask of legal actions, as `adapt` takes it.
+
+    Raises:
+        SpaceError: a space is none of those that can be converted.
+    """
+
+    def __init__(self, env: gymnasium.Env, mask_source: str | None = None):
+        self._env, self._mask_source = env, mask_source
+        self._adapted = adapt(env, mask_source)
+
+    def read(self, observation: Any, mask: Any = None) -> Any:
+        """What a control policy reads of one observation.
+
+        Args:
+            observation: as the environment gives it.
+            mask: of legal actions; needed where the environment has one outside of its observations.
+
+        Raises:
+            ValueError: the observation is none of the environment's, or a mask is missing or has another size.
+        """
+        if mask is not None:
+            mask = join_mask(mask)
+        elif self._mask_source == "observation":
+            mask = join_mask(observation[MASK])
+        elif self._mask_source is not None:
+            place = "info['action_mask']" if self._mask_source == "info" else "env.get_wrapper_attr('action_masks')()"
+            raise ValueError(f"the environment has a mask of legal actions; give action_masks={place}")
+        return self._read(self._adapted, observation, mask)
+
+    def _read(self, env: Any, observation: Any, mask: Any) -> Any:
+        if env is self._env:
+            return observation
+        observation = self._read(env.env, observation, mask)
+        return env.convert(observation, mask) if isinstance(env, ControlEnv) else env.observation(observation)
+
+    def decode(self, action: Any) -> Any:
+        """The environment's action of a policy's."""
+        return self._adapted.decode(action) if isinstance(self._adapted, ControlEnv) else action
 
 
 def _all_numbers(space: spaces.Dict) -> bool:

@@ -32,23 +32,23 @@ def plan_mask(env: gymnasium.Env, info: Mapping[str, Any]) -> str | None:
         _check_size("observation['action_mask']", spaces.flatdim(observed.spaces[MASK]), size, env)
         return "observation"
     if MASK in info:
-        _check_size("info['action_mask']", _join(info[MASK]).size, size, env)
+        _check_size("info['action_mask']", join_mask(info[MASK]).size, size, env)
         return "info"
     method = _mask_method(env)
     if method is None:
         return None
-    _check_size("action_masks()", _join(method()).size, size, env)
+    _check_size("action_masks()", join_mask(method()).size, size, env)
     return "method"
 
 
 def read_mask(env: gymnasium.Env, source: str, observation: Any, info: Mapping[str, Any]) -> np.ndarray | None:
     """The mask of legal actions [sum of the blocks] as the environment gives it; None where this step has none."""
     if source == "observation":
-        return _join(observation[MASK])
+        return join_mask(observation[MASK])
     if source == "info":
-        return _join(info[MASK]) if MASK in info else None
+        return join_mask(info[MASK]) if MASK in info else None
     method = _mask_method(env)
-    return None if method is None else _join(method())
+    return None if method is None else join_mask(method())
 
 
 def check_mask(mask: np.ndarray | None, blocks: list, ended: bool) -> np.ndarray:
@@ -77,7 +77,7 @@ def check_mask(mask: np.ndarray | None, blocks: list, ended: bool) -> np.ndarray
     return legal
 
 
-def _join(mask: Any) -> np.ndarray:
+def join_mask(mask: Any) -> np.ndarray:
     """A mask, or one for each number of the action, as one vector."""
     if isinstance(mask, (list, tuple)) and mask and not np.isscalar(mask[0]):
         return np.concatenate([np.ravel(part) for part in mask])

@@ -14,6 +14,7 @@ Demo = list[tuple[dict[str, Any], np.ndarray]]
 """One episode: (raw observation, the expert's next actions float32 [chunk, A]) of every control step."""
 
 TRIES = 5  # per seed
+MOST_STEPS = 50_000  # control steps of an episode
 _AT_ONCE = 48  # environments
 _NOISE_STEP = 0.1  # in actions, added at each further try
 
@@ -62,6 +63,11 @@ def _play(sim: Any, seeds: Sequence[int], chunk: int, noise: float) -> dict[int,
         scores = infos.get("scores") or {}  # where every simulator failed there are none
         success[over] = scores["success"][over] > 0 if "success" in scores else False
         live &= ~over
+        if live.any() and len(taken[np.flatnonzero(live)[0]]) >= MOST_STEPS:
+            raise RuntimeError(
+                f"{sim.name}: a demonstration has not ended after {MOST_STEPS} control steps; limit it with "
+                "sim.max_episode_steps=1000, or let the environment end it"
+            )
     env.close()
     return {seeds[i]: _cut(seen[i], np.stack(taken[i]), chunk) for i in np.flatnonzero(success)}
 

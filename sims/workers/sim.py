@@ -59,6 +59,10 @@ class WorkerSim(Sim):
     def stepwise(self) -> WorkerSim:
         return replace(self, sim=self.sim.stepwise())
 
+    def enable_drawing(self) -> WorkerSim:
+        change = getattr(self.sim, "enable_drawing", None)
+        return self if change is None else replace(self, sim=change())
+
     def task_of(self, seed: int) -> str:
         return self.sim.task_of(seed)
 

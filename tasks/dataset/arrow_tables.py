@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.foreign_files import check_stated
 from tasks.dataset.source import Record, Source, Table
 
 _SHORT = {"halffloat": np.float16, "float": np.float32}  # by the names of pyarrow's types
@@ -29,7 +30,10 @@ class Parquet(Table):
             metadata = opened.metadata
             self.classes = find_classes(opened.schema_arrow)
             _check_names(self.file, opened.schema_arrow.names)
-        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        stated = max((group.total_byte_size for group in groups), default=0)
+        check_stated(stated, source.version[1], str(self.file), "copy it again")
+        sizes = [group.num_rows for group in groups]
         self.starts = [sum(sizes[:group]) for group in range(len(sizes))]
         self.rows = metadata.num_rows
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.media.videos import check_video
 from mmrl.strict_json import kind, quote
 from tasks.images import check_size, image_path, image_size, is_animation, load_image, verify_image
 
@@ -143,6 +144,7 @@ def _video_path(data: Path | bytes, place: str) -> Iterator[str]:
             copy.flush()
             path = copy.name
         try:
+            check_video(path, "write a video file")
             yield path
         except (OSError, RuntimeError, KeyError, IndexError) as error:
             reason = " ".join(str(error).split())[-200:]

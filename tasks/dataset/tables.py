@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.foreign_files import read_foreign
 from mmrl.strict_json import kind, parse_json, quote
 from tasks.dataset.arrow_tables import Arrow, Loaded, Parquet
 from tasks.dataset.source import Record, Source, Table
 
 _REMEDY = "write one complete object per line"
+_LONGEST_LINE, _LONGEST_LIST = 2**26, 2**31  # bytes of a line of JSON Lines, of a file that is one list
 
 
 class JsonLines(Table):
@@ -24,7 +26,9 @@ class JsonLines(Table):
         self.file = file
         starts, numbers, position = [], [], 0
         with open(file, "rb") as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE + 1), b""), start=1):
+                if len(line) > _LONGEST_LINE:
+                    raise ValueError(f"{file}:{number}: a line of more than {_LONGEST_LINE:,} bytes; {_REMEDY}")
                 if line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").strip():
                     starts.append(position)
                     numbers.append(number)
@@ -103,7 +107,8 @@ class JsonList(Table):
 
     def __init__(self, file: Path):
         self.file = file
-        self.rows = parse_json(file.read_bytes(), str(file), "write a list of objects, or one object per line", False)
+        remedy = "write a list of objects, or one object per line"
+        self.rows = parse_json(read_foreign(file, remedy, _LONGEST_LIST), str(file), remedy, False)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -99,7 +99,7 @@ class DatasetTask(AnswerTask):
     seed: int = 0
     _chosen: dict[str, np.ndarray] | None = field(default=None, init=False, repr=False, compare=False)
 
-    name = "dataset"
+    name, foreign = "dataset", True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,6 +181,7 @@ class DatasetTask(AnswerTask):
         for index, problem in enumerate(self._rows.problems()):
             sizes = [size for media in problem.media for size in media.sizes()]
             prompt = self._prompt(index, problem, tuple(np.broadcast_to(np.uint8(0), (*size, 3)) for size in sizes))
+            prompt = self.add_form(prompt, is_first=index == 0) if self.state_form else prompt
             yield prompt if problem.target is None else dataclasses.replace(prompt, answer=problem.target)
 
     def _prompt(self, index: int, problem: Problem, images: tuple[np.ndarray, ...]) -> Prompt:

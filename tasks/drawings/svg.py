@@ -8,7 +8,7 @@ from types import ModuleType
 from xml.etree import ElementTree
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageColor
 
 PAINT = {
     *("fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-linecap"),
@@ -37,6 +37,8 @@ LARGEST, SMALLEST = 10_000.0, 1e-4
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 _VALUE = re.compile(r"[\w\s#.,%+()-]*", re.ASCII)
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_COLOUR = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})|(?:rgb|hsl)a?\([0-9\s.,%+-]+\)", re.IGNORECASE)
+_COLOUR_WORDS = {"none", "transparent", "currentcolor", "inherit", *ImageColor.colormap}
 _WORDED = {"fill", "stroke", "id", "class"}  # attributes whose digits are no numbers, as in #ff0000
 _HEAD = re.compile(r"(?:<\?xml\s[^<>?]*\?>\s*)?(?:<!DOCTYPE\s+svg[^<>\[\]]*>\s*)?")
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
@@ -115,8 +117,16 @@ def _is_plain_value(name: str, value: str) -> bool:
         return all(key.strip() in PAINT and _is_plain_value(key.strip(), text) for key, _, text in pairs)
     if not _VALUE.fullmatch(value) or "url" in value:
         return False
+    if name in ("fill", "stroke") and not is_colour(value):
+        return False
     numbers = [] if name in _WORDED else [float(number) for number in _NUMBER.findall(value)]
     return all(number == 0 or SMALLEST <= number <= LARGEST for number in numbers)
+
+
+def is_colour(text: str) -> bool:
+    """Return whether a text is a colour, as a word, #rrggbb or rgb(...): resvg paints other texts black."""
+    text = text.strip()
+    return text.lower() in _COLOUR_WORDS or _COLOUR.fullmatch(text) is not None
 
 
 def render_svg(text: str, size: int) -> np.ndarray | None:

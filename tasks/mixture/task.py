@@ -68,6 +68,11 @@ class Mixture(Task):
         order = derive_rng("mixture", self.split, self.seed).permutation(len(places))
         return [places[i] for i in order]
 
+    @property
+    def foreign(self) -> bool:
+        """Whether a part holds rows that others wrote, of which the first is tried before a run."""
+        return any(getattr(part, "foreign", False) for part in self.parts.values())
+
     def __len__(self) -> int:
         return len(self._places)
 

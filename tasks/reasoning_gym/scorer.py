@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from mmrl.rewards.worker import CallTimedOut, WorkerDied, WorkerPool
 from tasks.reasoning_gym.generator import build_generator
-from tasks.reasoning_gym.strictness import Entry, is_refused, is_wrong_list, limit_score
+from tasks.reasoning_gym.strictness import Entry, is_refused, is_wrong_list, limit_score, rewrite_answer
 
 Outcome = Literal["right", "wrong", "refused", "timed_out", "died", "raised"]
 """refused: the answer is no formula and therefore not evaluated. died: the process ended, for example for want of
@@ -80,7 +80,7 @@ def score_answer(source: Source, answer: str, entry: Entry) -> Graded:
     if is_wrong_list(source.dataset, answer, entry):
         return Graded(0.0, "wrong")
     try:
-        score = float(generator.score_answer(answer or None, entry))
+        score = float(generator.score_answer(rewrite_answer(source.dataset, answer, entry) or None, entry))
         if score >= 1:
             score = min(score, limit_score(source.dataset, answer, entry))
     except Exception:  # the scorers raise all kinds of errors for answers of another form

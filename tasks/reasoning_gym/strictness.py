@@ -125,6 +125,38 @@ def _limit_steps(answer: str, entry: Entry) -> float:
     return float(re.fullmatch(r"[LRUDlrud]+", answer.strip()) is not None)
 
 
+def _limit_presses(answer: str, entry: Entry) -> float:
+    """The scorer of quantum_lock reads every A, B and C of a text."""
+    return float(re.fullmatch(r"[A-C](?:\s*(?:→|->|,|-|\s)\s*[A-C]|[A-C])*", answer.strip(), re.IGNORECASE) is not None)
+
+
+def _limit_slides(answer: str, entry: Entry) -> float:
+    """The scorer of rush_hour searches a text for moves, and skips other words, blocked moves and those after the end.
+
+    Here each step has to be possible; the last move may go beyond the edge, out of the jam.
+    """
+    from reasoning_gym.games.rush_hour import Board
+
+    text = rewrite_answer("rush_hour", answer, entry).strip()
+    if len(text) > LONGEST_FORMULA or not re.fullmatch(r"[A-Z][+-][1-9](?:[\s,]+[A-Z][+-][1-9])*", text):
+        return 0.0
+    board = Board(entry["metadata"]["board_config"])
+    for move in re.findall("[A-Z][+-][1-9]", text):
+        if board.solved:
+            return 0.0
+        for _ in range(int(move[2])):
+            before = str(board)
+            board.perform_moves(f"{move[:2]}1")
+            if str(board) == before and not board.solved:
+                return 0.0
+    return 1.0
+
+
+def _limit_turns(answer: str, entry: Entry) -> float:
+    """The scorer of rubiks_cube takes a number alone for a move that is repeated, of no side."""
+    return float(re.fullmatch(r"[A-Za-z]+'?[0-9]{0,2}(?:\s+[A-Za-z]+'?[0-9]{0,2})*", answer.strip()) is not None)
+
+
 def _limit_one_fraction(answer: str, entry: Entry) -> float:
     """The scorer of fraction_simplification reads the first fraction of a text."""
     return float(parse_number(answer.strip().removesuffix(".")) is not None)
@@ -138,4 +170,20 @@ _LIMITS: Mapping[str, Callable[[str, Entry], float]] = {
     "sokoban": _limit_steps,
     "fraction_simplification": _limit_one_fraction,
     "puzzle24": _limit_given_numbers,
+    "quantum_lock": _limit_presses,
+    "rubiks_cube": _limit_turns,
+    "rush_hour": _limit_slides,
 }
+
+
+def rewrite_answer(dataset: str, answer: str, entry: Entry) -> str:
+    """Write an answer as the generator's scorer reads it.
+
+    The scorer of rush_hour counts the pieces in the order of their letters, which is another piece on a board that
+    leaves out a letter; an answer names the pieces as the question shows them.
+    """
+    if dataset != "rush_hour":
+        return answer
+    letters = sorted({letter for letter in entry["metadata"]["board_config"] if letter.isupper()})
+    numbers = {letter: chr(ord("A") + place) for place, letter in enumerate(letters)}
+    return re.sub(r"[A-Z](?=[+-])", lambda match: numbers.get(match.group(), "?"), answer)

@@ -111,3 +111,8 @@ def test_rates_have_their_interval_and_counts_are_left_out():
     }
     line = format_iteration({}, 1.0, {**rate, "val/greedy/length/mean": 7.0, "val/loss": 0.25})
     assert line == "1 s, held-out greedy/exact 0.5 [0.4, 0.6], greedy/length 7, loss 0.25"
+
+
+def test_an_interval_that_is_longer_than_the_run_is_said(tmp_path, caplog):
+    fit(tmp_path, "trainer.max_epochs=1", "trainer.check_val_every_n_epoch=2")
+    assert "check_val_every_n_epoch=2 is longer than the run of 1 iterations, so that its start alone" in caplog.text

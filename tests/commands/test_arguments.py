@@ -7,7 +7,7 @@ import pytest
 
 from mmrl.__main__ import main
 from mmrl.config.compose import compose
-from mmrl.config.parser_errors import format_parser_error
+from mmrl.config.errors.parser import format_parser_error
 from tests.quick_python import quick_python
 
 WORDS = ["fit", "recipe=grpo", "task=arithmetic", "policy=tiny_text", "run_dir=somewhere"]

@@ -157,3 +157,14 @@ def test_a_missing_video_package_is_told_before_an_episode_is_recorded(tmp_path,
     words = ["sim=reach", "num_episodes=1", f"out={tmp_path / 'data'}"]
     assert main(["data", "record", *words]) == 1
     assert "videos of datasets need PyAV" in capsys.readouterr().err
+
+
+def test_dimensions_are_printed_with_the_names_of_the_recording(tmp_path, capsys):
+    """Names in brackets are text, also where they look like the printer's own marks."""
+    folder = write(tmp_path / "named", [episode(4, 0), episode(4, 1)])
+    info = json.loads((folder / "meta/info.json").read_text())
+    info["features"]["action"]["names"] = {"motors": ["shoulder.pos", "red", ":smile:"]}
+    (folder / "meta/info.json").write_text(json.dumps(info))
+    assert main(["data", "inspect", str(folder)]) == 0
+    printed = read_output(capsys)
+    assert all(f"action[{name}]" in printed for name in ("shoulder.pos", "red", ":smile:"))

@@ -75,6 +75,7 @@ def test_a_checkpoint_finds_its_run(run):
     ("words", "message"),
     [
         (["cuont=3"], "Did you mean 'count'?"),
+        (["sim=reach"], "measured with its own sim; change values of it by sim.KEY=VALUE, or serve the run"),
         (["checkpoint=best"], "there are ['last', 'start']"),
         (["count=0"], "count=0: must be a whole number"),
         (["decode=nonsense"], "give sample, argmax, mean or a configured one of ['greedy']"),

@@ -12,6 +12,7 @@ import mmrl
 from mmrl.__main__ import main
 from mmrl.commands.sweep import (
     job_folder,
+    require_plugins,
     run_sweep,
     to_fit_arguments,
     to_train_overrides,
@@ -32,6 +33,17 @@ def test_hydras_own_flags_pass_and_win_over_ours():
     out = to_train_overrides(["-m", "hydra.sweep.dir=mine", "hydra/launcher=basic", "seed=range(0,3)"])
     assert "hydra.sweep.dir=mine" in out and "hydra/launcher=basic" in out and "++seed=range(0,3)" in out
     assert sum(word.startswith("hydra.sweep.dir=") for word in out) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "package"),
+    [("sweeper=nevergrad", "hydra-nevergrad-sweeper"), ("launcher=submitit", "hydra-submitit-launcher")],
+)
+def test_a_plugin_that_is_not_installed_is_named(choice, package, monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ConfigError, match=f"pip install {package}"):
+        require_plugins(["recipe=grpo", f"hydra/{choice}"])
+    require_plugins(["hydra/sweeper=basic", "hydra/sweeper=mine"])
 
 
 def test_every_option_of_a_sweep_is_checked():

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.config.errors.parser import check_empty
 from mmrl.config.overrides import check_removed
-from mmrl.config.parser_errors import check_empty
 from mmrl.errors import ConfigError
 
 RUN = (

@@ -1,6 +1,7 @@
 """Held-out evaluations in the course of a run: how many prompts each of them has."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from mmrl.errors import ConfigError
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Sampling
+from mmrl.types import Episode, Prompt, Sampling
 from tasks.strings import Strings
 from tests.tiny_recipes import QUIET, TEXT
 
@@ -64,3 +65,21 @@ def test_an_evaluator_that_compares_with_the_start_needs_all_prompts():
 
     with pytest.raises(ValueError, match="interim_count: an evaluator compares with the start"):
         HeldOut(SingleTurn(), {}, {"exact": Compared("exact")}, count=8, interim_count=4)
+
+
+def test_completions_that_are_mostly_cut_off_are_said_once(tmp_path, caplog):
+    run(tmp_path / "run", "data.evaluation.sampling.greedy.max_tokens=2")
+    said = [record.message for record in caplog.records if record.name == "mmrl.evaluation.held_out"]
+    assert said == [
+        "held-out greedy: 12 of 12 completions were cut off at sampling.max_tokens=2; raise it if answers need more"
+    ]
+
+
+@pytest.mark.parametrize(("ends", "says"), [("ld", 0), ("lld", 1), ("dd", 0), ("", 0), ("le", 0), ("lle", 1)])
+def test_few_completions_that_are_cut_off_are_not_said(caplog, ends, says):
+    names = {"l": "length", "d": "done", "e": "error"}
+    episodes = [Episode(Prompt("p"), i, 0, ended=names[end]) for i, end in enumerate(ends)]
+    measured = held_out()
+    for _ in range(2):
+        measured._say_cut("greedy", episodes, 4, SimpleNamespace(rank=0))
+    assert len(caplog.records) == says

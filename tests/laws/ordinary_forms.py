@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def ordinary_forms(answer: str) -> dict[str, str]:
     """Forms of an answer that `extract=answer` reads, by kind."""
@@ -44,6 +46,26 @@ def ordinary_forms(answer: str) -> dict[str, str]:
         "four hashes": f"It follows.\n#### {answer}",
         "a line of its own": f"Answer:\n{answer}",
     }
+
+
+def inner_forms(answer: str) -> list[str]:
+    """Forms of the values of an answer's last line: separators, brackets, capitals, zeros; none for other lines."""
+    before, newline, line = answer.rpartition("\n")
+    forms: list[str] = []
+    if re.fullmatch(r"[0-9]+([ ,][0-9]+)+", line):
+        n = re.findall("[0-9]+", line)
+        forms = [", ".join(n), f"[{', '.join(n)}]", f"({', '.join(n)})", ",".join(n), "; ".join(n), "  ".join(n)]
+    elif re.fullmatch(r"[0-9]+-[0-9]+", line):
+        forms = [line.replace("-", " - "), line.replace("-", "\u2013"), line.replace("-", " to "), f"[{line}]"]
+    elif re.fullmatch(r"[0-9]+", line):
+        forms = [f"{line}.0", f"({line})", f"0{line}", f"+{line}"]
+    elif re.fullmatch(r"[0-9]+\.[0-9]{2}", line):
+        forms = [f"${line}", f"{line} dollars", f"{line}0"]
+    elif re.fullmatch("[a-z]+( [a-z]+)*", line):
+        forms = [line.capitalize(), line.upper(), line.title(), f"({line})", line.replace(" ", ", ")]
+    elif re.fullmatch("[A-Z]+", line):
+        forms = [line.lower(), f"({line})", ", ".join(line), " ".join(line)]
+    return [f"{before}{newline}{form}" for form in dict.fromkeys(forms) if form != line]
 
 
 def near_misses(answer: str, other: str) -> dict[str, str]:

@@ -135,11 +135,12 @@ NEAR: dict[str, str] = {
     "calls": "JSON with other blanks is equal",
     "clips_count": "zeros before a number are read",
     "drawings": "what another shape covers is free",
-    "drawings_svg": "an unknown colour is painted black, and blanks are free",
+    "drawings_svg": "blanks are free",
     "graphs": "the last step counts by its value, its operands in the score `process`",
     "programs": "several programs and inputs are right: tests/tasks/test_programs.py has an oracle",
     "records": "a risk is right on its side of 1/2",
     "sql": "blanks are free: tests/tasks/test_sql.py has an oracle",
     "wiki": "SQuAD's equality ignores punctuation",
 }
-"""Options whose verifier accepts more than 1 % of the answers that differ in one place, and why that is right."""
+"""Options whose verifier accepts more than 1 % of the answers that differ in one place, and why that is right:
+`tests.laws.equal_answers` decides for each accepted one."""

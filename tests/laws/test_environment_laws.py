@@ -12,7 +12,8 @@ from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import play_episode
 from mmrl.text_environment import EnvironmentTask, TextStep
 from tests.laws.bombs import BOMBS
-from tests.laws.task_examples import ENVIRONMENTS, build_task, read_floor, require_option
+from tests.laws.hostile_answers import list_near_misses
+from tests.laws.task_examples import BROWSERS, ENVIRONMENTS, build_task, read_floor, require_option
 
 MANY, FEW = 64, 8
 
@@ -140,3 +141,42 @@ def test_bombs_are_answered_within_a_second(task):
         step = environment.step(text)
         assert math.isfinite(step.reward) and all(map(math.isfinite, step.scores.values())), kind
         assert time.process_time() - start < 1 and len(step.text) < 10_000, kind
+
+
+def _is_equal_deal(prompt, right: str, near: str) -> bool:
+    """Whether a proposal is worth as much to the policy."""
+    worth = [
+        sum(int(n) * value for n, value in zip(text.split()[1:], prompt.info["problem"].values))
+        for text in (right, near)
+    ]
+    return worth[0] == worth[1]
+
+
+EQUAL_ACTIONS = {
+    "negotiation": _is_equal_deal,
+    "twenty_questions": lambda prompt, right, near: right.rstrip("?") == near,
+}
+"""By option, which accepted near misses of the expert's last action are right."""
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS - {*BROWSERS}))  # a click is right anywhere in an element
+def test_near_misses_of_the_last_action_do_not_solve_the_task(name):
+    require_option(name)
+    task = build_task(name).on("held_out")
+    equal, count, passed = EQUAL_ACTIONS.get(name, lambda prompt, right, near: False), 0, []
+    for prompt in first(task, 3):
+        environment = task.make_environment()
+        environment.reset(prompt, 0)
+        actions = []
+        step = None
+        while step is None or not step.done:
+            actions.append(environment.expert_action())
+            step = environment.step(actions[-1])
+        for near in list_near_misses(actions[-1]):
+            environment.reset(prompt, 0)
+            for action in (*actions[:-1], near):
+                step = environment.step(action)
+            count += 1
+            if step.scores["exact"] and not equal(prompt, actions[-1], near):
+                passed.append((actions[-1], near))
+    assert len(passed) < 0.01 * count, passed

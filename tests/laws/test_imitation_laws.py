@@ -24,6 +24,8 @@ from mmrl.rng import Noise
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
 from mmrl.types import Context, Episode, PolicyOutput, Request, Sampling, Turn
 from tasks.arithmetic import Arithmetic
+from tests.laws.heads import pi0_fast_policy
+from tests.laws.heads import sampled as sampled_heads
 from tests.laws.law_examples import TERMS, Tabular, rows
 from tests.policies.text.oracle import TINY, decided, plain_logits
 from tests.policies.text.test_vision import LLAVA
@@ -190,3 +192,21 @@ def test_a_categorical_policy_scores_samples_and_demonstrations(truncation):
     assert_close(out.full_logprobs, expected.logprobs)
     assert_close(out.logprobs[:2], expected.logprobs[:2])
     assert (out.full_logprobs > MASKED_LOGIT).all() and isinstance(out, PolicyOutput)
+
+
+@truncations
+def test_pi0_fast_scores_samples_and_demonstrations(truncation):
+    torch.manual_seed(0)
+    policy = pi0_fast_policy().eval()
+    batch = sampled_heads(policy, 4, Sampling(**truncation))
+    if "support_ids" in batch:
+        batch["support_ids"][:2] = -1  # two rows of an expert
+    whole = Batch({name: column for name, column in batch.items() if name != "support_ids"})
+    out, expected, inside = policy(batch), policy(whole), batch["action_mask"]
+    assert_close(out.full_logprobs[inside], expected.logprobs[inside])
+    assert_close(out.logprobs[:2][inside[:2]], expected.logprobs[:2][inside[:2]])
+    assert (out.full_logprobs[inside] < 0).all()
+    weights = [weight for weight in policy.parameters() if weight.requires_grad]
+    for logprob in out.full_logprobs[inside][::5]:
+        slopes = torch.autograd.grad(logprob, weights, retain_graph=True, allow_unused=True)
+        assert sum(slope.abs().sum() for slope in slopes if slope is not None) > 0

@@ -1,6 +1,7 @@
 """Every tracker holds the numbers of metrics.csv, the configuration, the samples and a video; without a network."""
 
 import csv
+import importlib.util
 import json
 import struct
 import time
@@ -110,6 +111,33 @@ def test_a_resumed_run_goes_on_under_the_id_of_its_first_part(tmp_path, monkeypa
         wandb.finish()
     ids = [place.name.rpartition("-")[2] for place in (tmp_path / "wandb").glob("offline-run-*")]
     assert len(ids) == 2 and len(set(ids)) == 1 and ids[0] == read_run_id(tmp_path)
+
+
+def test_a_resumed_run_goes_on_in_the_run_of_mlflow_and_trackio(tmp_path, monkeypatch):
+    """Whichever of the two is installed: one run, with the metrics of both parts."""
+    runs = {}
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in filter(importlib.util.find_spec, ("mlflow", "trackio")):
+        folder = tmp_path / f"run_{name}"
+        given = [word for word in words(folder) if word != "trainer.logger=false"] + [f"logger={name}"]
+        last = f"ckpt_path={folder}/checkpoints/last.ckpt"
+        for more in (["trainer.max_epochs=1"], ["trainer.max_epochs=2", last]):
+            assert main(["fit", *given, *more]) == 0
+            runs.setdefault(name, []).append(read_run_id(folder / name))
+    for ids in runs.values():
+        assert len(ids) == 2 and ids[0] is not None and ids[0] == ids[1]
+    if "mlflow" in runs:
+        from mlflow import MlflowClient
+
+        client = MlflowClient(f"sqlite:///{tmp_path / 'run_mlflow' / 'mlflow' / 'mlflow.db'}")
+        (found,) = client.search_runs([client.get_experiment_by_name("mmrl").experiment_id])
+        steps = [each.value for each in client.get_metric_history(found.info.run_id, "iterations")]
+        assert max(steps) == 2 and 1 in steps
+    if "trackio" in runs:
+        from trackio.sqlite_storage import SQLiteStorage
+
+        assert SQLiteStorage.get_runs("mmrl") == [runs["trackio"][0]]
 
 
 def test_the_id_of_a_run_is_kept_in_its_folder(tmp_path):

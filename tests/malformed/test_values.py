@@ -2,12 +2,14 @@
 
 import os
 import resource
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from mmrl.__main__ import main
 from mmrl.commands.limits import check_limits, explain_system_error
 from mmrl.config.bounds import find_violation
 from mmrl.config.code.slots import check_empty_names
@@ -173,3 +175,12 @@ def test_small_limits_are_refused(kind, value, expected):
 
 def test_there_are_enough_values():
     assert len(NUMBERS) + len(SETTINGS) >= 90 and Path(__file__).exists()
+
+
+@pytest.mark.parametrize("words", [["--help"], [], ["fit", "--help"], ["--version"], ["list", "recipes"]], ids=str)
+def test_a_full_disk_behind_the_output_is_one_line(words, monkeypatch, capsys):
+    with suppress(OSError), open("/dev/full", "w") as full:  # whose end writes what is left
+        monkeypatch.setattr("sys.stdout", full)
+        status = main(words)
+        monkeypatch.undo()
+    assert status == 1 and "the disk is full; make room" in capsys.readouterr().err

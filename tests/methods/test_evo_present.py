@@ -98,6 +98,12 @@ def test_kinds_are_mixed_and_the_format_counts():
 # ---------------------------------------------------------------- revisions
 
 
+def test_a_recipe_evaluates_revisions_of_drafts():
+    evaluation = compose_words(("recipe=evo_present_revisions",)).data.evaluation
+    assert evaluation.rollout == {"_target_": "mmrl.methods.evo_present.RevisionLoop", "rounds": 3}
+    assert [name for name, part in evaluation.evaluators.items() if part is not None] == ["revisions"]
+
+
 def test_versions_with_lower_scores_are_taken_back():
     assert choose_version([6, 7, 5]) == 1
     assert [choose_version([6, 7, 5, 6.9, 7.5][:n]) for n in range(1, 6)] == [0, 1, 1, 1, 4]

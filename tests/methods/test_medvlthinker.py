@@ -1,50 +1,11 @@
-"""MedVLThinker: rewards of multiple choice and the filter by pass rate, by hand."""
+"""MedVLThinker: the filter by pass rate, by hand."""
 
 import pytest
 
-from mmrl.methods.medvlthinker import DropMeasuring, MeasuredPassRates, choice_reward, filter_pass_rates
-from mmrl.rewards.function import FunctionReward
-from mmrl.types import Prompt
+from mmrl.methods.medvlthinker import DropMeasuring, MeasuredPassRates, filter_pass_rates
 from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.test_mopps import shown
-from tests.tasks.replies import reply
-
-OPTIONS = {"A": "Ibuprofen", "B": "Aspirin"}
-
-
-@pytest.mark.parametrize(
-    ("said", "reward"),
-    [("B", 1), ("b", 1), ("Aspirin", 1), ("B. Aspirin", 1), (" b. ASPIRIN\n", 1)]
-    + [("B) Aspirin", 0), ("A", 0), ("A. Aspirin", 0), ("B. Ibuprofen", 0), ("A B", 0), ("", 0)],
-)
-def test_an_answer_is_the_letter_the_text_or_both(said, reward):
-    assert choice_reward(f"<think>It thins blood.</think>\n<answer>{said}</answer>", "B", OPTIONS) == reward
-
-
-@pytest.mark.parametrize(
-    "completion",
-    [
-        "B",
-        "<answer>B</answer>",
-        "<answer>B</answer><think>It thins blood.</think>",
-        "<think>It thins blood.</think><answer>B</answer> Surely.",
-        "<think>It thins blood.<answer>B</answer>",
-        "<think></think><answer>A</answer><answer>B</answer>",
-    ],
-)
-def test_a_right_answer_outside_of_the_format_earns_nothing(completion):
-    assert choice_reward(completion, "B", OPTIONS) == 0
-
-
-def test_the_options_are_a_column_of_the_row():
-    reward = FunctionReward(["mmrl.methods.medvlthinker:choice_reward"], in_process=True)
-    prompt = Prompt("k", answer="B", info={"options": OPTIONS})
-    one = reply(prompt, "<think>It thins blood.</think><answer>Aspirin</answer>")
-    (one.scores,) = reward.scores([one])
-    assert reward([one]) == [1.0]
-    with pytest.raises(ValueError, match="none of the options"):
-        choice_reward("", "C", OPTIONS)
 
 
 def test_pass_counts_by_hand():

@@ -1,5 +1,7 @@
 """Reward functions of the tests; the file imports little, because each worker imports it."""
 
+import asyncio
+import json
 import math
 import os
 import time
@@ -60,6 +62,15 @@ def sometimes_hangs(completion):
     if "dead" in completion:
         time.sleep(60)
     return len(completion)
+
+
+async def sometimes_waits(completion):
+    await asyncio.sleep(60 * ("dead" in completion))
+    return len(completion)
+
+
+def parse_json(completion):
+    return json.loads(completion)
 
 
 def die(completion):

@@ -92,6 +92,8 @@ CASES = {
         ("answer is A, or rather the answer is B", "B"),
         (r"\boxed{C}", "C"),
         (r"\boxed{\text{(C)}}", "C"),
+        (r"\boxed{\textbf{(C)}}", "C"),
+        (r"\boxed{\mathrm{C}}", "C"),
         ("Between (A) and (C) I take (C)", "C"),
         ("Hmm.\nB.", "B"),
         ("(B) it is, the answer is A", "A"),

@@ -64,6 +64,8 @@ def test_a_name_that_the_task_gives_too_is_refused():
         ("hang_in_c", "hang_in_c took longer than 1 s and was killed"),
         ("hang_async", "hang_async took longer than 1 s .*3 completions"),
         ("die", "die ended its process: .*exit status 9; it was given the completion 'four'"),
+        ("parse_json", r"parse_json raised JSONDecodeError: .*functions.py, line \d+: return json.loads.*; where a "
+                       "judge fails now and then, reward.max_failures=8"),
         ("nan", "nan returned nan, which is not a finite number; it was given the completion 'x'"),
     ],
 )  # fmt: skip
@@ -74,7 +76,7 @@ def test_what_gives_no_score_ends_the_run_by_function_and_completion(name, messa
     assert time.monotonic() - before < 30
 
 
-@pytest.mark.parametrize("name", ["sometimes", "sometimes_async", "sometimes_hangs"])
+@pytest.mark.parametrize("name", ["sometimes", "sometimes_async", "sometimes_hangs", "sometimes_waits"])
 def test_calls_that_may_fail_leave_their_episodes_out(name):
     group = [episode("fine", 1), episode("dead judge", 2), episode("good", 3)]
     reward = make(name, timeout_s=1.0, max_failures=1)
@@ -84,6 +86,12 @@ def test_calls_that_may_fail_leave_their_episodes_out(name):
     assert "sometimes" in group[1].info["error"]
     with pytest.raises(RuntimeError, match=r"2 calls failed, reward.max_failures=1"):
         score([episode("dead", 1), episode("fine", 2), episode("dead", 3)], Counting(), reward)
+
+
+def test_many_failures_of_an_iteration_are_few_lines(caplog):
+    reward = make("sometimes", max_failures=40)
+    reward.scores([episode("dead", number) for number in range(30)])
+    assert len(caplog.records) == 4 and "27 further calls failed (30 of at most 40)" in caplog.text
 
 
 def test_the_number_of_failures_is_not_negative():

@@ -102,7 +102,7 @@ def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys
     task = override(task, ["trainer.max_epochs=1", "run_dir=run", "reward.weights=null"])
     assert main(["fit", *override(task, ["reward=named.py:fine"])]) == 0
     capsys.readouterr()
-    assert main(["fit", *override(task, ["reward=named.py:wrong", "run_dir=other"])]) == 1
+    assert main(["fit", *override(task, ["reward=named.py:wrong", "run_dir=other"])]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "wrong has a parameter 'levle', and 'dataset/train/0' has no such column; there are" in said
     assert "level" in said and "exact" in said
@@ -113,13 +113,13 @@ def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys
     ("arguments", "status", "message"),
     [
         (["reward=rewards.py:scroe"], 2, "rewards.py has no 'scroe'; did you mean 'score'?"),
-        (["reward=rewards.py:fails"], 1, "reward function rewards.py: fails raised ZeroDivisionError: division by zero "
+        (["reward=rewards.py:fails"], 2, "reward function rewards.py: fails raised ZeroDivisionError: division by zero "
                                          "(rewards.py, line 11: return 1 / 0); it was given the completion"),
-        (["reward=rewards.py:hangs", "reward.timeout_s=1"], 1, "rewards.py: hangs took longer than 1 s and was killed"),
-        (["reward=rewards.py:short"], 1, "rewards.py: short returned a list of 1 values for 4 completions"),
-        (["reward=rewards.py:needs"], 1, "rewards.py:needs: needs has a parameter 'level', and '"),
-        (["reward=rewards.py:nan"], 1, "rewards.py: nan returned nan, which is not a finite number"),
-        (["reward.weights={nope: 1}"], 1, "weights names 'nope', but"),
+        (["reward=rewards.py:hangs", "reward.timeout_s=1"], 2, "rewards.py: hangs took longer than 1 s and was killed"),
+        (["reward=rewards.py:short"], 2, "rewards.py: short returned a list of 1 values for 2 completions"),
+        (["reward=rewards.py:needs"], 2, "rewards.py:needs: needs has a parameter 'level', and '"),
+        (["reward=rewards.py:nan"], 2, "rewards.py: nan returned nan, which is not a finite number"),
+        (["reward.weights={nope: 1}"], 2, "weights names 'nope', but"),
         (["reward.nope=1"], 2, "nope"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

@@ -6,19 +6,17 @@ from fractions import Fraction
 import pytest
 
 from mmrl.rewards.answers.numbers import find_last_number, parse_number
-from mmrl.rewards.extract import build_extractor
+from mmrl.rewards.extract import EXTRACTORS, build_extractor
 from tasks.dataset.verify import verify
 from tests.rewards.number_forms import FORMS
 
 WRAPPED = {
-    "last_number": "{}",
-    "boxed": r"\boxed{{{}}}",
-    "tags": "<answer>{}</answer>",
-    "marker": "#### {}",
-    "text": "{}",
-    "answer": "The answer is <answer>{}</answer>",
+    **{name: kind().write for name, kind in EXTRACTORS.items()},
+    "answer": "The answer is <answer>{}</answer>".format,
 }
-"""Extractors by which a number can be read, and how they write it."""
+"""Every extractor, and how a number is written for it: in its own form, if nothing else is said here."""
+LETTERS = {"choice"}
+"""Extractors that read a letter alone."""
 
 
 def test_the_table_has_300_forms():
@@ -36,7 +34,7 @@ def test_a_form_is_never_read_as_another_value_by_any_extractor(name):
     extract = build_extractor(name)
     wrong = []
     for form, value in FORMS:
-        answer = extract(WRAPPED[name].format(form))
+        answer = extract(WRAPPED[name](form))
         parsed = None if answer is None else parse_number(answer)
         if parsed is not None and (value is None or parsed != Fraction(value)):
             wrong.append((form, answer))
@@ -44,6 +42,21 @@ def test_a_form_is_never_read_as_another_value_by_any_extractor(name):
             if verify(answer or "", other)["exact"] and (value is None or Fraction(value) != int(other)):
                 wrong.append((form, other))
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", sorted(set(EXTRACTORS) - LETTERS))
+def test_a_form_that_is_a_number_is_one_behind_every_extractor(name):
+    extract = build_extractor(name)
+    values = {form: parse_number(form) for form, _ in FORMS}
+    numbers = {form: value for form, value in values.items() if value is not None}
+    read = {form: parse_number(extract(WRAPPED[name](form)) or "") for form in numbers}
+    assert {form: value for form, value in read.items() if value != numbers[form]} == {} and len(numbers) > 120
+
+
+@pytest.mark.parametrize("name", sorted(LETTERS))
+def test_a_form_of_a_number_is_no_letter(name):
+    extract = build_extractor(name)
+    assert {form: letter for form, _ in FORMS if (letter := extract(WRAPPED[name](form))) is not None} == {}
 
 
 def test_whole_texts_are_numbers_and_sentences_are_not():

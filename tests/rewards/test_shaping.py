@@ -2,8 +2,6 @@
 
 import pytest
 
-from mmrl.methods.cls_rl import thought_and_answer
-from mmrl.methods.medvlthinker import choice_reward
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rewards.shaping import (
@@ -173,10 +171,3 @@ def test_a_tag_that_the_prompt_opened_counts(opened):
     (right,) = (reply(Prompt("d/train/0", answer="4"), "First.</think><answer>4</answer>") for _ in range(1))
     scorer.score([right])
     assert right.reward == 1
-
-
-def test_rewards_of_papers_know_the_end_of_the_prompt():
-    completion = "Red.</think><answer>B</answer>"
-    assert thought_and_answer(completion, "b", prompt_end="<think>") == {"accuracy": 1.0, "tags": 1.0}
-    assert thought_and_answer(completion, "b")["tags"] == 0
-    assert choice_reward(completion, "B", {"A": "x", "B": "y"}, prompt_end="<think>") == 1

@@ -292,3 +292,35 @@ def test_workers_end_with_a_parent_that_was_killed():
 def test_numbers_that_make_no_sense_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         WorkerPool(load_getpid, **arguments)
+
+
+def test_a_worker_that_is_stopped_is_a_timeout_and_the_next_call_has_another():
+    pool = WorkerPool(load_kill, processes=1, timeout_s=1.0)
+    assert pool.call(0) is None
+    with pytest.raises(CallTimedOut, match="took longer than 1 s"):
+        pool.call(signal.SIGSTOP)
+    assert pool.call(0) is None
+    pool.close()
+
+
+def test_a_worker_that_is_stopped_and_goes_on_answers():
+    pool = WorkerPool(load_sleep, processes=1, timeout_s=30.0)
+    pool.call(0)
+    worker = pool._idle.get()
+    pool._idle.put(worker)
+    threading.Timer(0.3, os.kill, (worker.process.pid, signal.SIGCONT)).start()
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    assert pool.call(0.1) is None and pool._idle.get() is worker
+    pool._idle.put(worker)
+    pool.close()
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_a_clock_that_jumps_changes_no_limit(jump, monkeypatch):
+    pool, clock = WorkerPool(load_sleep, processes=1, timeout_s=1.0), time.time
+    pool.call(0)
+    threading.Timer(0.2, monkeypatch.setattr, (time, "time", lambda: clock() + jump)).start()
+    assert pool.call(0.3) is None
+    with pytest.raises(CallTimedOut):
+        pool.call(30)
+    pool.close()

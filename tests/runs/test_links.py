@@ -15,7 +15,7 @@ from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.video.encoder import write_video
-from mmrl.files import append_to, check_inside, remove_links, replace_file, replace_path, write_file
+from mmrl.files import append_to, check_inside, replace_file, replace_folder, replace_path, write_file
 from mmrl.runs.checkpoint_file import write_checkpoint
 from mmrl.runs.metrics_csv import MetricsCSV
 from mmrl.runs.run_folder import own_folder
@@ -67,9 +67,9 @@ def test_a_link_is_not_followed(name, kind, tmp_path):
     place.parent.mkdir(parents=True)
     if kind == "temporary file":
         place = place.with_name(f".{place.name}.part")
-    if kind == "hard link" and name not in (".lock", "metrics.csv"):  # which go on in the same file
+    if kind == "hard link":
         os.link(outside, place)
-    elif kind != "hard link":
+    else:
         place.symlink_to(tmp_path / "nothing" if kind == "broken" else outside)
     try:
         WRITERS[name](folder)
@@ -91,11 +91,55 @@ def test_folders_that_lead_outside_are_refused(tmp_path):
         check_inside(run / "videos", run)
     for name in ("inner", "real", "missing"):
         check_inside(run / name, run)
-    (run / "policy").mkdir()
-    (run / "policy" / "config.json").symlink_to(outside / "x")
-    (run / "policy" / "folder").symlink_to(outside)
-    remove_links(run / "policy")
-    assert list((run / "policy").iterdir()) == [] and outside.is_dir()
+
+
+def test_a_folder_of_links_is_replaced(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text(BEFORE)
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "config.json").symlink_to(outside / "x")
+    (tmp_path / "policy" / "folder").symlink_to(outside)
+    for link in (False, True):
+        if link:
+            (tmp_path / "policy" / "config.json").unlink()
+            (tmp_path / "policy").rmdir()
+            (tmp_path / "policy").symlink_to(outside)
+        with replace_folder(tmp_path / "policy") as folder:
+            (folder / "config.json").write_text("{}")
+        assert [file.name for file in (tmp_path / "policy").iterdir()] == ["config.json"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "policy"]
+    assert [file.name for file in outside.iterdir()] == ["x"] and (outside / "x").read_text() == BEFORE
+
+
+def test_a_hard_link_is_replaced_by_its_remedy(tmp_path):
+    (tmp_path / "outside").write_text("a\n")
+    os.link(tmp_path / "outside", tmp_path / "metrics.csv")
+    with pytest.raises(ConfigError, match=r"metrics\.csv is a hard link: 1 further names.*put a copy in its place"):
+        append_to(tmp_path / "metrics.csv")
+    write_file(tmp_path / "metrics.csv", "a\n")
+    with append_to(tmp_path / "metrics.csv") as file:
+        file.write(b"b\n")
+    assert (tmp_path / "metrics.csv").read_text() == "a\nb\n" and (tmp_path / "outside").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "policy", "rollouts", "videos", "plots"])
+@pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "new"])
+def test_a_folder_of_a_run_that_leads_outside_is_refused(name, resumed, tmp_path):
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    for folder in (run / "checkpoints", outside):
+        folder.mkdir(parents=True)
+    (run / "checkpoints" / "last.ckpt").write_text(BEFORE)
+    if name == "checkpoints":
+        (run / name / "last.ckpt").rename(outside / "last.ckpt")
+        (run / name).rmdir()
+    (run / name).symlink_to(outside)
+    checkpoint = str(run / "checkpoints" / "last.ckpt") if resumed else None
+    with (
+        pytest.raises(ConfigError, match=rf"{name} is a link to .*outside of the run"),
+        own_folder(str(run), checkpoint),
+    ):
+        pass
 
 
 def test_a_pipe_does_not_hold_a_run_up(tmp_path):

@@ -29,7 +29,7 @@ def running():
 REFUSED = {
     "text of 1 MB": ({"instruction": "a " * 2**19}, "observation 'instruction' has 1048576 characters; at most 1000"),
     "text in a list": ({"words": ["b" * 1001]}, "observation 'words' has 1001 characters"),
-    "text in maps of lists": ({"a": {"b": [["c" * 1001]]}}, "observation 'a' has 1001 characters"),
+    "text in maps of lists": ({"a": {"b": [["c" * 1001]]}}, "observation 'a' has 1002 characters"),
     "large image": ({"image": np.zeros((1000, 1000, 3), np.uint8)}, "must be an image of 64 x 64 pixels"),
     "small image": ({"image": np.zeros((63, 64, 3), np.uint8)}, "must be an image of 64 x 64 pixels"),
     "long image": ({"image": np.zeros((1, 100_000, 3), np.uint8)}, "must be an image of 64 x 64 pixels"),
@@ -40,7 +40,18 @@ REFUSED = {
     "large vector": ({"proprio": np.zeros(1_000_001, np.uint8)}, "at most 1000000 numbers are read"),
     "large array of pixels as floats": ({"image": np.zeros((1000, 1001, 3), np.float16)}, "at most 1000000 numbers"),
     "many observations": ({str(i): 0 for i in range(99)}, "at most 64"),
-    "nested lists": ({"x": [[[0] * 1000] * 1000] * 2}, "more than 1000000 entries"),
+    "nested lists": ({"x": [[[0] * 1000] * 1000] * 2}, "more than 10000 entries"),
+    "a list of arrays": ({"x": [np.zeros(999)] * 11}, "more than 10000 entries"),
+    "texts of a list": ({"instruction": ["a" * 999] * 1000}, "observation 'instruction' has 1998 characters"),
+    "names of a map": ({"x": {"k" * 600: {"k" * 600: 0}}}, "observation 'x' has 1200 characters"),
+    "1e300": ({"proprio": np.full(5, 1e300)}, "'proprio' has numbers beyond 1e\\+12"),
+    "1e38 in 32 bits": ({"proprio": np.full(5, -1e38, np.float32)}, "'proprio' has numbers beyond"),
+    "2**62": ({"proprio": np.full(5, 2**62)}, "'proprio' has numbers beyond"),
+    "2**63 of 64 bits": ({"proprio": np.full(5, 2**63, np.uint64)}, "'proprio' has numbers beyond"),
+    "2**62 in a list": ({"proprio": [2**62] * 5}, "'proprio' has numbers beyond"),
+    "1e300 in a list": ({"proprio": [1e300] * 5}, "'proprio' has numbers beyond"),
+    "10**400": ({"n": 10**400}, "'n' has numbers beyond"),
+    "-10**400 in a map": ({"n": {"m": [-(10**400)]}}, "'n' has numbers beyond"),
 }
 
 
@@ -98,6 +109,38 @@ def test_absurd_messages_cost_their_senders_alone(running):
     assert slowest < 10 and len(errors) >= 3
     assert all(isinstance(error, str) and error.startswith("WireError: observation") for error in errors)
     assert not any("Traceback" in line for line in running.lines)
+
+
+def test_the_longest_request_that_is_read_costs_little(running):
+    """In seconds of the policy's thread: other clients wait for so long at most."""
+    largest = {
+        "instruction": ["\U0001f600" * 100] * 10,
+        "unused": [[-999_999_999_999] * 100] * 90,
+        **{f"array{number}": np.full(10**6, 255, np.uint8) for number in range(8)},
+    }
+    start = time.monotonic()
+    assert unpack(ask(running.url, {**observation(), **largest}))["actions"].shape == (4, 3)
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"image": "x"}, "'image' must be uint8"),
+        ({"image": 3}, "'image' must be uint8"),
+        ({"image": ["x"]}, "'image' must be uint8"),
+        ({"image": {"a": 1}}, "'image' must be uint8"),
+        ({"image": np.zeros((4, 64, 64, 3), np.uint8)}, "'image' must be uint8"),
+        ({"proprio": "x"}, "'proprio' must be 5 numbers"),
+        ({"proprio": {"a": 1}}, "'proprio' must be 5 numbers"),
+        ({"proprio": [[1], [2, 3]]}, "'proprio' must be 5 numbers"),
+        ({"proprio": np.zeros(4)}, "'proprio' has shape"),
+    ],
+    ids=str,
+)
+def test_observations_of_another_form_are_refused_by_name(parts, words):
+    with pytest.raises(ValueError, match=words):
+        small_policy().encode({**observation(), **parts})
 
 
 def test_a_request_that_the_policy_does_not_answer_is_an_error_of_its_client(monkeypatch):

@@ -47,6 +47,51 @@ def test_the_tables_have_enough_environments():
 
 
 @pytest.mark.parametrize("name", TRAINS)
+def test_its_own_spaces_are_read_as_in_training(name):
+    sim = GymSim(id_of(name))
+    view, adapted, outer = sim.outer_view(), sim.make_env(), sim.make_registered()
+    expected, _ = adapted.reset(seed=3)
+    observation, info = outer.reset(seed=3)
+    masks = {"info": lambda: info["action_mask"], "method": lambda: outer.get_wrapper_attr("action_masks")()}
+    source = sim.inspect()
+    adapted.action_space.seed(0)
+    for _ in range(4):
+        assert outer.observation_space.contains(observation)
+        mask = masks[source]() if source in masks else None
+        if mask is not None:
+            with pytest.raises(ValueError, match="give action_masks="):
+                view.read(observation)
+        read = view.read(observation, mask)
+        assert adapted.observation_space.contains(read)
+        assert all(
+            map(np.array_equal, *(parts.values() if isinstance(parts, dict) else [parts] for parts in (read, expected)))
+        )
+        legal = read["action_mask"] if isinstance(read, dict) and "action_mask" in read else None
+        action = adapted.action_space.sample() if legal is None else int(np.argmax(legal))
+        decoded = view.decode(action)
+        assert outer.action_space.contains(decoded)
+        expected, *_ = adapted.step(action)
+        observation, _, _, _, info = outer.step(decoded)
+    adapted.close()
+    outer.close()
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_an_environment_that_can_draw_is_filmed(workers):
+    sim = GymSim("CartPole-v1") if workers is None else WorkerSim(GymSim("CartPole-v1"), workers)
+    assert sim.contract() == GymSim("CartPole-v1").contract()
+    env = sim.enable_drawing().make(1)
+    env.reset(seed=[0])
+    assert env.render(0, 32).shape == (32, 32, 3)
+    env.close()
+
+
+def test_an_environment_that_draws_nothing_stays_as_it_is():
+    sim = GymSim(id_of("discrete"))
+    assert sim.enable_drawing() is sim
+
+
+@pytest.mark.parametrize("name", TRAINS)
 def test_it_trains(name, tmp_path, caplog):
     sizes = TRAINS[name][1]
     stated = GymSim(id_of(name)).sizes()

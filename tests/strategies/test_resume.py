@@ -4,8 +4,8 @@ import pytest
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from mmrl.commands.cli import check_resumable
 from mmrl.errors import ConfigError
+from mmrl.runs.resumable import check_resumable
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import fit, record, words
 

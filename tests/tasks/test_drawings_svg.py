@@ -140,3 +140,12 @@ def test_drawings_without_an_end_are_ended(kind):
     episode = reply(task[0], BOMBS[kind])
     assert task.score(episode)["exact"] == 0 and episode.info["outcome"] in ("unreadable", "drawn", "timed_out", "died")
     assert time.monotonic() - start < 20  # a second of processor time
+
+
+@pytest.mark.parametrize("colour", ["blac", "blu", "#12", "#ggg", "reddd", "rgb(1,2", "var(--x)", "black red", "7", ""])
+@pytest.mark.parametrize("where", ['fill="{}"', 'stroke="{}"', 'style="fill:{}"'])
+def test_an_unknown_colour_is_refused_and_not_painted_black(where, colour):
+    svg = f'<svg viewBox="0 0 8 8"><rect width="8" height="8" {where}/></svg>'
+    assert find_svg(svg.format(colour), 10) is None
+    known = ("black", "Red", "#f00", "#ff0000", "#ff000080", "rgb(255, 0, 0)", "rgb(100%,0%,0%)", "none", " lightblue ")
+    assert None not in [find_svg(svg.format(each), 10) for each in (*known, "hsl(0,100%,50%)")]

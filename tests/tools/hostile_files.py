@@ -61,9 +61,7 @@ READS = [
         for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/stderr", "/proc/thread-self/fd/1")
     ),
     _reads("what it has printed, by its descriptor", "os.write(1, b'x') and os.read(1, 1)", False, ("ok",)),
-    _reads(
-        "what it has printed, by a copy of its end", "os.write(1, b'x') and os.read(os.dup(1), 1)", False, ("ok",)
-    ),
+    _reads("what it has printed, by a copy of its end", "os.write(1, b'x') and os.read(os.dup(1), 1)", False, ("ok",)),
     _reads("devices in /sys", "os.listdir('/sys')"),
     _reads("a disk", "os.listdir('/dev/disk')", False),
     _reads("the terminal", "os.open('/dev/tty', os.O_RDONLY)", False),

@@ -48,7 +48,7 @@ Row = tuple[str, str]
 
 def print_list(arguments: Sequence[str]) -> None:
     """Print all groups, the options of one group, or one recipe."""
-    console = Console(width=min(Console().width, WIDTH) if Console().is_terminal else WIDTH)
+    console = Console(width=min(Console().width, WIDTH) if Console().is_terminal else WIDTH, markup=False, emoji=False)
     name = find_group(arguments[0]) if arguments else None
     if len(arguments) > (2 if name == "recipe" else 1):
         raise ConfigError(f"name one group, got {list(arguments)}; for example `mmrl list recipes`")

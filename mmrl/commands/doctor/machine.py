@@ -43,9 +43,9 @@ def print_findings(findings: Sequence[Finding], missing: str = "MISSING") -> Non
     Args:
         missing: mark of an essential finding that is not good.
     """
-    console = Console()
+    console = Console(markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(width=160)
+        console = Console(width=160, markup=False, emoji=False)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, style="bold")

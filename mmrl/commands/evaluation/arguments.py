@@ -167,6 +167,11 @@ def _to_lightning_argument(key: str, value: str) -> str:
     known = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
     near = difflib.get_close_matches(key, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
+    if f"{key}." in known:
+        hint = (
+            f" A run is measured with its own {key}; change values of it by {key}.KEY=VALUE, or serve the run "
+            "(`mmrl serve RUN`) and evaluate policy=remote without a run folder."
+        )
     raise ConfigError(
         f"{key}={value}: `mmrl evaluate` does not know {key!r}.{hint} Options are {', '.join(OPTIONS)}, and single "
         "values of the run's configuration such as sim.renderer=ray or engine.max_rows=64"

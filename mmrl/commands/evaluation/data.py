@@ -12,11 +12,13 @@ import yaml
 from mmrl.commands.cli import CLI
 from mmrl.commands.evaluation.arguments import EvaluationRequest
 from mmrl.compatibility import ENVIRONMENT, NAME, differences, read_contract, warn
+from mmrl.config.dry_calls.data import check_data
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
 from mmrl.evaluation.report import checkpoint_metrics
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.samples import RecordSamples
+from mmrl.evaluation.video.recording import enable_drawing
 from mmrl.runs.versions import environment
 
 _OWN_SAMPLES = "the run is evaluated with num_samples={}, so give num_samples=1"
@@ -36,7 +38,26 @@ def check_samples(request: EvaluationRequest) -> None:
 
 def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
     """Copy the run's data module with the requested evaluation; raise where its results cannot be compared."""
-    data = copy.copy(cli.datamodule)
+    data = prepare_data(cli.datamodule, request)
+    contract = data.task.contract()
+    for folder in _runs(request):
+        check_contract(folder, contract, request.accept)
+    if contract and (stated := cli.model.policy.read_training_simulator()):  # type: ignore[union-attr]
+        _refuse_other_simulator(str(getattr(cli.model.policy, "path", "policy")), stated, contract, request.accept)
+    return data
+
+
+def check_request(data: Any, reward: Any, request: EvaluationRequest) -> None:
+    """Refuse what depends on the request and the data module alone, before the run's policy is built."""
+    check_data(data, reward)
+    prepared = prepare_data(data, request)
+    if request.video:
+        _check_render(prepared)
+
+
+def prepare_data(data: Any, request: EvaluationRequest) -> Any:
+    """Copy a data module with the requested evaluation, and refuse what it cannot measure."""
+    data = copy.copy(data)
     if getattr(data, "evaluation", None) is None:
         raise ConfigError(
             f"{request.folder}: data.evaluation is null in config.yaml, so there is nothing to measure; train with "
@@ -59,15 +80,9 @@ def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
     data.evaluation = held_out
     if compared and not checkpoint_metrics.success_rates(held_out):
         raise ConfigError(
-            "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators)"
+            "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators). Means, such "
+            "as returns, are measured one after the other: mmrl evaluate RUN checkpoint=start, then mmrl evaluate RUN"
         )
-    contract = data.task.contract()
-    for folder in _runs(request):
-        check_contract(folder, contract, request.accept)
-    if contract and (stated := cli.model.policy.read_training_simulator()):  # type: ignore[union-attr]
-        _refuse_other_simulator(str(getattr(cli.model.policy, "path", "policy")), stated, contract, request.accept)
-    if request.video:
-        _check_render(data)
     return data
 
 
@@ -136,11 +151,14 @@ def _check_render(data: Any) -> None:
     sim = getattr(data.task, "sim", None)
     if sim is None:
         raise ConfigError(f"video=true: task {data.task.name!r} has no simulator to record a video of")
-    env = sim.make(1)
+    env = enable_drawing(sim).make(1)
     try:
         env.reset(seed=[0])
         env.render(0, 32)
-    except TypeError as error:
-        raise ConfigError(f"video=true: the environment of {sim.name!r} has no render(i, size)") from error
+    except (TypeError, ValueError, AttributeError) as error:  # it has no such method, or draws no image
+        raise ConfigError(
+            f"video=true: the environment of {sim.name!r} draws no images: {error}; an environment of gymnasium needs "
+            "'rgb_array' among metadata['render_modes'], another simulator the method render(i, size)"
+        ) from error
     finally:
         env.close()

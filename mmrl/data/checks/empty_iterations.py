@@ -13,6 +13,7 @@ from mmrl.types import Episode
 log = logging.getLogger(__name__)
 
 ANSWER_LENGTH = 80  # characters of an answer in a message
+ERROR_LENGTH = 400  # characters of an error in a message
 ANSWERS = 3  # of the commonest ones
 REMEDIES = (
     "read what the policy writes (mmrl show RUN) and what the verifier expects; an easier task or a start that solves "
@@ -89,7 +90,11 @@ def describe(episodes: Sequence[Episode]) -> str:
     finished = [episode for episode in episodes if episode.ended != "error"]
     parts = [f"There were {len(groups)} groups with {len(episodes)} episodes"]
     if failed := len(episodes) - len(finished):
-        parts.append(f"{failed} of them ended in an error")
+        errors = Counter(str(e.info["error"]) for e in episodes if e.ended == "error" and "error" in e.info)
+        cause = "".join(f", such as: {error[:ERROR_LENGTH]}" for error, _ in errors.most_common(1))
+        parts.append(f"{failed} of them ended in an error{cause}")
+        if not finished:
+            return "; ".join(parts) + ". What to try: remove the cause of that error"
     if finished:
         alike = sum(len({round(episode.reward, 6) for episode in group}) == 1 for group in groups)
         rewards = Counter(round(episode.reward, 6) for episode in finished).most_common(3)
@@ -116,7 +121,8 @@ def describe(episodes: Sequence[Episode]) -> str:
     if 2 * len(truncated) > len(finished):
         first.append("longer completions (sampling.max_tokens)")
     if 2 * missing > len(extracted):
-        first.append("another task.extract, or a task.system that asks for its format")
+        first.append("another task.extract, task.state_form=true, or a task.system that asks for its format")
     elif said and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
-        first.append("task.extract (last_number, boxed, ...) if the right answer stands inside a sentence")
+        first.append("task.extract=answer (or last_number, boxed, ...) if the right answer stands inside a sentence")
+        first.append("task.state_form=true if the prompt does not say how answers are written")
     return "; ".join(parts) + ". What to try: " + "; ".join([*first, REMEDIES])

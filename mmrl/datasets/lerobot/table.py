@@ -11,6 +11,7 @@ import numpy as np
 
 from mmrl.datasets.base import Feature
 from mmrl.datasets.extras import arrow, parquet
+from mmrl.foreign_files import check_regular, check_stated
 from mmrl.strict_json import quote
 
 _REMEDY = "copy the dataset again from its source, or correct meta/info.json"
@@ -67,10 +68,14 @@ def to_array(column: Any, feature: Feature, place: str) -> np.ndarray:
 def open_table(path: Path) -> Any:
     """Open a parquet file and read its schema."""
     pa = arrow()
+    check_regular(path, _REMEDY)
     try:
-        return parquet().ParquetFile(path)
+        file = parquet().ParquetFile(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a readable parquet file ({_reason(error)}); {_REMEDY}") from error
+    groups = [file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups)]
+    check_stated(max(groups, default=0), path.stat().st_size, str(path), _REMEDY)
+    return file
 
 
 def read_table(path: Path, columns: list[str] | None = None, groups: list[int] | None = None, file: Any = None) -> Any:
@@ -85,7 +90,9 @@ def read_table(path: Path, columns: list[str] | None = None, groups: list[int] |
     pa = arrow()
     file = open_table(path) if file is None else file
     try:
-        return file.read(columns=columns) if groups is None else file.read_row_groups(groups, columns=columns)
+        table = file.read(columns=columns) if groups is None else file.read_row_groups(groups, columns=columns)
+        table.validate(full=True)  # texts that are no UTF-8, and offsets that lead outside of the file
+        return table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a readable parquet file ({_reason(error)}); {_REMEDY}") from error
 

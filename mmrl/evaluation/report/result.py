@@ -39,8 +39,13 @@ class EvaluationResult:
     episodes: EpisodesByCheckpoint
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write <folder>/protocol.json and <folder>/episodes.jsonl, one episode per line."""
+        """Write <folder>/protocol.json and <folder>/episodes.jsonl, one episode per line.
+
+        The protocol is removed first and written last, so that it never stands beside episodes of another measurement,
+        whenever this process is killed.
+        """
         path = Path(folder) / EPISODES
+        (Path(folder) / NAME).unlink(missing_ok=True)
         rows = [
             {"checkpoint": title, "decode": decode, **episode_row(episode)}
             for title, decodes in self.episodes.items()

@@ -40,7 +40,8 @@ def check_metric(name: str, names: Collection[str], place: str) -> str:
     """
     known = next((each for each in (name, f"{PREFIX}{name}") if each in names), None)
     if known is None:
-        has = sorted(each for each in names if each.startswith(PREFIX)) or sorted(names)
+        beginnings = (f"{name.partition('/')[0]}/", PREFIX, "")
+        has = next((part for start in beginnings if (part := sorted(n for n in names if n.startswith(start)))), [])
         raise ConfigError(f"metric={name}: {place} has no such metric; it has {', '.join(has[:12])}")
     return known
 

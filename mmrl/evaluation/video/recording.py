@@ -63,6 +63,12 @@ class RecordVideo(VectorWrapper):
                 self.videos[i].frames.append(np.asarray(self.env.render(int(i), self.size)))  # type: ignore[call-arg]
 
 
+def enable_drawing(sim: Sim) -> Sim:
+    """The simulator with environments that draw images of themselves, where it has such a form."""
+    change = getattr(sim, "enable_drawing", None)
+    return sim if change is None else change()
+
+
 class VideoSim(Sim):
     """Simulator whose environments record videos of the first `count` episodes."""
 
@@ -73,7 +79,7 @@ class VideoSim(Sim):
         self._made: list[VectorEnv] = []
 
     def make(self, num_envs: int) -> VectorEnv:
-        env = self.sim.make(num_envs)
+        env = enable_drawing(self.sim).make(num_envs)
         self.fps = float(env.metadata.get("render_fps", FPS))
         self._made.append(env)
         return RecordVideo(env, self.videos, self.size)

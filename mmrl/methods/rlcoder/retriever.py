@@ -17,7 +17,8 @@ from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
-from mmrl.policies.text.loading import checkpoint_error, load_model, remove_noise, save_model
+from mmrl.policies.text.fidelity import check_rows
+from mmrl.policies.text.loading import checkpoint_error, list_noise, load_model, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
 from mmrl.pretrained import build_pretrained, load_pretrained
@@ -40,6 +41,8 @@ class RetrieverPolicy(Policy):
 
     The raw observation has `query` and `candidates`, whose number is the same in every observation; a row's one choice
     is the place of a candidate. An embedding is the mean of the last hidden states over a text's tokens.
+    The encoder keeps the attention of transformers; padding on the right and training without noise are compared with
+    the untouched model at load.
     Source: RLCoder, 2024, arXiv:2407.19487.
 
     Args:
@@ -63,7 +66,10 @@ class RetrieverPolicy(Policy):
             full = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer))
             model = build_pretrained(AutoModel, full)
         set_pad_token(self.tokenizer, str(path))
+        noise = list_noise(model)
         self.model: Any = remove_noise(model)
+        if path is not None and model.device.type != "meta":
+            check_rows(model, noise, self._embed_rows, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["query", "candidates"], self)
@@ -84,8 +90,10 @@ class RetrieverPolicy(Policy):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Embed padded ids [M, L]: mean of the last hidden states, [M, D]."""
-        mask = ids != self.tokenizer.pad_token_id
-        hidden = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        return self._embed_rows(ids, (ids != self.tokenizer.pad_token_id).long())
+
+    def _embed_rows(self, ids: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
         return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
 
     def logits(self, observation: Mapping[str, Any]) -> Tensor:

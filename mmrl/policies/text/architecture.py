@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
+
+from transformers import cache_utils
 
 from mmrl.policies.text.cache import ATTENTION
 
@@ -12,6 +15,28 @@ log = logging.getLogger(__name__)
 
 RECURRENT = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
 """Layer types whose state is a summary of all earlier tokens instead of the keys and values of each."""
+
+
+def list_layer_types(config: Any) -> set[str]:
+    """List the layer types of a language model; empty where its layers are all of one kind without a name.
+
+    Args:
+        config: of the transformers model.
+    """
+    return set(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())
+
+
+def list_unknown_types(config: Any) -> list[str]:
+    """List the layer types outside of `ATTENTION`: no shortcut is taken for them, and they are always measured."""
+    return sorted(list_layer_types(config) - ATTENTION)
+
+
+def keeps_state(kind: str) -> bool:
+    """Whether layers of a type keep a summary of all earlier tokens, by name or by the cache of transformers."""
+    per_token = cache_utils.DynamicLayer
+    layer = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", {}).get(kind, per_token)
+    recurrent = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
+    return kind in RECURRENT or issubclass(layer, recurrent) or not issubclass(layer, per_token)
 
 
 def build_model(make: Callable[[str], Any], attention: str) -> Any:
@@ -36,38 +61,93 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
     return model
 
 
+SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")
+"""Numbers that the configuration of a stack of layers has."""
+ELSE = "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+
+
+def refuse_other_tasks(config: Any, auto_model: Any) -> None:
+    """Raise for architectures that do not continue a sequence of tokens, by their configuration alone.
+
+    An encoder-decoder reads the prompt with one network and writes with another. A class without `generate` writes no
+    tokens: it classifies, or moves a robot.
+
+    Args:
+        config: of transformers.
+        auto_model: its class that would load the checkpoint.
+    """
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        why = "it is an encoder-decoder, whose prompt goes to another network than its completion"
+    else:
+        cls = getattr(auto_model, "_model_mapping", {}).get(type(config), None)  # a class of one model has no mapping
+        if cls is None or cls.can_generate():
+            return
+        why = f"its class {cls.__name__} writes no tokens"
+    raise ValueError(f"policy: {kind} is no policy that writes text: {why}; {ELSE}")
+
+
 def refuse_recurrent(model: Any) -> None:
     """Raise for architectures whose layers keep more than keys and values of each token.
 
     Completions of a prompt share its cache, batches are padded on the left, and finished rows leave the batch. Keys and
     values can be sliced and copied for that, a recurrent state and compressed keys cannot. Other types of layers than
-    `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`).
+    `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`), without shortcuts.
     """
     config = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ())
-    unknown = ", ".join(sorted(kinds - ATTENTION))
-    if recurrent := kinds & RECURRENT:
-        why = f"layers of type {', '.join(sorted(recurrent))} with a recurrent state"
+    if missing := [name for name in SIZES if not isinstance(getattr(config, name, None), int)]:
+        raise ValueError(
+            f"policy: the configuration of {config.model_type} has no {missing[0]}, so it is no stack of layers; {ELSE}"
+        )
+    unknown = ", ".join(list_unknown_types(config))
+    if recurrent := sorted(kind for kind in list_layer_types(config) if keeps_state(kind)):
+        why = f"layers of type {', '.join(recurrent)} with a recurrent state"
     elif getattr(model, "_is_stateful", False):
         why = (f"layers of type {unknown}" if unknown else "layers") + " whose cache cannot be cut and copied by tokens"
     else:
         return
     raise ValueError(
         f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
-        "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+        + ELSE
     )
 
 
-def find_switch_length(config: Any) -> int | None:
-    """Return the tokens from which on a model computes the rotary positions of a whole batch otherwise.
+SELECTIONS = (("index_topk",), ("index_topk_blocks", "index_block_size"), ("indexer_budget",), ("keep_window_size",))
+"""Names of settings whose product is the number of tokens that a token attends to at most, chosen by their scores."""
 
-    None for models that never do.
+
+def find_switch(config: Any) -> tuple[int, str] | None:
+    """Find the tokens of a row from which on it is not scored as it was sampled, and say why; None for models without.
+
+    Such models compute the rotary positions of a whole batch otherwise, or each token attends to those with the largest
+    scores alone: rounding, which differs between sampling and learning, then changes which tokens are read.
     """
     settings = getattr(config, "rope_parameters", None) or {}
     kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]  # one per layer type
-    lengths = [
+    positions = [
         kind.get("original_max_position_embeddings") or config.max_position_embeddings
         for kind in kinds
         if kind.get("rope_type") in ("longrope", "dynamic")
+    ]
+    chosen = [[getattr(config, name, None) for name in names] for names in SELECTIONS]
+    selected = [math.prod(numbers) for numbers in chosen if all(isinstance(number, int) for number in numbers)]
+    lengths = [
+        *(
+            (
+                n,
+                f"has other rotary positions for all rows of a batch whose longest has more than {n} tokens (rope_type "
+                "longrope or dynamic), so that rows would change each other",
+            )
+            for n in positions
+        ),
+        *(
+            (
+                n,
+                f"selects the tokens that are read in rows of more than {n} tokens by scores whose rounding differs "
+                "between sampling and learning",
+            )
+            for n in selected
+            if n > 0
+        ),
     ]
     return min(lengths, default=None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +17,17 @@ from mmrl.policies.text.packing.prefix_attention import NAME, Prefix
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 """Layer types whose state is keys and values of all earlier tokens; the model's own masks do the windows."""
 SHARED_FROM = 64  # prompt length from which on shared storage is faster than copies for its completions
+
+
+@contextmanager
+def share_from(tokens: int) -> Iterator[None]:
+    """Share the storage of prompts from this length on inside the context, so that short ones measure it."""
+    global SHARED_FROM
+    before, SHARED_FROM = SHARED_FROM, tokens
+    try:
+        yield
+    finally:
+        SHARED_FROM = before
 
 
 class PreallocatedLayer(DynamicLayer):
@@ -124,6 +137,8 @@ class PreallocatedCache(PromptCache):
         self.share_prefixes = share_prefixes
 
     def expand(self, owner: Tensor) -> None:
+        if not self.layers:
+            raise ValueError("the model writes no keys and values into the cache of its prompts")
         prompts = self.layers[0].keys.shape[0]
         if self.share_prefixes and self.get_seq_length() >= SHARED_FROM and len(owner) > prompts:
             for layer in self.layers:

@@ -14,7 +14,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.architecture import find_switch_length
+from mmrl.policies.text.architecture import find_switch
 from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.conversation import (
     ChatFields,
@@ -56,10 +56,10 @@ class ServedPolicy(Policy):
                 "the model (max_position_embeddings); shorten the prompts"
             )
         if self.switch_length is not None and tokens + new_tokens > self.switch_length:
+            _, why = find_switch(self.model.config.get_text_config())  # type: ignore[misc]
             raise ValueError(
-                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} has other rotary positions for "
-                f"all rows of a batch whose longest has more than {self.switch_length} tokens (rope_type longrope or "
-                "dynamic), so that rows would change each other; shorten the prompts or sampling.max_tokens"
+                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} {why}; shorten the prompts or "
+                "sampling.max_tokens"
             )
 
     def check_sampling(self, sampling: Sampling) -> None:
@@ -77,8 +77,8 @@ class ServedPolicy(Policy):
 
     @functools.cached_property
     def switch_length(self) -> int | None:
-        """Tokens from which on the model computes the rotary positions of a whole batch otherwise; None for never."""
-        return find_switch_length(self.model.config.get_text_config())
+        """Tokens of a row up to which the model scores it as it was sampled; None for any number."""
+        return (find_switch(self.model.config.get_text_config()) or (None,))[0]
 
     @functools.cached_property
     def token_characters(self) -> int:  # type: ignore[override]
@@ -105,8 +105,7 @@ class ServedPolicy(Policy):
             ended = torch.isin(ids[:, -1], final.to(ids.device))
             if texts:
                 newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
-                found = [any(s in text for s in texts) for text in newest]
-                ended = ended | torch.tensor(found, device=ids.device)
+                ended = ended | torch.tensor([any(s in text for s in texts) for text in newest], device=ids.device)
             return ended
 
         return stops

@@ -64,6 +64,12 @@ def check_tokenizer(tokenizer: Any) -> Any:
     return refuse_empty(tokenizer)
 
 
+def read_config(path: str) -> Any:
+    """Read the configuration of a checkpoint; None for a GGUF file, whose architectures all continue texts."""
+    arguments = locate_checkpoint(path)
+    return None if "gguf_file" in arguments else load_pretrained(AutoConfig, **arguments)
+
+
 def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
     """Load a transformers model from safetensors or GGUF; missing weights are refused, not drawn at random.
 

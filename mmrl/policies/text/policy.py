@@ -16,7 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text import loading
-from mmrl.policies.text.architecture import build_model, refuse_recurrent
+from mmrl.policies.text.architecture import (
+    build_model,
+    list_layer_types,
+    list_unknown_types,
+    refuse_other_tasks,
+    refuse_recurrent,
+)
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
@@ -25,7 +31,7 @@ from mmrl.policies.text.fidelity import Plain, check_fidelity
 from mmrl.policies.text.generation import refuse_mean
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
-from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
+from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
 from mmrl.policies.text.packing.scoring import PackedScoring
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
@@ -35,7 +41,8 @@ from mmrl.rng import Noise
 from mmrl.types import Observation, Sampling
 
 MEASURED = frozenset({"qwen2", "llama", "llava"})
-"""Types that tests compare with transformers: random weights of them are not compared when they are built."""
+"""Types that tests compare with transformers: random weights of them, whose layers take masks over pairs of tokens,
+are not compared when they are built."""
 
 
 class TextPolicy(PackedScoring):
@@ -88,6 +95,10 @@ class TextPolicy(PackedScoring):
         self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
         if path is not None:
             with loading.checkpoint_error(path):
+                known = loading.read_config(path)
+            if known is not None:
+                refuse_other_tasks(known, self.auto_model)
+            with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 load = partial(loading.load_model, self.auto_model, path, dtype=dtype)
                 model = build_model(lambda kind: load(attn_implementation=kind), attention)
@@ -106,10 +117,13 @@ class TextPolicy(PackedScoring):
         self.hidden_layers: list[int] = []
 
         def install(shares: bool) -> None:
-            set_prefix_sharing(model.config, plain.attention, shares)
+            set_prefix_sharing(model.config, plain.attention, shares and not unknown)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
 
-        if model.device.type == "meta" or (path is None and model.config.model_type in MEASURED):
+        kinds, unknown = list_layer_types(model.config), list_unknown_types(model.config)
+        if model.device.type == "meta" or (
+            path is None and model.config.model_type in MEASURED and kinds <= MASKED_TYPES
+        ):
             install(True)
         else:
             check_fidelity(self, plain, install)

@@ -20,7 +20,15 @@ from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.conversation import ChatFields, refuse_fields
-from mmrl.policies.text.loading import check_tokenizer, checkpoint_error, load_model, remove_noise, save_model
+from mmrl.policies.text.fidelity import check_rows
+from mmrl.policies.text.loading import (
+    check_tokenizer,
+    checkpoint_error,
+    list_noise,
+    load_model,
+    remove_noise,
+    save_model,
+)
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -37,7 +45,8 @@ class ScoringPolicy(Policy):
 
     `act` returns the score, `forward` predicts it as the row's value; the row's one choice is a placeholder. With
     `hidden`, the language model is frozen and only a perceptron on the last token's state is trained; each answer is
-    then embedded once, when it is encoded.
+    then embedded once, when it is encoded. The model keeps the attention of transformers, without a cache and without
+    sharing; padding on the right and training without noise are compared with the untouched model at load.
 
     Args:
         path: hub id or folder of a classifier with its tokenizer; for a language model, the head is initialised at
@@ -70,7 +79,10 @@ class ScoringPolicy(Policy):
             model = build_pretrained(AutoModelForSequenceClassification, made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
+        noise = list_noise(model)
         self.model: Any = remove_noise(model)
+        if path is not None and model.device.type != "meta":
+            check_rows(model, noise, self._score_rows, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
         width = model.config.get_text_config().hidden_size
         self.head: nn.Module | None = None
         if hidden is not None:
@@ -127,8 +139,10 @@ class ScoringPolicy(Policy):
         """Score collated answers, [N]."""
         if self.head is not None:
             return self.head(observation["embedding"])[:, 0]
-        kept = {name: observation[name] for name in ("input_ids", "attention_mask")}
-        return self.model(**kept).logits[:, 0].float()
+        return self._score_rows(observation["input_ids"], observation["attention_mask"])
+
+    def _score_rows(self, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.model(input_ids=ids, attention_mask=mask).logits[:, 0].float()
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:

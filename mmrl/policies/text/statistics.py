@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.logprob import precision
 
 
@@ -37,6 +38,20 @@ class Statistic(ChoiceStatistic):
 
     def measure(self, logits: Tensor, temperature: Tensor, action: Tensor) -> Tensor:
         return self(logits, temperature)
+
+
+class LogSurprise(Statistic):
+    """Logarithm of -mean_v log p(v), in nats, over all tokens v that may be chosen: [N, T].
+
+    It moves with all logits, where the log-probs of choices and the entropies of a decided policy stay near 0. The
+    logarithm makes differences relative to the size of the logits, as those of rounding are.
+    """
+
+    def __call__(self, logits: Tensor, temperature: Tensor) -> Tensor:
+        logits = logits.to(precision(logits))
+        allowed = logits > MASKED_LOGIT / 2  # half of it, since low precision rounds it up
+        log_p = (logits / temperature[:, None, None]).log_softmax(-1)
+        return (-log_p.masked_fill(~allowed, 0.0).sum(-1) / allowed.sum(-1)).log()
 
 
 class ChoiceLogprobs(Statistic):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,10 @@ from mmrl.policies.text.tiny import llava_parts
 from mmrl.pretrained import load_pretrained
 from mmrl.types import AssistantMessage, Observation
 
-PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
+PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids"})
 """Processor outputs that run along the tokens; every other one stays ragged."""
+UNUSED = frozenset({"attention_mask", "labels"})
+"""Processor outputs that no model gets: the mask is that of the batch, and labels make a model compute a loss."""
 
 
 class VisionLanguagePolicy(TextPolicy):
@@ -47,6 +50,11 @@ class VisionLanguagePolicy(TextPolicy):
         if not hasattr(processor, "image_processor"):
             raise ValueError(
                 f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"
+            )
+        if processor.chat_template is None:
+            raise ValueError(
+                "its processor has no chat template, which says where images stand in the text; choose an "
+                "instruction-tuned checkpoint of a type whose processor takes one, such as qwen2_vl, idefics3 or llava"
             )
         check_chat_template(processor)
         refuse_empty(processor.tokenizer).padding_side = "left"
@@ -75,14 +83,29 @@ class VisionLanguagePolicy(TextPolicy):
             )
         messages = _expand_content(messages)
         options = {"return_mm_token_type_ids": True} if self.wants_token_types else {}
-        made = self.processor(
-            text=[self.prompt_text(messages, raw.get("tools"))],
-            images=[Image.fromarray(image) for image in images] or None,
-            return_tensors="pt",
-            add_special_tokens=False,
-            **options,
-        )
-        return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
+        text, pictures = self.prompt_text(messages, raw.get("tools")), [Image.fromarray(image) for image in images]
+        try:
+            made = self.processor(
+                text=[text], images=pictures or None, return_tensors="pt", add_special_tokens=False, **options
+            )
+        except (TypeError, ValueError, KeyError) as error:  # processors differ in what they demand
+            raise ValueError(
+                f"policy.path={self.path!r}: its processor cannot encode a prompt with {len(pictures)} image(s): "
+                f"{' '.join(str(error).split())[:200]}; change the prompt, or choose another checkpoint"
+            ) from error
+        inputs = {name: self._convert_input(name, value) for name, value in made.items() if name not in UNUSED}
+        return {name: value[0] if name in PER_TOKEN else value for name, value in inputs.items()}
+
+    def _convert_input(self, name: str, value: Any) -> Tensor:
+        """Convert what a processor leaves as lists, and pixels in bf16 or fp16, as those of llama4, for the model."""
+        try:
+            tensor = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"policy.path={self.path!r}: its processor gives {name!r} as {type(value).__name__}, not as numbers of "
+                "equal shape; choose another checkpoint"
+            ) from error
+        return tensor.to(self.model.dtype) if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # later tokens are text: type 0
@@ -117,8 +140,9 @@ class VisionLanguagePolicy(TextPolicy):
 
     @property
     def _inner(self) -> Any:
+        """The outermost part of the model with the rules of its positions, whose configuration names images."""
         model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        return model.model
+        return model if hasattr(model, "get_rope_index") else model.model
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
         out: dict[str, Tensor | Ragged] = dict(super().collate(observations))
@@ -146,8 +170,10 @@ class VisionLanguagePolicy(TextPolicy):
         """
         if not self.wants_token_types:
             return super().positions(ids, attention, inputs)
-        grids = {k: v for k, v in inputs.items() if k.endswith("grid_thw") or k == "mm_token_type_ids"}
-        positions, _ = self._inner.get_rope_index(ids, attention_mask=attention, **grids)
+        rule = self._inner.get_rope_index
+        read = inspect.signature(rule).parameters
+        grids = {k: v for k, v in inputs.items() if k in read and (k.endswith("grid_thw") or k == "mm_token_type_ids")}
+        positions, _ = rule(ids, attention_mask=attention, **grids)
         return positions
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -16,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error
+from mmrl.policies.vla.inputs import read_image, read_proprio
 from mmrl.policies.vla.instruction_tokenizer import WORDS, instruction_tokenizer
 from mmrl.policies.vla.transformer import ContextTransformer
 from mmrl.policies.vla.value import StateValue, image_text_state
@@ -122,19 +122,11 @@ class ActionPolicy(Policy):
                 self._spelt.clear()
             ids = self.tokenizer(text)["input_ids"]
             self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
-        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
-        if proprio.shape != (self.proprio_dims,):
-            raise ValueError(
-                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
-                f"but policy.proprio_dims is {self.proprio_dims}"
-            )
+        proprio = read_proprio(raw["proprio"], self.proprio_dims)
         encoded = {"instruction": self._spelt[text], "proprio": proprio}
         if self.vision is None:
             return encoded
-        image = torch.as_tensor(np.asarray(raw["image"]))
-        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-            raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
-        return {"image": image, **encoded}
+        return {"image": read_image("image", raw["image"]), **encoded}
 
     def observation_names(self) -> tuple[str, ...]:
         return self.processor.names_before(self._inputs())

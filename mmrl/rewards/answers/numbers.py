@@ -32,6 +32,7 @@ _LATEX = (
     (re.compile(r"\\(?:times|cdot)(?![A-Za-z])"), "×"),
     (re.compile(r"\\([%$])"), r"\1"),
 )
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 _TEN = r"[ ]?[×x*·⋅][ ]?10\^(?:\{[ ]?([+-]?[0-9]{1,3})[ ]?\}|\(([+-]?[0-9]{1,3})\)|([+-]?[0-9]{1,3}))"
 _EXPONENT = r"\s?(?:\^|\*\*)\s?(?:\{[^{}\n]{0,40}\}|\([^()\n]{0,40}\)|[+-]?\w+)"
 _TOKEN = re.compile(
@@ -49,8 +50,8 @@ _TOKEN = re.compile(
             |[0-9]{{1,3}}(?:[ ][0-9]{{3}})+(?![0-9])(?:\.[0-9]+)?(?![0-9.,/:])
             |(?:[0-9](?:[0-9.,:'_/]*[0-9])?|(?<![.\w,])\.[0-9]+)(?:[ ]/[ ][0-9]+(?![0-9/.]))?)
         (?P<ten>e[+-]?[0-9]{{1,3}}(?!\w)|{_TEN})?
-        (?P<unit>[ ]?%|[ ](?:percent|per[ ]cent)\b|k(?!\w)
-            |[ ](?:hundred|thousand|million|billion|trillion)\b)?
+        (?P<unit>\)?[ ]?%|\)?[ ](?:percent|per[ ]cent)\b|\)?k(?!\w)
+            |\)?[ ](?:hundred|thousand|million|billion|trillion)\b)?
         (?P<bad>{_EXPONENT}|e[+-]?[0-9]+\w*|[ ]?(?:[π‰]|\\pi(?![A-Za-z]))|(?:[xyzi]|(?-i:[MB]))(?!\w))?)
     |[^\w\\]|.
     """,
@@ -125,12 +126,13 @@ def unify_dashes(text: str) -> str:
 
 
 def _prepare(text: str) -> str:
-    """Write LaTeX, characters for fractions, and dashes as plain text."""
+    """Write LaTeX, characters for fractions, and dashes as plain text; a box as brackets."""
     text = _VULGAR.sub(lambda match: " " * bool(match[1]) + _write_vulgar(match[2]), text)
     text = unify_dashes(unify_width(unify_dashes(text)))
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
-    return _FRACTION.sub(lambda match: " " * bool(match[1]) + f"{match[2] or match[4]}/{match[3] or match[5]}", text)
+    text = _FRACTION.sub(lambda match: " " * bool(match[1]) + f"{match[2] or match[4]}/{match[3] or match[5]}", text)
+    return _BOX.sub(r"(\1)", text)
 
 
 def _write_vulgar(character: str) -> str:
@@ -190,7 +192,7 @@ def _write_digits(match: re.Match[str]) -> str | None:
         body = f"{_shorten(body)}e{exponent}"
     if match["unit"] is None:
         return body if power else _shorten(body)
-    return _scale(body, _PLACES.get(match["unit"].strip().lower(), -2))
+    return _scale(body, _PLACES.get(match["unit"].strip(") ").lower(), -2))
 
 
 def _write_ratio(whole: str | None, above: str, below: str) -> str | None:

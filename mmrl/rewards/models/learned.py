@@ -16,11 +16,15 @@ from mmrl.types import Episode
 class ClassifierReward(Reward):
     """Reward model: the logit of a sequence classifier of transformers with one label, for prompt and answer.
 
+    It is the untouched model in evaluation mode: rows are padded on the right, and nothing is shared or replaced.
+
     Args:
         path: hub id or folder of the classifier and its tokenizer, read at the first call.
         device: where it runs; None takes a GPU where there is one.
         batch_size: answers per forward pass.
     """
+
+    foreign = True
 
     def __init__(self, path: str, device: str | None = None, batch_size: int = 64):
         self.path, self.batch_size = path, batch_size

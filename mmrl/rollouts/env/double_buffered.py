@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mmrl.episode_limit import check_end
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env import episodic
 from mmrl.rollouts.env.episodic import EpisodicRollout, mask_unplayed
@@ -110,7 +111,7 @@ class _Half:
         self.live = [i for i in self.live if not (terminated[i] or truncated[i])]
         self._completions = []
         if self.live:
-            episodic._check_end(self.ctx.task, self.decision, len(self.live), self.max_decisions)
+            check_end(self.ctx.task.name, self.decision, len(self.live), self.max_decisions)
         if self.bootstrap:
             episodic._bootstrap(self.observation, [self.episodes[i] for i in over], over, self.ctx)
         return len(over)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmrl.episode_limit import check_end
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.types import Completion, Context, Episode, Prompt, Request, Task, Turn
-
-log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -108,21 +106,10 @@ def _play(
         live = [i for i in live if not (terminated[i] or truncated[i])]
         decision += 1
         if live:
-            _check_end(ctx.task, decision, len(live), max_decisions)
+            check_end(ctx.task.name, decision, len(live), max_decisions)
         if bootstrap:
             _bootstrap(observation, [episodes[i] for i in over], over, ctx)
         ctx.progress("rollout", finished + len(episodes) - len(live), total)
-
-
-def _check_end(task: Task, decision: int, playing: int, most: int) -> None:
-    """Say that episodes are long, and refuse those that do not end."""
-    remedy = "limit it with sim.max_episode_steps=1000, or let the environment end it"
-    if decision >= most:
-        raise RuntimeError(
-            f"{task.name}: an episode has not ended after {decision} decisions (rollout.max_decisions); {remedy}"
-        )
-    if decision == max(most // 10, 1):
-        log.warning("%s: %d episodes have not ended after %d decisions; %s", task.name, playing, decision, remedy)
 
 
 def _actions(env: VectorEnv, live: Sequence[int], completions: Sequence[Completion]) -> np.ndarray:

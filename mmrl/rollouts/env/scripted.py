@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from mmrl.episode_limit import check_end
 from mmrl.rng import derive_rng
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
@@ -23,12 +24,13 @@ class ScriptedRollout(EpisodicRollout):
 
     Args:
         max_envs: most environments at once; more episodes are played in equal waves.
+        max_decisions: of an episode, after which the rollout stops with an error.
     """
 
     samples = False
 
-    def __init__(self, max_envs: int = 64):
-        super().__init__(max_envs, bootstrap=False)
+    def __init__(self, max_envs: int = 64, max_decisions: int = 50_000):
+        super().__init__(max_envs, bootstrap=False, max_decisions=max_decisions)
 
     @abstractmethod
     def act(self, sim: Sim, env: VectorEnv, rngs: Sequence[np.random.Generator]) -> np.ndarray:
@@ -63,14 +65,16 @@ class ScriptedRollout(EpisodicRollout):
         if isinstance(observation, dict) and "instruction" in observation:
             for episode, sentence in zip(episodes, observation["instruction"]):
                 episode.info["instruction"] = str(sentence)
-        live = list(range(len(episodes)))
+        live, decision = list(range(len(episodes))), 0
         while live:
             _, rewards, terminated, truncated, infos = env.step(self.act(sim, env, rngs))
             for i in live:
                 episodes[i].turns.append(Turn(_EMPTY, float(rewards[i])))  # type: ignore[attr-defined]
                 if terminated[i] or truncated[i]:
                     _end(episodes[i], i, bool(terminated[i]), infos)
-            live = [i for i in live if not (terminated[i] or truncated[i])]
+            live, decision = [i for i in live if not (terminated[i] or truncated[i])], decision + 1
+            if live:
+                check_end(ctx.task.name, decision, len(live), self.max_decisions)
 
 
 class SimExpert(ScriptedRollout):

@@ -54,7 +54,7 @@ def test_the_first_empty_iteration_says_why_no_group_differs(caplog):
         "3 of 4 completions were cut off at sampling.max_tokens",
         "in 3 of 4 completions task.extract found no answer",
         "the commonest answers are '12' (1 of 1)",
-        "What to try: longer completions (sampling.max_tokens); another task.extract, or a task.system that",
+        "What to try: longer completions (sampling.max_tokens); another task.extract, task.state_form=true, or a",
         "sampling.temperature",
         "data.group_size",
     ):
@@ -66,7 +66,7 @@ def test_sentences_that_are_compared_as_a_whole_point_to_extractors(caplog):
     for episode in episodes:
         episode.info["answer"] = "The sum is 12."
     assert not EmptyIterations(5).observe(episodes, 0, 0)
-    assert "What to try: task.extract (last_number, boxed, ...)" in caplog.text
+    assert "What to try: task.extract=answer (or last_number, boxed, ...)" in caplog.text
 
 
 def test_rows_in_between_begin_the_count_again_and_a_resume_does_not():

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mmrl.policies.text.fidelity import check
+from mmrl.policies.text.architecture import find_switch
+from mmrl.policies.text.fidelity import check, verdicts
 from mmrl.policies.text.fidelity.measure import Plain, measure_differences, use_attention
 from mmrl.policies.text.fidelity.probe import row_inputs, sample_probe
 from mmrl.policies.text.loading import remove_noise
@@ -29,12 +30,11 @@ SIZES = {
 
 
 @pytest.fixture(autouse=True)
-def verdicts(tmp_path, monkeypatch):
+def verdict_folder(tmp_path, monkeypatch):
     """Verdicts of this test alone."""
-    folder = tmp_path / "verdicts"
-    monkeypatch.setattr(check, "cache_folder", lambda: folder)
-    monkeypatch.setattr(check, "_known", {})
-    return folder
+    monkeypatch.setenv(verdicts.FOLDER, str(tmp_path / "verdicts"))
+    monkeypatch.setattr(verdicts, "known", {})
+    return tmp_path / "verdicts"
 
 
 def save(folder, kind="qwen2", factor=4.0, **settings):
@@ -71,7 +71,7 @@ def test_models_that_share_prompts_exactly_do(kind, tmp_path, caplog):
     assert "shared" in differences and max(differences.values()) < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["roberta", "bart", "deepseek_v32", "roformer"])
+@pytest.mark.parametrize("kind", ["roberta", "bart", "roformer"])
 def test_models_that_padding_changes_are_refused_with_the_number(kind, tmp_path):
     build_checkpoint(kind, "text", tmp_path / "start")
     with pytest.raises(ValueError, match=rf"{kind} computes something else here than in transformers alone: .* nats"):
@@ -144,7 +144,7 @@ def test_loading_draws_nothing_from_the_random_state(tmp_path):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, verdicts):
+def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_path, monkeypatch, verdict_folder):
     path, calls = save(tmp_path / "start"), []
 
     def count(*arguments):
@@ -154,9 +154,9 @@ def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_pat
     monkeypatch.setattr(check, "measure_differences", count)
     TextPolicy(path=path), TextPolicy(path=path)
     assert len(calls) == 1
-    monkeypatch.setattr(check, "_known", {})  # another process
+    monkeypatch.setattr(verdicts, "known", {})  # another process
     TextPolicy(path=path)
-    (stored,) = verdicts.glob("*.json")
+    (stored,) = verdict_folder.glob("*.json")
     assert len(calls) == 1 and json.loads(stored.read_text())["shares"]
     TextPolicy(path=save(tmp_path / "other", factor=3.0))
     assert len(calls) == 2
@@ -173,7 +173,7 @@ def test_the_probe_is_scored_by_the_plain_model(tmp_path):
     with use_attention(policy.model, "eager"):
         assert policy.model.config._attn_implementation == "eager"
     assert policy.model.config._attn_implementation == NAME
-    assert [len(o["input_ids"]) for o in probe.observations] == [12, 66] and probe.batch["action"].shape == (4, 4)
+    assert [len(o["input_ids"]) for o in probe.observations] == [8, 24] and probe.batch["action"].shape == (3, 3)
 
 
 LONGROPE = {
@@ -194,6 +194,34 @@ def test_rows_beyond_the_switch_of_positions_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a row of 130 tokens"):
         policy.refuse_long(130)
     assert TextPolicy(path=save(tmp_path / "other")).switch_length is None
+
+
+@pytest.mark.parametrize(("kind", "names"), [("deepseek_v32", ["index_topk"]), ("doge", ["keep_window_size"])])
+def test_rows_in_which_a_model_selects_what_it_reads_are_refused(kind, names, tmp_path):
+    build_checkpoint(kind, "text", tmp_path / "start")
+    assert TextPolicy(path=str(tmp_path / "start")).switch_length == 256
+    config = json.loads((tmp_path / "start/config.json").read_text())
+    (tmp_path / "start/config.json").write_text(json.dumps(config | dict.fromkeys(names, 32)))
+    policy = TextPolicy(path=str(tmp_path / "start"))
+    policy.refuse_long(20, 12)
+    with pytest.raises(ValueError, match=rf"a row of 33 tokens: {kind} selects the tokens .* of more than 32 tokens"):
+        policy.refuse_long(20, 13)
+
+
+@pytest.mark.parametrize(
+    ("settings", "length"),
+    [
+        ({"index_topk": 7}, 7),
+        ({"index_topk_blocks": 4, "index_block_size": 8}, 32),
+        ({"index_topk_blocks": 4}, None),
+        ({"keep_window_size": 0}, None),
+        ({"index_topk": None}, None),
+        ({"index_topk": 9, "keep_window_size": 5}, 5),
+    ],
+)
+def test_the_shortest_selection_counts(settings, length):
+    switch = find_switch(AutoConfig.for_model("qwen2", **settings))
+    assert (switch and switch[0]) == length
 
 
 @pytest.mark.parametrize("original", [16, 32])

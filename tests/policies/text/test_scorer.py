@@ -1,14 +1,17 @@
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.scorer import ScoringPolicy
+from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rollouts.offline.pairs import PreferencePairs, ScoredPairs
 from mmrl.types import Completion, Context, Episode, Sampling, Turn
 from tasks.preferences.task import Preferences
+from tests.policies.text.test_fidelity import Shaking
 
 TINY = {
     "model_type": "qwen2",
@@ -71,3 +74,35 @@ def test_an_exported_classifier_is_a_reward(tmp_path):
 def test_a_frozen_model_stays(policy):
     learns = {name.split(".")[0] for name, p in policy.named_parameters() if p.requires_grad}
     assert learns == ({"model"} if policy.head is None else {"head"})
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2"])
+def test_padded_rows_are_scored_as_by_the_plain_classifier(kind, tmp_path):
+    torch.manual_seed(0)
+    tokenizer = character_tokenizer()
+    sizes = {name: value for name, value in TINY.items() if name != "model_type"}
+    config = AutoConfig.for_model(kind, **sizes, **special_ids(tokenizer), num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    policy, reward = ScoringPolicy(path=str(tmp_path)).train(), ClassifierReward(str(tmp_path), device="cpu")
+    prompt = TASK[0]
+    answers = ["a", "a longer answer", ""]
+    rows = [policy.encode({"messages": prompt.messages, "answer": answer}) for answer in answers]
+    expected = torch.stack([plain(input_ids=row["input_ids"][None]).logits[0, 0] for row in rows])
+    assert_close(policy.scores(policy.collate(rows)), expected, atol=1e-5, rtol=1e-4)
+    done = [Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1), answer) for answer in answers]
+    scores = reward([Episode(prompt, 0, i, [Turn(c)]) for i, c in enumerate(done)])
+    assert_close(torch.tensor(scores), expected.detach(), atol=1e-5, rtol=1e-4)
+
+
+def test_a_classifier_that_draws_unknown_noise_is_refused(tmp_path, monkeypatch):
+    ScoringPolicy(config=TINY).save_pretrained(tmp_path)
+
+    def shake(model):
+        model.model.norm = Shaking(model.model.norm)
+        return model
+
+    monkeypatch.setattr("mmrl.policies.text.scorer.remove_noise", shake)
+    with pytest.raises(ValueError, match=r"qwen2 computes something else .*training mode, change its numbers by \d"):
+        ScoringPolicy(path=str(tmp_path))

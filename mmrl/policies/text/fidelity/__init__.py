@@ -2,5 +2,6 @@
 
 from mmrl.policies.text.fidelity.check import check_fidelity
 from mmrl.policies.text.fidelity.measure import Plain
+from mmrl.policies.text.fidelity.rows import check_rows
 
-__all__ = ["Plain", "check_fidelity"]
+__all__ = ["Plain", "check_fidelity", "check_rows"]

@@ -6,39 +6,25 @@ import functools
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from mmrl.policies.text.fidelity.measure import Plain, is_rounded, measure_differences
+from mmrl.policies.text.architecture import list_unknown_types
+from mmrl.policies.text.fidelity.failures import format_failure, is_of_model
+from mmrl.policies.text.fidelity.measure import EXACT, Plain, is_rounded, measure_differences
+from mmrl.policies.text.fidelity.verdicts import Verdict, recall, remember
 
 log = logging.getLogger(__name__)
 
-EXACT = 1e-3  # nats, of weights in fp32
 ROUNDED = 0.5  # nats, of large models in bf16 or fp16: rounding moves SmolLM2-135M by 0.26
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the comparison of a checkpoint showed.
-
-    Args:
-        shares: the policy's own attention, which shares prompts, is exact.
-        refusal: why the checkpoint cannot be used; empty if it can.
-        line: what is printed when the model keeps its own attention; empty if it does not.
-        differences: the largest differences in nats by what was compared, with the attention that is used.
-    """
-
-    shares: bool
-    refusal: str = ""
-    line: str = ""
-    differences: dict[str, float] = field(default_factory=dict)
+REMEDY = (
+    "Choose a causal language model whose layers are all attention with rotary positions, such as qwen2, qwen3, llama, "
+    "gemma3 or mixtral"
+)
 
 
 def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdict:
@@ -53,47 +39,68 @@ def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -
         ValueError: the policy would compute something else than the checkpoint in transformers.
     """
     key = fingerprint(policy.model, plain)
-    verdict = recall(key)
+    verdict, cause = recall(key), None
     if verdict is None:
-        verdict = measure(policy, plain, install)
+        verdict, cause = measure(policy, plain, install)
         remember(key, verdict)
     if verdict.refusal:
-        raise ValueError(verdict.refusal)
+        raise ValueError(verdict.refusal) from cause
     if verdict.line:
         log.warning("%s", verdict.line)
     install(verdict.shares)
     return verdict
 
 
-def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdict:
-    """Compare with the attention that shares prompts, then with the model's own."""
-    kind, modes = policy.model.config.model_type, [(module, module.training) for module in policy.modules()]
-    limit = ROUNDED if is_rounded(policy.model) else EXACT
-    reasons: list[str] = []
+def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[Verdict, Exception | None]:
+    """Compare with the attention that shares prompts, then with the model's own.
+
+    Returns:
+        The verdict, and the exception that a refusal comes from; None where a number refuses.
+
+    Raises:
+        Exception: our own code failed outside of the model: a defect that no other attention would mend.
+    """
+    config, modes = policy.model.config, [(module, module.training) for module in policy.modules()]
+    kind, limit = config.model_type, ROUNDED if is_rounded(policy.model) else EXACT
+    unknown = ", ".join(list_unknown_types(config))
+    reasons = [f"no shortcut is taken for its layers of type {unknown}"] if unknown else []
+    cause: Exception | None = None
     try:
-        for shares in (True, False):
+        for shares in list_attentions(policy, plain, install):
             install(shares)
             try:
-                differences = measure_differences(policy, plain)
-            except torch.OutOfMemoryError:
+                differences = measure_differences(policy, plain, limit)
+            except (torch.OutOfMemoryError, MemoryError):
                 raise
             except Exception as error:  # the code of an architecture may raise anything
-                reasons.append(f"it fails with {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+                if not is_of_model(error):
+                    error.add_note(f"This happened while {kind} was compared with transformers, in code of mmrl")
+                    raise
+                reasons.append(f"it fails with {format_failure(error)}")
+                cause = error
                 continue
             worst = max(differences, key=lambda name: differences[name])
             if differences[worst] <= limit:
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
-                return Verdict(shares, "", line, differences)
+                return Verdict(shares, "", line, differences), None
             reasons.append(explain(worst, differences[worst]))
+            cause = None
     finally:
         for module, mode in modes:
             module.training = mode
-    return Verdict(
-        False,
-        f"policy: {kind} computes something else here than in transformers alone: {reasons[-1]}. Choose a causal "
-        "language model whose layers are all attention with rotary positions, such as qwen2, qwen3, llama, gemma3 or "
-        "mixtral",
-    )
+    refusal = f"policy: {kind} computes something else here than in transformers alone: {reasons[-1]}. {REMEDY}"
+    return Verdict(False, refusal), cause
+
+
+def list_attentions(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[bool, ...]:
+    """List what to install and measure: the attention that shares prompts, where the model takes it, and its own."""
+    install(True)
+    return (False,) if get_attention(policy.model) == plain.attention else (True, False)
+
+
+def get_attention(model: Any) -> str:
+    """Return the attention implementation of the language model."""
+    return model.config.get_text_config(decoder=True)._attn_implementation
 
 
 def explain(name: str, nats: float) -> str:
@@ -127,36 +134,3 @@ def hash_code() -> str:
     """Hash the code of text policies, so that a verdict on other code is not used."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-_known: dict[str, Verdict] = {}
-
-
-def recall(key: str) -> Verdict | None:
-    """Return the stored verdict of a checkpoint; None without one."""
-    if key not in _known:
-        with suppress(OSError, ValueError, TypeError):
-            _known[key] = Verdict(**json.loads((cache_folder() / f"{key}.json").read_text()))
-    return _known.get(key)
-
-
-def remember(key: str, verdict: Verdict) -> None:
-    """Store a verdict for this process, and for later ones where the folder can be written.
-
-    A refusal is measured again: it may come from this machine, such as from too little memory.
-    """
-    if verdict.refusal:
-        return
-    _known[key] = verdict
-    with suppress(OSError):
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f"{key}.{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(asdict(verdict)))
-        temporary.replace(folder / f"{key}.json")
-
-
-@functools.cache
-def cache_folder() -> Path:
-    """Folder of stored verdicts: mmrl/fidelity in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmrl" / "fidelity"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -10,14 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.policies.text.fidelity.probe import OWNER, Probe, row_inputs, sample_probe
+from mmrl.policies.text.fidelity.probe import OWNER, Probe, choose_length, row_inputs, sample_probe
 from mmrl.policies.text.loading import NoiseSettings
 from mmrl.policies.text.packing.plan import PackedBatch
 from mmrl.policies.text.packing.prefix_sharing import in_fp32
 
-Scores = list[tuple[Tensor, Tensor]]
-"""Log-probs [t] and entropies [t] of each row's choices, in nats."""
+Scores = list[tuple[Tensor, Tensor, Tensor]]
+"""Log-probs [t], entropies [t] and `LogSurprise` [t] of each row's choices."""
 
+EXACT = 1e-3
+"""Nats, of weights in fp32."""
+TEMPERATURES = (1.0, 8.0, 64.0, 512.0)
+"""Temperatures of the comparison; only a policy that repeats its completions gets to the next."""
+PADDED: list[PackedBatch] = [[(0,), (1,)]]
+"""The short row beside a longer one."""
 
 LARGE = 1_000_000_000
 """Parameters from which on weights of low precision are compared as they are, without copies in fp32."""
@@ -38,14 +45,20 @@ class Plain:
     @contextmanager
     def restore(self, model: Any) -> Iterator[None]:
         """Run the language model as transformers alone does inside the context."""
-        try:
-            for module, name, value in self.noise:
-                setattr(module, name, value)
-            with use_attention(model, self.attention):
-                yield
-        finally:
-            for module, name, _ in self.noise:
-                setattr(module, name, 0.0)
+        with restore_noise(self.noise), use_attention(model, self.attention):
+            yield
+
+
+@contextmanager
+def restore_noise(noise: NoiseSettings) -> Iterator[None]:
+    """Give modules their settings of noise inside the context."""
+    try:
+        for module, name, value in noise:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, _ in noise:
+            setattr(module, name, 0.0)
 
 
 def is_rounded(model: Any) -> bool:
@@ -53,69 +66,113 @@ def is_rounded(model: Any) -> bool:
     return model.dtype != torch.float32 and sum(weight.numel() for weight in model.parameters()) >= LARGE
 
 
-def measure_differences(policy: Any, plain: Plain) -> dict[str, float]:
-    """Measure max |difference| in nats of log-probs and entropies, by what the policy did.
+def measure_differences(policy: Any, plain: Plain, limit: float = EXACT) -> dict[str, float]:
+    """Measure max |difference| in nats, by what the policy did.
 
-    "sampled" is what decoding with the cache said of its choices, the others are scores as the learn step computes
-    them: "padded" beside a longer row, "alone", "shared" and "packed" in sequences with a mask over pairs of tokens,
-    and "trained", in training mode. Weights of low precision are compared as fp32 copies, up to `LARGE`.
+    "sampled" is what decoding with the cache said of the log-probs of its choices. The others are scores as the learn
+    step computes them, log-probs, entropies and `LogSurprise`: "padded" beside a longer row, "alone", "shared" and
+    "packed" in sequences with a mask over pairs of tokens, and "trained", in training mode. Weights of low precision
+    are compared as fp32 copies, up to `LARGE`. A policy that is so decided that it samples one completion twice is
+    compared at higher temperatures too.
 
     Args:
         policy: with the attention that it would use, and before adapters.
         plain: the checkpoint as transformers loads it.
+        limit: differences in nats up to which the policy is exact.
     """
-    model = policy.model
-    precision = nullcontext() if is_rounded(model) else in_fp32(model)
-    with torch.no_grad(), _fixed_draws(), precision:
-        model.eval()
-        probe = sample_probe(policy)
-        with plain.restore(model):
-            expected = score_plainly(model, probe, policy.per_token, policy.forbidden)
-        sampled = [probe.batch["behavior_logprobs"][row, :n] for row, n in enumerate(probe.lengths)]
-        differences = {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
-        for name, packing in list_packings(policy).items():
-            differences[name] = compare(policy, probe, packing, expected)
-        policy.train()
-        differences["trained"] = compare(policy, probe, [[(0,), (1,)]], expected)
+    precision = nullcontext() if is_rounded(policy.model) else in_fp32(policy.model)
+    differences: dict[str, float] = {}
+    with torch.no_grad(), fixed_draws(), precision:
+        for temperature in TEMPERATURES:
+            probe, values = _compare_all(policy, plain, limit, temperature)
+            differences = {name: max(value, differences.get(name, 0.0)) for name, value in values.items()}
+            if not probe.repeats() or max(differences.values()) > limit:
+                break
     return differences
 
 
+def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) -> tuple[Probe, dict[str, float]]:
+    """Compare the rows of a probe in every way."""
+    policy.eval()
+    probe = sample_probe(policy, choose_length(policy.model.config, bool(plain.noise)), temperature)
+    with plain.restore(policy.model):
+        expected = score_plainly(policy.model, probe, policy.per_token, policy.forbidden)
+    sampled = [probe.batch["behavior_logprobs"][row, :n] for row, n in enumerate(probe.lengths)]
+    values = {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
+    values |= {name: compare(policy, probe, packing, expected) for name, packing in list_packings(policy).items()}
+    policy.train()
+    trained = compare(policy, probe, PADDED, expected)
+    if trained > limit:  # one pass tells of padding and of noise, unless it differs
+        policy.eval()
+    padded = trained if trained <= limit else compare(policy, probe, PADDED, expected)
+    return probe, {"padded": padded, **values, "trained": trained}
+
+
 def list_packings(policy: Any) -> dict[str, list[PackedBatch]]:
-    """List the packings to compare, by name."""
-    packings: dict[str, list[PackedBatch]] = {"padded": [[(0,), (2,)]], "alone": [[(1,)]]}
+    """List the packings to compare, by name, but for `PADDED`."""
+    packings: dict[str, list[PackedBatch]] = {"alone": [[(0,)]]}
     if policy.prefix_sharing.masks:
-        packings["shared"] = [[(0, 1), (2, 3)]]
+        packings["shared"] = [[(0,), (1, 2)]]
     if policy.prefix_sharing.across:
-        packings["packed"] = [[(0, 1, 2, 3)]]
+        packings["packed"] = [[(0, 1, 2)]]
     return packings
 
 
 def compare(policy: Any, probe: Probe, packing: list[PackedBatch], expected: Scores) -> float:
     """Return the largest difference of the rows of a packing."""
     tokens = policy.extract_tokens(probe.batch).without_common_choices()
-    choice, logprobs, entropies, *_ = policy._score_batches(tokens, packing, probe.batch)
+    choice, *scores = policy.score_distributions(tokens, packing, probe.batch)
     width = probe.batch["action"].shape[1]
     worst = 0.0
     for row in {row for sequences in packing for sequence in sequences for row in sequence}:
         at = (choice // width == row) & (choice % width < probe.lengths[row])
         order = choice[at].argsort()
-        for scores, reference in ((logprobs, expected[row][0]), (entropies, expected[row][1])):
-            worst = max(worst, _largest(scores[at][order] - reference))
+        differences = [values[at][order] - reference for values, reference in zip(scores, expected[row], strict=True)]
+        worst = max(worst, *map(_largest, differences))
     return worst
 
 
 def score_plainly(model: Any, probe: Probe, per_token: frozenset[str], forbidden: Sequence[int]) -> Scores:
-    """Score each row alone with the model's own attention, masks and positions."""
-    scores = []
-    for row, length in enumerate(probe.lengths):
-        completion = probe.batch["action"][row, :length]
-        inputs = row_inputs(probe.observations[OWNER[row]], completion, per_token)
-        logits = model(**inputs, use_cache=False).logits[0, -length - 1 : -1].float()
-        logits[:, list(forbidden)] = -torch.inf
+    """Score the rows without padding, with the model's own attention, masks and positions.
+
+    Rows of text of the same length are one batch, since the model would compute nothing else of them alone.
+    """
+    scores: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    for rows, inputs in _group_rows(probe, per_token):
+        completions = probe.batch["action"][rows, : probe.lengths[rows[0]]]
+        length = completions.shape[1]
+        logits = model(**inputs, use_cache=False, **_keep_logits(model, length + 1)).logits[:, -length - 1 : -1].float()
+        allowed = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
+        allowed[list(forbidden)] = False
+        logits = (logits / probe.batch["temperature"][rows, None, None]).masked_fill(~allowed, -torch.inf)
         log_p = logits.log_softmax(-1)
         entropy = -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(-1)
-        scores.append((log_p.gather(1, completion[:, None])[:, 0], entropy))
-    return scores
+        surprise = (-log_p[..., allowed].mean(-1)).log()
+        scores |= dict(zip(rows, zip(log_p.gather(-1, completions[..., None])[..., 0], entropy, surprise)))
+    return [scores[row] for row in range(len(OWNER))]
+
+
+def _group_rows(probe: Probe, per_token: frozenset[str]) -> list[tuple[list[int], dict[str, Tensor]]]:
+    """Group rows that need no padding beside each other, with their inputs; rows with images stay alone."""
+    groups: dict[Any, list[int]] = {}
+    for row, length in enumerate(probe.lengths):
+        observation = probe.observations[OWNER[row]]
+        alone = row if set(observation) - {"input_ids"} else None
+        groups.setdefault((alone, len(observation["input_ids"]), length), []).append(row)
+    grouped = []
+    for rows in groups.values():
+        inputs = [
+            row_inputs(probe.observations[OWNER[row]], probe.batch["action"][row, : probe.lengths[row]], per_token)
+            for row in rows
+        ]
+        grouped.append((rows, {name: torch.cat([each[name] for each in inputs]) for name in inputs[0]}))
+    return grouped
+
+
+def _keep_logits(model: Any, tokens: int) -> dict[str, int]:
+    """Return the argument for the logits of the last tokens alone, where the model has it."""
+    has = "logits_to_keep" in inspect.signature(type(model).forward).parameters
+    return {"logits_to_keep": tokens} if has else {}
 
 
 def _largest(difference: Tensor) -> float:
@@ -135,7 +192,7 @@ def use_attention(model: Any, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _fixed_draws() -> Iterator[None]:
+def fixed_draws() -> Iterator[None]:
     """Leave torch's random state as it was: noise that a model draws must not move what is drawn later."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Rows on which a policy and the plain model are compared: two prompts, and two sampled completions of each."""
+"""Rows on which a policy and the plain model are compared: two prompts, and sampled completions of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
+from mmrl.policies.text.architecture import list_unknown_types
+from mmrl.policies.text.cache import share_from
 from mmrl.rng import Noise
 from mmrl.types import Observation, Sampling
 
-SHORT, LONG = 12, 66  # tokens of the prompts: with and without shared storage of decoding
-CHOICES = 4
-SIZES = ((48, 48), (40, 64))  # height and width of the images, in pixels
-OWNER = (0, 0, 1, 1)  # the prompt of each row
+SHORT, LONG = 8, 24  # tokens of the prompts
+BRANCHING = 66  # tokens of the long prompt where routers and layers of an unknown type choose by token
+CHOICES = 3  # two steps of decoding: the first after a prompt, and one that follows
+SIZES = ((48, 48), (32, 96))  # height and width of the images, in pixels: of different numbers of tiles
+OWNER = (0, 1, 1)  # the prompt of each row
+REACH = ("topk", "top_k", "window", "chunk_size", "block_size")
+"""Ends of the names of numbers of tokens beyond which a layer computes otherwise, in configurations."""
+LONGEST = 4160  # tokens of a prompt for layers of an unknown type
 
 
 @dataclass(frozen=True)
@@ -28,39 +34,61 @@ class Probe:
     batch: Batch
     lengths: list[int]
 
+    def repeats(self) -> bool:
+        """Whether the completions of one prompt are equal: they cannot show whether they attend to each other."""
+        (first, second) = (row for row, owner in enumerate(OWNER) if owner == 1)
+        return torch.equal(self.batch["action"][first], self.batch["action"][second])
 
-def sample_probe(policy: Any) -> Probe:
-    """Sample two completions of two prompts of different lengths."""
-    observations = build_observations(policy)
+
+def sample_probe(policy: Any, length: int = LONG, temperature: float = 1.0) -> Probe:
+    """Sample a completion of a short prompt and two of one of `length` tokens, whose storage decoding shares."""
+    observations = build_observations(policy, length)
     owner = torch.tensor(OWNER)
     columns = policy.collate(observations)
-    action = policy.act_groups(columns, owner, Sampling(max_tokens=CHOICES), Noise(range(1, 1 + len(OWNER))))
+    sampling = Sampling(max_tokens=CHOICES, temperature=temperature)
+    with share_from(1):
+        action = policy.act_groups(columns, owner, sampling, Noise(range(1, 1 + len(OWNER))))
     rows = policy.collate([observations[number] for number in OWNER])
     batch = Batch(
         {f"obs.{name}": column for name, column in rows.items()},
         action=action.action,
         action_mask=action.action_mask,
         behavior_logprobs=action.behavior_logprobs,
-        temperature=torch.ones(len(OWNER)),
+        temperature=torch.full((len(OWNER),), temperature),
         prompt_id=owner,
     )
     return Probe(observations, batch, action.action_mask.sum(1).tolist())
 
 
-def build_observations(policy: Any) -> list[Observation]:
+def build_observations(policy: Any, length: int) -> list[Observation]:
     """Build a short and a long prompt of ordinary tokens, with an image each of two sizes where the policy sees."""
-    limit = min(policy.context_length or LONG * 2, policy.switch_length or LONG * 2) - CHOICES - 1
+    limit = min(policy.context_length or length * 2, policy.switch_length or length * 2) - CHOICES - 1
     special = {*policy.forbidden, *policy.tokenizer.all_special_ids}
     vocabulary = policy.model.config.get_text_config().vocab_size
     ordinary = [i for i in range(min(vocabulary, len(policy.tokenizer))) if i not in special]
-    drawn = np.random.default_rng(0).choice(ordinary, SHORT + LONG)
+    drawn = np.random.default_rng(0).choice(ordinary, SHORT + length)
     prompts = _encode_images(policy) or [{"input_ids": torch.tensor([], dtype=torch.long)}] * 2
     longest = max(limit - max(len(prompt["input_ids"]) for prompt in prompts), 1)
-    short, long = min(SHORT, (longest + 1) // 2), min(LONG, longest)
+    short, long = min(SHORT, (longest + 1) // 2), min(length, longest)
     return [
         policy.extend(prompts[0], torch.from_numpy(drawn[:short])),
         policy.extend(prompts[1], torch.from_numpy(drawn[-long:])),
     ]
+
+
+def choose_length(config: Any, noisy: bool = False) -> int:
+    """Choose the tokens of the long prompt: more where a layer treats some tokens or lengths in another way.
+
+    Args:
+        config: of the transformers model.
+        noisy: whether it has settings of noise, which code may read in evaluation too.
+    """
+    text = config.get_text_config(decoder=True)
+    if not list_unknown_types(config):
+        experts = (value for name, value in vars(text).items() if "expert" in name and isinstance(value, int))
+        return BRANCHING if noisy or max(experts, default=0) > 1 else LONG
+    reaches = [value for name, value in vars(text).items() if name.endswith(REACH) and isinstance(value, int)]
+    return min(max(BRANCHING, *(2 * reach + LONG for reach in [0, *reaches])), LONGEST)
 
 
 def _encode_images(policy: Any) -> list[Observation] | None:

@@ -18,6 +18,8 @@ from mmrl.policies.text.packing.prefix_attention import NAME
 
 log = logging.getLogger(__name__)
 
+MASKED_TYPES = {"full_attention", "sliding_attention"}
+"""Layer types that take a mask over all pairs of tokens. Completions of others are not packed."""
 EXACT = 1e-3  # tolerance in nats between log-probs of shared and unshared sequences in fp32
 COMMON_FROM = 8  # calls of the network whose time a pass over the common first tokens of prompts has to save
 PROMPTS, COMPLETIONS = 2, 2  # numbers of prompts, and of completions of each, that are compared
@@ -42,7 +44,7 @@ class PrefixSharing:
         self.kinds = set(getattr(text, "layer_types", None) or ())
         window = getattr(text, "sliding_window", None)
         self.window: int | None = window if "sliding_attention" in self.kinds or not self.kinds else None
-        self.masks = text._attn_implementation == NAME and self.kinds <= {"full_attention", "sliding_attention"}
+        self.masks = text._attn_implementation == NAME and self.kinds <= MASKED_TYPES
         self.rotary = bool(getattr(text, "rope_parameters", None))
         self.hidden_size: int = text.hidden_size
         self.across = across

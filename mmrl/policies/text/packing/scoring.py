@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
-from mmrl.policies.text.statistics import ChoiceStatistic
+from mmrl.policies.text.statistics import ChoiceStatistic, LogSurprise
 from mmrl.types import PolicyOutput
 
 
@@ -83,8 +83,8 @@ class PackedScoring(ServedPolicy):
             return best
         plain = tokens.without_common_choices()
 
-        def score(batches: list[packing.PackedBatch]) -> Tensor:  # log-probs and entropies [2, M]
-            return torch.stack(self._score_batches(plain, batches, batch)[1:3])
+        def score(batches: list[packing.PackedBatch]) -> Tensor:  # [3, M]
+            return torch.stack(self.score_distributions(plain, batches, batch)[1:])
 
         if self.prefix_sharing.verify(plain, score, self.model):
             return best
@@ -102,13 +102,40 @@ class PackedScoring(ServedPolicy):
         extra = dict(zip(names, more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
-    def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
+    def score_distributions(
+        self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Score whole distributions, for comparisons of packings: without the supports of truncated sampling.
+
+        Returns:
+            Positions in the batch, log-probs, entropies and `LogSurprise` of the choices, each [M].
+        """
+        whole = Batch({name: column for name, column in batch.items() if name != "packed_support_ids"})
+        choice, logprobs, entropies, surprise, *_ = self._score_batches(tokens, batches, whole, (LogSurprise(),))
+        return choice, logprobs, entropies, surprise
+
+    def _score_batches(
+        self,
+        tokens: BatchTokens,
+        batches: list[packing.PackedBatch],
+        batch: Batch,
+        statistics: Sequence[ChoiceStatistic] | None = None,
+    ) -> list[Tensor]:
         """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
         inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
-        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch) for each in inputs))]
+        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch, statistics) for each in inputs))]
 
-    def score_inputs(self, inputs: PackedInputs, batch: Batch) -> list[Tensor]:
-        """Score one packed batch with one call of the network; the result is that of `_score_batches`."""
+    def score_inputs(
+        self, inputs: PackedInputs, batch: Batch, statistics: Sequence[ChoiceStatistic] | None = None
+    ) -> list[Tensor]:
+        """Score one packed batch with one call of the network; the result is that of `_score_batches`.
+
+        Args:
+            inputs: of the packed batch.
+            batch: with actions and temperatures.
+            statistics: of each choice; None for the policy's own.
+        """
+        measured = tuple(self.statistics.values()) if statistics is None else statistics
         size = len(inputs.tensors["input_ids"]) * inputs.width
         # padding is scored too, since dropping it would copy the logits
         choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
@@ -121,7 +148,7 @@ class PackedScoring(ServedPolicy):
             logits = self._mask_forbidden(logits)
             given = logits[:, None], temperature[at], chosen[at][:, None]
             scored = score_tokens(logits, chosen[at], batch, choice_index[at], forbidden[at])
-            return [*scored, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
+            return [*scored, *(each.measure(*given)[:, 0] for each in measured)]
 
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
         scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mmrl.batch import pad_stack
+from mmrl.policies.vla.inputs import read_image, read_proprio
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.types import Observation
 
@@ -25,20 +25,14 @@ def encode_inputs(
         proprio_dims: P; 0 for models that read no proprioception, whose observations lack it.
         reading: of the checkpoint.
     """
-    images = [torch.as_tensor(np.asarray(raw[name])) for name in cameras]
+    images = [read_image(name, raw[name]) for name in cameras]
     for name, image in zip(cameras, images):
-        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-            raise ValueError(f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
         if image.shape != images[0].shape:
             raise ValueError(
                 f"cameras {cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
                 f"{tuple(image.shape)}; give them one size with policy.processor.images"
             )
-    proprio = torch.as_tensor(np.asarray(raw["proprio"] if proprio_dims else (), dtype=np.float32))
-    if proprio.shape != (proprio_dims,):
-        raise ValueError(
-            f"observation 'proprio' has shape {tuple(proprio.shape)}, but policy.proprio_dims is {proprio_dims}"
-        )
+    proprio = read_proprio(raw["proprio"] if proprio_dims else (), proprio_dims)
     ids = reading.prompt_ids(str(raw["instruction"]), proprio.numpy())
     encoded = {"images": torch.stack(images), "input_ids": ids}
     return encoded | ({"proprio": proprio} if proprio_dims else {})

@@ -1,6 +1,7 @@
 """Packing and prefix sharing: costs, and that the network computes the same in every packing."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mmrl.batch import Batch, Ragged
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.packing import plan
-from mmrl.policies.text.packing.packed_inputs import annotate_mask, packed_mask
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, annotate_mask, packed_mask
 from mmrl.policies.text.packing.plan import (
     Lengths,
     PackingCost,
@@ -478,3 +479,30 @@ def test_rows_with_images_are_compared_first():
     lengths = Lengths(np.array([0, 0, 1, 1, 2, 2]), np.array([50, 10, 40]), np.array([3, 4, 5, 6, 7, 8]))
     rows = {row for sequence in _select_longest(lengths, np.array([False, True, False])) for row in sequence}
     assert {2, 3} <= rows and _select_longest(lengths, np.array([False, True, False]))[0] == (3, 2)
+
+
+@pytest.mark.parametrize(("factor", "truncation"), [(200.0, {}), (1.0, {"top_k": 1})])
+def test_a_wrong_mask_is_noticed_where_every_choice_is_certain(factor, truncation):
+    """A wrong position by a hundredth leaves log-probs and entropies of a certain policy, or of one kept id, at 0."""
+    policy = built("qwen2", None).eval()
+    with torch.no_grad():
+        policy.model.model.norm.weight.mul_(factor)
+    batch = played(policy, Sampling(max_tokens=6, **truncation))
+    tokens = policy.extract_tokens(batch)
+    assert any(map(shares_prefix, policy.choose_packing(tokens, batch)))
+    policy.prefix_sharing.exact.clear()
+    whole, pack = policy(batch), BatchTokens.pack
+
+    def shift(self, packed, mask):
+        inputs = pack(self, packed, mask)
+        moved = 1.01 if shares_prefix(packed) else 1.0
+        return replace(inputs, tensors={**inputs.tensors, "position_ids": inputs.tensors["position_ids"] * moved})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(BatchTokens, "pack", shift)
+        policy.prefix_sharing.exact.clear()
+        assert not any(map(shares_prefix, policy.choose_packing(tokens, batch)))
+        policy.prefix_sharing.exact = dict.fromkeys(policy.prefix_sharing.exact, True)
+        with torch.no_grad():
+            wrong = policy(batch)
+    assert (wrong.logprobs - whole.logprobs).abs().max() < 1e-3

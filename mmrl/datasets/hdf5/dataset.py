@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,15 @@ import numpy as np
 from mmrl.datasets.base import Dataset, Feature, Statistics
 from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import HDF5Frames
+from mmrl.datasets.hdf5.structure import check_hdf5
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
 from mmrl.errors import is_user_error
 from mmrl.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"
+_WIDEST = 10**6
+"""Numbers of one control step, images aside; a bomb of zeros can state any."""
 
 _TOLD = ("instruction", "mission", "language_instruction", "task")
 
@@ -69,6 +73,7 @@ class HDF5Dataset(Dataset):
     @property
     def file(self) -> Any:
         if self._file is None:
+            check_hdf5(self.path, _REMEDY)
             try:
                 self._file = hdf5().File(self.path, "r")
             except OSError as error:
@@ -87,7 +92,6 @@ class HDF5Dataset(Dataset):
         """Return a member of a group; raises a ValueError that names it if it is missing."""
         if not hasattr(group, "keys"):
             raise ValueError(f"{self.path}{group.name}: is an array, not a group that has {name!r}; {_REMEDY}")
-        refuse_external(group, name)
         if group.get(name) is None:
             raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {quote(sorted(group))}; {_REMEDY}")
         return group[name]
@@ -103,16 +107,6 @@ def name_place(where: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{where}: cannot be read ({reason}); {_REMEDY}") from error
-
-
-def refuse_external(group: Any, name: str) -> None:
-    """Refuse a member that is a link to another file."""
-    link = group.get(name, getlink=True)
-    if isinstance(link, hdf5().ExternalLink):
-        raise ValueError(
-            f"{group.file.filename}{group.name}: {name!r} is a link to {quote(link.filename)}; copy its data into the "
-            "file"
-        )
 
 
 def read_attribute(group: Any, name: str) -> dict[str, Any]:
@@ -139,13 +133,14 @@ def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str
         if node.dtype.kind in "OS":
             return {}, [text.decode() if isinstance(text, bytes) else str(text) for text in node[:count]]
         if node.dtype == np.uint8 and node.ndim == 4:
-            return {name: HDF5Frames(node) if len(node) == count else node[:count]}, []
+            frames = HDF5Frames(node, place, _REMEDY)
+            return {name: frames if len(node) == count else node[:count]}, []
+        _check_width(node, place)
         rows = node[:count]
         return {name: rows.astype(np.float32) if rows.dtype == np.float64 else rows}, []
     seen: dict[str, Any] = {}
     texts: dict[str, list[str]] = {}
     for name in node:
-        refuse_external(node, name)
         rows, lines = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
         seen |= rows
         if any(lines):
@@ -166,8 +161,14 @@ def read_actions(node: Any) -> np.ndarray:
     if hasattr(node, "keys") or node.dtype.kind not in "biuf" or len(node.shape) not in (1, 2):
         found = "a group" if hasattr(node, "keys") else f"{node.dtype} {list(node.shape)}"
         raise ValueError(f"{place}: is {found}; actions must be numbers [steps, dimensions]; {_REMEDY}")
+    _check_width(node, place)
     rows = node[:]
     if not rows.size:
         raise ValueError(f"{place}: has shape {list(rows.shape)}; an episode needs at least one action; {_REMEDY}")
     rows = rows.astype(np.float32) if rows.dtype.kind == "f" else rows
     return rows[:, None] if rows.ndim == 1 else rows
+
+
+def _check_width(node: Any, place: str) -> None:
+    if (width := math.prod(node.shape[1:])) > _WIDEST:
+        raise ValueError(f"{place}: {width:,} numbers in a control step, more than {_WIDEST:,}; {_REMEDY}")

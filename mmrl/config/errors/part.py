@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from mmrl.config.parser_errors import is_from_callback, is_from_restore
+from mmrl.config.errors.parser import is_from_callback, is_from_restore
 from mmrl.errors import ConfigError, is_user_error
 
 _LONGEST = 400  # maximum characters of a reason, since some libraries print whole models

@@ -1,0 +1,1 @@
+"""Call rewards, judges and tasks of others once, before a model is built."""

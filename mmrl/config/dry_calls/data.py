@@ -1,0 +1,133 @@
+"""Try the reward and the task of a data module once, as a run uses them."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mmrl.errors import ConfigError, is_user_error
+from mmrl.rewards.base import Reward
+from mmrl.rewards.compose import WeightedSum
+from mmrl.rewards.scoring import score
+from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.text_environment import EnvironmentTask
+from mmrl.types import Completion, Episode, Prompt, Task, Turn
+
+TEXTS = ("0", "")
+"""Completions of the call: a trivial text, and the empty one that a policy can always give."""
+log = logging.getLogger(__name__)
+_OURS = ("mmrl", "tasks", "sims")
+_HINT = "it was called once before the run, with the first problem of the task"
+
+
+def check_data(data: Any, reward: Any = None) -> None:
+    """Refuse what a run would refuse after its model is built, or in its first iteration.
+
+    The rollout and the reward look at the task; a reward of others scores two completions of the first problem; and
+    the expert's answer to it, where the problem or the task is one of others, must be right by the task's own score.
+    Problems without chat messages, such as states of simulators, are left out.
+
+    Args:
+        data: a data module.
+        reward: one like the data's, whose state no run reads.
+
+    Raises:
+        ConfigError: with the part, the cause and what helps.
+    """
+    task = getattr(data, "task", None)
+    if not isinstance(task, Task) or not len(task):
+        return
+    data.rollout.check_task(task)
+    if not isinstance(reward, Reward):
+        return
+    prompt = _first_prompt(task)
+    if not prompt.messages:
+        return
+    single = type(data.rollout) is SingleTurn and not isinstance(task, EnvironmentTask)
+    if single and _is_foreign(task):
+        _try_task(task, prompt)
+    if _is_foreign(reward) and (single or reward.foreign):
+        _try_reward(task, reward, prompt, data.group_size)
+    if _is_foreign(task) and not isinstance(task, EnvironmentTask):
+        _check_expert(task, pays=data.rollout.samples and "exact" in getattr(reward, "weights", {}))
+
+
+def _is_foreign(part: Any) -> bool:
+    """Whether a part is of others' code, or runs what others wrote."""
+    return getattr(part, "foreign", False) or type(part).__module__.partition(".")[0] not in _OURS
+
+
+def _first_prompt(task: Task) -> Prompt:
+    try:
+        return task[0]
+    except Exception as error:
+        raise _explain(error, f"data.task ({type(task).__name__}): its first problem") from error
+
+
+def _try_task(task: Task, prompt: Prompt) -> None:
+    """Score two completions of a problem by the task alone."""
+    for text in TEXTS:
+        try:
+            score([build_episode(prompt, text)], task, WeightedSum({}))
+        except Exception as error:
+            raise _explain(error, f"data.task ({type(task).__name__}): score of the completion {text!r}") from error
+
+
+def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> None:
+    """Score two completions of a problem, in one group where the run has groups."""
+    episodes = [build_episode(prompt, text, n if group_size == 1 else 0, n) for n, text in enumerate(TEXTS)]
+    try:
+        if isinstance(task, EnvironmentTask):
+            reward.scores(episodes)
+        else:
+            score(episodes, task, reward)
+    except Exception as error:
+        raise _explain(error, f"data.reward ({type(reward).__name__})") from error
+    if all(episode.ended == "error" for episode in episodes):  # calls that may fail, of which none did not
+        raise ConfigError(f"{episodes[0].info['error']}; {_HINT}, and failed for every completion")
+
+
+def _check_expert(task: Task, pays: bool) -> None:
+    """Refuse a task by whose score its own answer to its first problem is wrong; warn where `exact` is not paid."""
+    try:
+        answer = task.demonstrate(0)
+    except (NotImplementedError, ValueError):  # no answer is stated
+        return
+    if not isinstance(answer, str):
+        return
+    episode = build_episode(task[0], answer)
+    try:
+        scores = task.scores([episode])[0]
+    except Exception as error:
+        raise _explain(error, f"data.task ({type(task).__name__}): the score of its own answer") from error
+    if scores.get("exact", 1.0) < 1:
+        place = episode.prompt.place or episode.prompt.key
+        text = (
+            f"{place}: the row's own answer {_shorten(answer)} has the scores {scores}, so no completion could be "
+            "right; correct task.extract, task.equality or the column of the answer"
+        )
+        if pays:
+            raise ConfigError(text)
+        log.warning("%s", text)
+
+
+def build_episode(prompt: Prompt, text: str, group: int = 0, sample_index: int = 0) -> Episode:
+    """Build an episode whose only turn is a text of one choice."""
+    one = torch.zeros(1)
+    completion = Completion({}, one.long(), one, torch.ones(1, dtype=torch.bool), text)
+    return Episode(copy.copy(prompt), group, sample_index, [Turn(completion)])
+
+
+def _explain(error: Exception, part: str) -> ConfigError:
+    """The message of mmrl itself, or the part with what its code raised."""
+    if isinstance(error, ConfigError) or is_user_error(error):
+        return ConfigError(str(error))
+    return ConfigError(f"{part} raised {type(error).__name__}: {error}; {_HINT}")
+
+
+def _shorten(text: Sequence[Any], length: int = 80) -> str:
+    return repr(text if len(text) <= length else f"{text[:length]}...")

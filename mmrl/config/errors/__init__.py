@@ -1,0 +1,1 @@
+"""Refusals of the typed parser and of parts, as one message that names the key."""

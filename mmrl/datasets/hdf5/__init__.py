@@ -1,0 +1,1 @@
+"""Read HDF5 files of episodes."""

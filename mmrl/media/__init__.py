@@ -1,0 +1,1 @@
+"""Images and videos that other people wrote."""

@@ -1,0 +1,58 @@
+"""Rows of networks that only score: padded on the right and in training mode, against the untouched model on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import pad_stack
+from mmrl.policies.text.fidelity.measure import EXACT, fixed_draws, restore_noise
+from mmrl.policies.text.loading import NoiseSettings
+from mmrl.policies.text.packing.prefix_sharing import in_fp32
+
+LENGTHS = (5, 14)  # tokens of the rows
+
+
+def check_rows(
+    model: Any, noise: NoiseSettings, score: Callable[[Tensor, Tensor], Tensor], padding: int, end: int
+) -> None:
+    """Compare the numbers of two padded rows in training mode with those of each row alone in evaluation mode.
+
+    Networks that score take no shortcut but these: they have the attention of transformers, no cache, and no sharing.
+
+    Args:
+        model: of transformers, with its noise set to zero.
+        noise: the settings that were set to zero, with their values.
+        score: of ids [N, L] and attention mask [N, L], numbers [N] or [N, D].
+        padding: id of padding.
+        end: id that ends a row.
+
+    Raises:
+        ValueError: the numbers differ by more than a thousandth.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    first = max(padding, end) + 1
+    rows = [torch.tensor([*range(first, first + length - 1), end]) for length in LENGTHS]
+    kind = model.config.model_type
+    try:
+        with torch.no_grad(), fixed_draws(), in_fp32(model):
+            model.eval()
+            with restore_noise(noise):
+                alone = [score(row[None], torch.ones_like(row)[None])[0] for row in rows]
+            model.train()
+            masks = pad_stack([torch.ones_like(row) for row in rows])
+            together = score(pad_stack(rows, padding), masks)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    scale = max(1.0, *(float(each.abs().max()) for each in alone))
+    worst = max(float((one - other).abs().nan_to_num(torch.inf).max()) for one, other in zip(together, alone)) / scale
+    if worst > EXACT:
+        raise ValueError(
+            f"policy: {kind} computes something else here than in transformers alone: rows padded on the right, in "
+            f"training mode, change its numbers by {worst:.2g}. Choose a model that padding does not change and that "
+            "draws no noise, such as qwen2, llama or bert"
+        )
