@@ -43,7 +43,7 @@ from mmrl.strategies.fsdp2 import is_fsdp2
 set_parsing_settings(instantiate_subclass_spec_in_any=False)  # a {class_path: ...} in plain values is not built
 # the parser writes every part by itself: PyYAML in Python is ten times slower than libyaml
 _DUMPER, _LOADER = getattr(yaml, "CSafeDumper", yaml.SafeDumper), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-set_dumper("yaml", partial(yaml.dump, Dumper=_DUMPER, default_flow_style=False, allow_unicode=True, sort_keys=False))
+set_dumper("yaml", lambda part: yaml.dump(part, None, _DUMPER, allow_unicode=True, sort_keys=False))
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints

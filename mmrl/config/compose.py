@@ -17,13 +17,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from mmrl.config.hydra_compose import compose_overrides
 from mmrl.config.option_files import CONF as CONF
 from mmrl.config.option_files import groups
 from mmrl.config.overrides import (
     check_argument,
     check_effect,
     check_removed,
+    compose_overrides,
     drop_leftovers,
     quote,
     removed_parts,

@@ -5,8 +5,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from mmrl.config.compose import to_hydra_overrides
-from mmrl.config.hydra_compose import compose_overrides
 from mmrl.config.option_files import CONF, search_path
+from mmrl.config.overrides import compose_overrides
 
 CHOSEN = (
     ("recipe=grpo", "data.num_prompts=4", "run_dir='a b=c'"),
