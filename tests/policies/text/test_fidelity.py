@@ -162,6 +162,17 @@ def test_a_checkpoint_is_measured_once_and_again_when_its_weights_change(tmp_pat
     assert len(calls) == 2
 
 
+def test_a_checkpoint_is_measured_again_when_its_pictures_are_read_otherwise(tmp_path, verdict_folder):
+    build_checkpoint("idefics3", "image", tmp_path / "start")
+    file = tmp_path / "start" / "processor_config.json"
+    settings = json.loads(file.read_text())
+    for longest in (64, 64, 128):
+        settings["image_processor"]["size"] = {"longest_edge": longest}
+        file.write_text(json.dumps(settings))
+        VisionLanguagePolicy(path=str(tmp_path / "start"))
+    assert len(list(verdict_folder.glob("*.json"))) == 2
+
+
 def test_half_precision_is_measured_too(tmp_path):
     policy = TextPolicy(path=save(tmp_path / "start"), dtype="bfloat16")
     assert policy.model.dtype == torch.bfloat16 and policy.prefix_sharing.masks

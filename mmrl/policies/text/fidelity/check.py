@@ -38,7 +38,7 @@ def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -
     Raises:
         ValueError: the policy would compute something else than the checkpoint in transformers.
     """
-    key = fingerprint(policy.model, plain)
+    key = fingerprint(policy.model, policy.processor, plain)
     verdict, cause = recall(key), None
     if verdict is None:
         verdict, cause = measure(policy, plain, install)
@@ -116,12 +116,14 @@ def explain(name: str, nats: float) -> str:
     return f"{what} changes log-probs or entropies by {nats:.2g} nats"
 
 
-def fingerprint(model: Any, plain: Plain) -> str:
-    """Hash the configuration, the code, versions, and some numbers of each weight."""
+def fingerprint(model: Any, processor: Any, plain: Plain) -> str:
+    """Hash the configuration, the settings of pictures, the code, versions, and some numbers of each weight."""
     digest = hashlib.sha256()
     settings = model.config.to_dict() | {"_name_or_path": "", "architectures": type(model).__name__}
     noise = [(name, value) for _, name, value in plain.noise]
+    pictures = getattr(processor, "image_processor", None)
     state = [settings, plain.attention, noise, transformers.__version__, torch.__version__, hash_code()]
+    state.append(pictures.to_dict() if hasattr(pictures, "to_dict") else None)
     digest.update(json.dumps(state, sort_keys=True, default=str).encode())
     for name, tensor in model.named_parameters():
         some = tensor.detach().flatten()[:: max(1, tensor.numel() // 16)][:16].float().cpu()
