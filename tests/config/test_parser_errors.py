@@ -152,7 +152,7 @@ def test_a_folder_without_a_model(capsys, caplog, tmp_path):
 def test_a_row_without_an_answer(capsys, caplog, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "2+2="}\n')
     status, message = refused(("task=dataset", f"task.path={tmp_path}/rows.jsonl"), capsys, tmp_path)
-    assert status == 1 and f"{tmp_path}/rows.jsonl:2" in message and "'answer' is missing" in message
+    assert status == 2 and f"{tmp_path}/rows.jsonl:2" in message and "'answer' is missing" in message
 
 
 def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch, capsys):
