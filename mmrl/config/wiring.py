@@ -53,16 +53,15 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
     columns = columns.union(*(transform.writes() for transform in transforms))
-    annotators, pipeline = module.get("annotators") or {}, module.get("pipeline") or []
     contexts = frozenset().union(*(transform.contexts() for transform in transforms))
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
         if missing:
-            remedy = _explain_columns(missing) + _name_writers(missing, annotators, pipeline)
-            raise ConfigError(f"{where}{part} {hint.format(missing=missing)}{remedy}")
+            raise ConfigError(f"{where}{part} {hint.format(missing=missing)}{_explain_columns(missing, module)}")
 
     _check_sampled(module, transforms, partial(need, have=frozenset(learner.get("frozen_models") or ())))
+    annotators, pipeline = module.get("annotators") or {}, module.get("pipeline") or []
     for name in pipeline:
         if pipeline.count(name) > 1:
             raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice; remove one")
@@ -126,7 +125,7 @@ def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: st
         missing = sorted(c for c in phase.reads() - columns if not c.startswith(("obs.", "next.")))
         if missing:
             raise ConfigError(
-                f"{where}phase {name!r} reads {missing}, and no part before it writes them{_explain_columns(missing)}"
+                f"{where}phase {name!r} reads {missing}, and no part before it writes them{_explain_columns(missing, {})}"
             )
         columns |= phase.writes()
 
@@ -137,17 +136,21 @@ def _refuse_annotator(name: str, annotators: Mapping[str, Any], where: str) -> N
     raise ConfigError(f"{where}data.pipeline names {name!r}, but data.annotators has {sorted(annotators)}")
 
 
-def _explain_columns(missing: Sequence[str]) -> str:
-    """Return the present names of columns that were renamed, for the end of a message."""
+def _explain_columns(missing: Sequence[str], module: Mapping[str, Any]) -> str:
+    """Return, for the end of a message, how columns are called now, and the spare annotators that write them.
+
+    Args:
+        missing: the columns.
+        module: arguments of the data module.
+    """
     pairs = [(name, find_new_name("columns", name)) for name in missing]
-    return "".join(f"; {name} was renamed to {new}" for name, new in pairs if new)
-
-
-def _name_writers(missing: Sequence[str], annotators: Mapping[str, Any], pipeline: Sequence[str]) -> str:
-    """Return the annotators that would write the columns and are not in the pipeline, for the end of a message."""
+    renamed = "".join(f"; {name} was renamed to {new}" for name, new in pairs if new)
+    annotators, pipeline = module.get("annotators") or {}, module.get("pipeline") or []
     spare = {name: spec for name, spec in annotators.items() if spec is not None and name not in pipeline}
     writers = [name for name, spec in spare.items() if build(spec).writes() & set(missing)]
-    return f"; {writers} of data.annotators write them: name one in data.pipeline before its reader" if writers else ""
+    if not writers:
+        return renamed
+    return f"{renamed}; {writers} of data.annotators write them: name one in data.pipeline before its reader"
 
 
 def load(path: str) -> Any:
