@@ -125,7 +125,8 @@ def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: st
         missing = sorted(c for c in phase.reads() - columns if not c.startswith(("obs.", "next.")))
         if missing:
             raise ConfigError(
-                f"{where}phase {name!r} reads {missing}, and no part before it writes them{_explain_columns(missing, {})}"
+                f"{where}phase {name!r} reads {missing}, and no part before it writes them"
+                f"{_explain_columns(missing, {})}"
             )
         columns |= phase.writes()
 
