@@ -30,7 +30,7 @@ from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml, list_given
-from mmrl.errors import ConfigError
+from mmrl.errors import ConfigError, is_user_error
 from mmrl.files import replace_path
 from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
@@ -171,7 +171,7 @@ class CLI(LightningCLI):
         except Exception as error:  # jsonargparse wraps what a constructor raised
             if self._failed is not None:
                 raise self._explain_error(*self._failed) from self._failed[2]
-            cause = error.__cause__ or error
+            cause = error if is_user_error(error) else error.__cause__ or error
             raise explain_error(cause, "model or data", type(cause).__name__) from cause
         self._whole = True
 

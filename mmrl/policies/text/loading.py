@@ -21,6 +21,7 @@ from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 from mmrl.pretrained import build_pretrained, load_pretrained
+from mmrl.strict_json import read_json_object
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,12 @@ def check_tokenizer(tokenizer: Any) -> Any:
 def read_config(path: str) -> Any:
     """Read the configuration of a checkpoint; None for a GGUF file, whose architectures all continue texts."""
     arguments = locate_checkpoint(path)
-    return None if "gguf_file" in arguments else load_pretrained(AutoConfig, **arguments)
+    if "gguf_file" in arguments:
+        return None
+    file = Path(arguments["pretrained_model_name_or_path"]) / "config.json"
+    if file.is_file():
+        read_json_object(file, "save the policy there again", finite=False)
+    return load_pretrained(AutoConfig, **arguments)
 
 
 def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:

@@ -40,7 +40,8 @@ def pair(chosen: str, rejected: str) -> Callable[[Path], Any]:
 _LINE = r"rows\.jsonl:2"
 _LONG = "more than the model's context of 2048.*shorten the prompt, lower sampling.max_tokens"
 CASES = [
-    Case("a question of 100 million characters", problem("x" * 10**8), _LINE, "more than 2048 tokens.*" + _LONG),
+    Case("a line of 100 million characters", problem("x" * 10**8), _LINE, "more than 67,108,864 bytes"),
+    Case("a question of 50 million characters", problem("x" * (5 * 10**7)), _LINE, "more than 2048 tokens.*" + _LONG),
     Case("a question of 200,000 characters", problem("word " * 40_000), _LINE, "more than 2048 tokens.*" + _LONG),
     Case("a question of 200,000 emoji", problem("😀" * 200_000), _LINE, "more than 2048 tokens.*" + _LONG),
     Case("a question of 3,000 characters", problem("x" * 3000), _LINE, "has 3000 tokens.*" + _LONG),
