@@ -301,6 +301,12 @@ def test_pictures_of_several_sizes_are_read_as_by_the_plain_model(kind, tmp_path
             assert (plain.logits[0, -1] - hidden[row]).abs().max() < 1e-4
 
 
+def test_positions_that_count_the_pictures_of_other_rows_are_refused(tmp_path):
+    build_checkpoint("hunyuan_vl", "image", tmp_path / "start")
+    with pytest.raises(ValueError, match="positions of a row depend on the other rows of its batch"):
+        VisionLanguagePolicy(path=str(tmp_path / "start"))
+
+
 def test_a_mask_along_the_tokens_of_pictures_is_refused(tmp_path):
     """mllama reads pictures through cross-attention, whose mask has a row for each token."""
     config, processor = build_processor("mllama")

@@ -105,6 +105,8 @@ def get_attention(model: Any) -> str:
 
 def explain(name: str, nats: float) -> str:
     """Say what differs, and by how much."""
+    if name == "positions":
+        return "the positions of a row depend on the other rows of its batch"
     what = {
         "sampled": "decoding with its cache",
         "padded": "rows that are padded on the left",

@@ -69,11 +69,11 @@ def is_rounded(model: Any) -> bool:
 def measure_differences(policy: Any, plain: Plain, limit: float = EXACT) -> dict[str, float]:
     """Measure max |difference| in nats, by what the policy did.
 
-    "sampled" is what decoding with the cache said of the log-probs of its choices. The others are scores as the learn
-    step computes them, log-probs, entropies and `LogSurprise`: "padded" beside a longer row, "alone", "shared" and
-    "packed" in sequences with a mask over pairs of tokens, and "trained", in training mode. Weights of low precision
-    are compared as fp32 copies, up to `LARGE`. A policy that is so decided that it samples one completion twice is
-    compared at higher temperatures too.
+    "positions" are infinite if those of a row depend on the rows beside it, else 0. "sampled" is what decoding with
+    the cache said of the log-probs of its choices. The others are scores as the learn step computes them, log-probs,
+    entropies and `LogSurprise`: "padded" beside a longer row, "alone", "shared" and "packed" in sequences with a mask
+    over pairs of tokens, and "trained", in training mode. Weights of low precision are compared as fp32 copies, up to
+    `LARGE`. A policy that is so decided that it samples one completion twice is compared at higher temperatures too.
 
     Args:
         policy: with the attention that it would use, and before adapters.
@@ -98,7 +98,8 @@ def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) ->
     with plain.restore(policy.model):
         expected = score_plainly(policy.model, probe, policy.per_token, policy.forbidden)
     sampled = [probe.batch["behavior_logprobs"][row, :n] for row, n in enumerate(probe.lengths)]
-    values = {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
+    values = {"positions": 0.0 if depend_on_row_alone(policy, probe) else torch.inf}
+    values |= {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
     values |= {name: compare(policy, probe, packing, expected) for name, packing in list_packings(policy).items()}
     policy.train()
     trained = compare(policy, probe, PADDED, expected)
@@ -106,6 +107,22 @@ def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) ->
         policy.eval()
     padded = trained if trained <= limit else compare(policy, probe, PADDED, expected)
     return probe, {"padded": padded, **values, "trained": trained}
+
+
+def depend_on_row_alone(policy: Any, probe: Probe) -> bool:
+    """Whether the positions of each prompt are those that it has without the other prompts beside it."""
+
+    def compute(rows: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        columns = policy.collate(rows)
+        ids, attention = columns["input_ids"], columns["attention_mask"]
+        return policy.positions(ids, attention, {"input_ids": ids, **policy.extra_inputs(columns)}), attention
+
+    together, attention = compute(probe.observations)
+    for row, observation in enumerate(probe.observations):
+        alone, _ = compute([observation])
+        if not torch.equal(together[..., row, attention[row].bool()], alone[..., 0, :]):
+            return False
+    return True
 
 
 def list_packings(policy: Any) -> dict[str, list[PackedBatch]]:
