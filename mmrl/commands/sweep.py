@@ -27,9 +27,9 @@ from mmrl.commands.results.sweep_table import format_table, measure_job, read_jo
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import quote
+from mmrl.config.preflight import check_folder
 from mmrl.errors import ConfigError, is_user_error
 from mmrl.runs import child_process
-from mmrl.runs.writable import check_writable
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")
 MANY = ("--multirun", "-m")
@@ -62,7 +62,7 @@ def run_sweep(arguments: Sequence[str]) -> None:
     overrides = to_train_overrides(arguments)
     folder = next((Path(word.partition("=")[2].strip("'\"")) for word in overrides if word.startswith(SWEEP_DIR)), None)
     if folder is not None and not _ONLY_SHOWS.intersection(arguments):
-        check_writable(next(place for place in (folder, *folder.absolute().parents) if place.is_dir()), "run_dir")
+        check_folder("run_dir", folder)
     started = time.time()
 
     def run_job(cfg: DictConfig) -> float | None:

@@ -108,7 +108,8 @@ class BaseLearner(L.LightningModule):
             log.warning(
                 "trainer.check_val_every_n_epoch=%d is longer than the run of %d iterations, so that its start alone "
                 "is measured; lower it to measure the end too",
-                *(interval, last),
+                interval,
+                last,
             )
         refuse_monitors(self.trainer.callbacks, [f"val/{name}" for name in metrics], "val/")
         if metrics:

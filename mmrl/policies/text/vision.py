@@ -85,7 +85,7 @@ class VisionLanguagePolicy(TextPolicy):
         options = {"return_mm_token_type_ids": True} if self.wants_token_types else {}
         text, pictures = self.prompt_text(messages, raw.get("tools")), [Image.fromarray(image) for image in images]
         try:
-            made = self.processor(
+            features = self.processor(
                 text=[text], images=pictures or None, return_tensors="pt", add_special_tokens=False, **options
             )
         except (TypeError, ValueError, KeyError) as error:  # processors differ in what they demand
@@ -93,7 +93,7 @@ class VisionLanguagePolicy(TextPolicy):
                 f"policy.path={self.path!r}: its processor cannot encode a prompt with {len(pictures)} image(s): "
                 f"{' '.join(str(error).split())[:200]}; change the prompt, or choose another checkpoint"
             ) from error
-        inputs = {name: self._convert_input(name, value) for name, value in made.items() if name not in UNUSED}
+        inputs = {name: self._convert_input(name, value) for name, value in features.items() if name not in UNUSED}
         return {name: value[0] if name in PER_TOKEN else value for name, value in inputs.items()}
 
     def _convert_input(self, name: str, value: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""The comparison of a checkpoint with transformers: layer types, certain policies and failures that nobody listed."""
+"""The comparison of a checkpoint with transformers: unlisted layer types, certain policies, and failures."""
 
 import json
 import os
@@ -33,7 +33,7 @@ from mmrl.policies.text.vision import VisionLanguagePolicy
 from scripts.model_sweep.checkpoints import build_checkpoint
 from tests.policies.text.test_fidelity import SIZES, save, verdict_folder  # noqa: F401
 
-# ---------------------------------------------------------------- layer types that nobody knows
+# ---------------------------------------------------------------- invented layer types
 
 
 class EveryToken(DynamicLayer):

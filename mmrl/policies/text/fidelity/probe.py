@@ -66,13 +66,13 @@ def build_observations(policy: Any, length: int) -> list[Observation]:
     special = {*policy.forbidden, *policy.tokenizer.all_special_ids}
     vocabulary = policy.model.config.get_text_config().vocab_size
     ordinary = [i for i in range(min(vocabulary, len(policy.tokenizer))) if i not in special]
-    drawn = np.random.default_rng(0).choice(ordinary, SHORT + length)
+    ids = np.random.default_rng(0).choice(ordinary, SHORT + length)
     prompts = _encode_images(policy) or [{"input_ids": torch.tensor([], dtype=torch.long)}] * 2
     longest = max(limit - max(len(prompt["input_ids"]) for prompt in prompts), 1)
     short, long = min(SHORT, (longest + 1) // 2), min(length, longest)
     return [
-        policy.extend(prompts[0], torch.from_numpy(drawn[:short])),
-        policy.extend(prompts[1], torch.from_numpy(drawn[-long:])),
+        policy.extend(prompts[0], torch.from_numpy(ids[:short])),
+        policy.extend(prompts[1], torch.from_numpy(ids[-long:])),
     ]
 
 
