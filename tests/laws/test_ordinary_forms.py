@@ -7,6 +7,7 @@ import pytest
 
 from mmrl.evaluation.task_baselines import demonstrations
 from mmrl.rollouts.text.scripted import scripted_episode
+from mmrl.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.arithmetic.task import Arithmetic
 from tests.laws.hostile_answers import list_near_misses
@@ -22,13 +23,18 @@ OTHERS = {
 """Options without `extract`, and why."""
 
 
+def build_tasks(name: str) -> tuple[AnswerTask, AnswerTask, list[Prompt]]:
+    """The task of an option as it is, the same with extract="answer", and prompts of the latter."""
+    require_option(name)
+    plain = build_task(name)
+    assert isinstance(plain, AnswerTask)
+    task = dataclasses.replace(plain, extract="answer")
+    return plain, task, [task[index] for index in range(PROBLEMS)]
+
+
 @pytest.mark.parametrize("name", sorted(set(names()) - set(OTHERS)))
 def test_ordinary_forms_of_a_right_answer_score_and_near_misses_do_not(name):
-    require_option(name)
-    task = build_task(name)
-    assert isinstance(task, AnswerTask)
-    task = dataclasses.replace(task, extract="answer")
-    prompts = [task[index] for index in range(PROBLEMS)]
+    _, task, prompts = build_tasks(name)
     refused, accepted = [], []
     right = demonstrations(task, prompts)
     for prompt, answer in zip(prompts, right):
@@ -46,12 +52,8 @@ def test_ordinary_forms_of_a_right_answer_score_and_near_misses_do_not(name):
 
 @pytest.mark.parametrize("name", sorted(set(names()) - set(OTHERS)))
 def test_separators_and_capitals_are_free_and_near_misses_are_as_wrong_as_without(name):
-    require_option(name)
-    plain = build_task(name)
-    assert isinstance(plain, AnswerTask)
-    task = dataclasses.replace(plain, extract="answer")
+    plain, task, prompts = build_tasks(name)
     refused, accepted, count = [], [], 0
-    prompts = [task[index] for index in range(PROBLEMS)]
     for prompt, right in zip(prompts, demonstrations(task, prompts)):
         forms, near = inner_forms(right), list_near_misses(right)
         scores = task.scores([scripted_episode(prompt, text) for text in forms])
