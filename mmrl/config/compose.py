@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mmrl.config.option_files import CONF as CONF
-from mmrl.config.option_files import groups
+from mmrl.config.option_files import find_options, groups
 from mmrl.config.overrides import (
     check_argument,
     check_effect,
@@ -30,8 +30,10 @@ from mmrl.config.overrides import (
 )
 from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
+from mmrl.config.layers import LAYERS, RUNS
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
+from mmrl.config.settings import choose_setting, drop_headers
 from mmrl.config.signatures import (
     NAMED_PARTS,
     choose_state_task,
@@ -115,8 +117,8 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
 
     Unknown keys are refused here or by the typed parser, so Hydra need not check that a key exists.
     """
-    options = groups()
-    out = []
+    options = find_options()
+    out = [] if names_recipe(arguments) else ["~recipe"]
     for argument in arguments:
         check_argument(argument)
         key, value = argument.split("=", 1)
@@ -128,7 +130,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             if value not in options[key] and (value != "null" or key in NEEDED):
                 near = _suggest(value, options[key]) or _list_options(key, options[key])
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
-            out.append(f"~{key}" if value == "null" else f"{key}={value}")
+            out.append(f"~{key}" if value == "null" else f"{key}={options[key][value].name}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")
         elif key in PLAIN or key == REWARD or (rest and head in ROOTS):
@@ -141,15 +143,23 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
     return out
 
 
+def names_recipe(arguments: Sequence[str]) -> bool:
+    """Whether a recipe runs: one that is named, or the default one where no method, setting or start is named."""
+    named = {argument.partition("=")[0].lstrip("+~") for argument in arguments}
+    return "recipe" in named or not named & set(LAYERS)
+
+
 def compose(arguments: Sequence[str]) -> DictConfig:
     """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes."""
+    setting = choose_setting(arguments)
+    arguments = setting.words
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
-        cfg = compose_overrides(overrides)
+        cfg = compose_overrides(overrides, setting.values)
         check_effect(cfg, overrides)
         removed = removed_parts(overrides, NAMED_PARTS)
         rest = [override for override in overrides if override.lstrip("+~").partition("=")[0] not in removed]
-        without = compose_overrides(rest) if removed else cfg
+        without = compose_overrides(rest, setting.values) if removed else cfg
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
@@ -160,10 +170,11 @@ def compose(arguments: Sequence[str]) -> DictConfig:
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
     """Remove Hydra's section, refuse renamed keys, name the run folder, add shared arguments to warm-start stages."""
-    chosen = {group: choices[group] for group in groups() if choices.get(group)}
+    chosen = {group: choices[group].rpartition("/")[2] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
+    drop_headers(plain)
     cfg = OmegaConf.create({name: node for name, node in plain.items() if name != "hydra"})
-    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen.get("recipe"), import_class, SHORT)
+    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen, import_class, SHORT)
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)
@@ -171,7 +182,8 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     resolve_tool_functions(cfg)
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
-        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
+        name = next(filter(None, map(chosen.get, (*RUNS, "method"))), "run")
+        cfg.run_dir = f"runs/{name}/{_start_time()}"
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]

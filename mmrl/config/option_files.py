@@ -28,9 +28,14 @@ _PACKAGE = "# @package "
 
 @dataclass(frozen=True)
 class OptionFile:
-    """The YAML file of an option. `origin` is empty for mmrl's own, else where the file comes from."""
+    """The YAML file of an option.
+
+    `name` is Hydra's: the path below the folder of the group, as `losses/gspo`. `origin` is empty for mmrl's own, else
+    where the file comes from.
+    """
 
     path: Path
+    name: str
     origin: str = ""
 
 
@@ -45,39 +50,36 @@ def find_options() -> dict[str, dict[str, OptionFile]]:
     Raises:
         ConfigError: two folders have an option of one name, or a file lacks the first line of its group.
     """
-    found = {
-        folder.name: {file.stem: OptionFile(file) for file in folder.glob("*.yaml")}
-        for folder in sorted(CONF.iterdir())
-        if folder.is_dir() and folder.name != "experiment"
+    options: dict[str, dict[str, OptionFile]] = {
+        folder.name: {} for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "experiment"
     }
-    for origin, conf in list_folders():
-        for group, options in found.items():
-            for file in sorted((conf / group).glob("*.yaml")):
-                _add(options, group, file, origin)
-    return found
+    for origin, conf in (("", CONF), *list_folders()):
+        for group, files in options.items():
+            for file in sorted((conf / group).rglob("*.yaml")):
+                _add(files, group, conf / group, file, origin)
+    return options
 
 
 def find_option(group: str, option: str) -> OptionFile:
     """Find the file of an option that exists, without listing all others."""
-    own = CONF / group / f"{option}.yaml"
-    found = {option: OptionFile(own)} if own.is_file() else {}
-    for origin, conf in list_folders():
-        file = conf / group / f"{option}.yaml"
-        if file.is_file():
-            _add(found, group, file, origin)
-    return found[option]
+    files: dict[str, OptionFile] = {}
+    for origin, conf in (("", CONF), *list_folders()):
+        for file in (conf / group).rglob(f"{option}.yaml"):
+            _add(files, group, conf / group, file, origin)
+    return files[option]
 
 
-def _add(options: dict[str, OptionFile], group: str, file: Path, origin: str) -> None:
-    """Add the file of an option that is not mmrl's."""
+def _add(options: dict[str, OptionFile], group: str, folder: Path, file: Path, origin: str) -> None:
+    """Add the file of an option; its name is that of the file, in whichever folder below the group's it lies."""
     if file.stem in options:
-        there = options[file.stem]
+        other = options[file.stem]
         raise ConfigError(
-            f"{file}: {there.origin or 'mmrl'} has a {group} {file.stem!r} too ({there.path}), and none "
+            f"{file}: {other.origin or 'mmrl'} has a {group} {file.stem!r} too ({other.path}), and none "
             "hides the other; rename the file"
         )
-    _check_package(group, file)
-    options[file.stem] = OptionFile(file, origin)
+    if origin:
+        _check_package(group, file)
+    options[file.stem] = OptionFile(file, file.relative_to(folder).with_suffix("").as_posix(), origin)
 
 
 def read_comment(text: str) -> str:
@@ -127,7 +129,7 @@ def _list_installed() -> tuple[tuple[str, Path], ...]:
 
 def _check_package(group: str, file: Path) -> None:
     """Refuse a file without the line that tells Hydra where the group stands in the configuration."""
-    ours = next(line for line in _first_lines(next((CONF / group).glob("*.yaml"))))
+    ours = next(line for line in _first_lines(next((CONF / group).rglob("*.yaml"))))
     if ours.startswith(_PACKAGE) and not any(line.startswith(_PACKAGE) for line in _first_lines(file)):
         raise ConfigError(f"{file}: the first line must be {ours!r}, which says where a {group} stands")
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from mmrl.config.option_files import CONF, find_option, find_options, list_folders, search_path
+from mmrl.config.layers import read_run
+from mmrl.config.option_files import CONF, list_folders, search_path
 from mmrl.config.signatures import constructor_parameters
 from mmrl.errors import ConfigError
 
@@ -131,28 +131,28 @@ def removed_parts(overrides: Sequence[str], named: Sequence[str]) -> list[str]:
 def drop_leftovers(
     cfg: DictConfig,
     overrides: Sequence[str],
-    recipe: str | None,
+    choices: Mapping[str, str | None],
     load: Callable[[str], Any],
     parts: Mapping[str, str],
 ) -> None:
     """Where a part is replaced, remove arguments that the new one does not take.
 
     A part is replaced by `key._target_=CLASS` or `group=OPTION` in the overrides, or by `override /group: OPTION` in
-    the recipe or one that it inherits. What remains of the replaced part are arguments of an inherited recipe, such as
-    the digits of its sums.
+    a file of the run. What remains of the replaced part are arguments that an earlier file sets, such as the digits of
+    a setting's sums.
 
     Args:
         cfg: composed; changed in place.
         overrides: Hydra's overrides; arguments that they set are kept, so that a wrong one is refused by name, and so
             are those of the recipe that replaces the part.
-        recipe: name of the recipe, if there is one.
+        choices: options of the groups, as Hydra composed them.
         load: returns the class of an import path, or None.
         parts: keys of parts by their config groups.
     """
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     replaced = {key.removesuffix("._target_"): given for key in given if key.endswith("._target_")}
     replaced |= {part: given for group, part in parts.items() if group in given}
-    for group, keys in find_replaced_groups(recipe).items():
+    for group, keys in find_replaced_groups(choices).items():
         if group in parts:
             replaced.setdefault(parts[group], given | keys)
     for key, kept in sorted(replaced.items()):
@@ -168,23 +168,15 @@ def drop_leftovers(
                 del node[name]
 
 
-def find_replaced_groups(recipe: str | None) -> dict[str, set[str]]:
-    """Find the groups that a recipe or an inherited one overrides, with the keys that it and those after it set."""
-    found: dict[str, set[str]] = {}
+def find_replaced_groups(choices: Mapping[str, str | None]) -> dict[str, set[str]]:
+    """Find the groups that a run's files override, with the keys that the last such file and those after it set."""
+    replaced: dict[str, set[str]] = {}
     keys: set[str] = set()
-    while recipe is not None and recipe in find_options()["recipe"]:
-        body = yaml.safe_load(find_option("recipe", recipe).path.read_text(encoding="utf-8")) or {}
-        defaults, recipe = body.pop("defaults", ()), None
-        keys = keys | set(_flatten(body))
-        for entry in defaults:
-            if not isinstance(entry, dict):
-                recipe = entry if entry != "_self_" else recipe
-                continue
-            for name in entry:
-                words = str(name).split()
-                if words[0] == "override":
-                    found.setdefault(words[-1].lstrip("/"), keys)
-    return found
+    for layer in reversed(read_run(choices)):
+        keys = keys | set(_flatten(layer.keys))
+        for group in layer.choices:
+            replaced.setdefault(group, keys)
+    return replaced
 
 
 def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -205,7 +197,7 @@ def _list_parameters(part: Any) -> set[str] | None:
     return set(parameters)
 
 
-def compose_overrides(overrides: Sequence[str]) -> DictConfig:
+def compose_overrides(overrides: Sequence[str], before: Mapping[str, Any] | None = None) -> DictConfig:
     """Compose conf/ and the folders of the search path, Hydra's own section included.
 
     Hydra sets values after it has merged all options. So the options are composed without values, which takes most of
@@ -213,6 +205,7 @@ def compose_overrides(overrides: Sequence[str]) -> DictConfig:
 
     Args:
         overrides: Hydra's, as `to_hydra_overrides` writes them.
+        before: values by their full keys, which are set before those of the overrides.
 
     Raises:
         HydraException: an option that is not there, or a value that cannot be set.
@@ -221,6 +214,8 @@ def compose_overrides(overrides: Sequence[str]) -> DictConfig:
     options = [override for override in overrides if not _is_value(override)]
     files = tuple(_stat_files([CONF, *(folder for _, folder in list_folders())]))
     cfg = pickle.loads(_compose_options((search_path(), *options), files))
+    for key, value in (before or {}).items():
+        OmegaConf.update(cfg, key, value, merge=True, force_add=True)
     parser = OverridesParser.create()
     for override in parser.parse_overrides(values):
         try:

@@ -1,0 +1,172 @@
+"""Where a method is run: the setting of a run, and what changes when a recipe is given a pretrained policy.
+
+A recipe is a method in a setting for a small policy, whose learning rate and lengths would spoil a pretrained one. So
+a recipe that is given another setting, or a policy with a path, leaves its numbers behind: its method runs in that
+setting, and its task stays, unless the setting or the command line names another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmrl.config.layers import LAYERS, RUNS, Layer, default_choices, flatten, merge_choices, read_layers, read_run
+from mmrl.config.option_files import find_options
+from mmrl.errors import ConfigError
+
+HEADER = "setting"
+"""The key of a setting's own words: `weights: pretrained` where its numbers are for pretrained weights, and `numbers:
+paper` where those of the method's paper are taken."""
+PAPER = "paper_setting"
+"""The key of a method with the numbers of its paper, as keys of a run, and `place`, where they stand in it."""
+_TASK_GROUPS = ("task", "sim", "rollout", "evaluation")
+_TASK_KEYS = ("data.task.", "data.rollout.", "data.evaluation.")
+_LENGTHS = ("data.evaluation.count", "data.evaluation.interim_count", "data.evaluation.sampling")
+"""Of the keys under `_TASK_KEYS`, those of the toy's budget."""
+_KINDS = {
+    "mmrl.policies.text.vision.VisionLanguagePolicy": "pretrained_vlm",
+    "mmrl.policies.text.policy.TextPolicy": "pretrained_text",
+}
+"""Settings of policies that extend a class; the first that fits. All others are robots'."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a command line's words about method and setting amount to.
+
+    `words` replace them; `values` are set before those of the command line; `line` tells what was chosen for the user,
+    and is empty where nothing was.
+    """
+
+    words: list[str]
+    values: dict[str, Any] = field(default_factory=dict)
+    line: str = ""
+
+
+def choose_setting(words: Sequence[str]) -> Setting:
+    """Replace a recipe by its method and its task where it runs in another setting than its own.
+
+    Args:
+        words: key=value, of a command line.
+
+    Raises:
+        ConfigError: a setting for small policies is named, and so is a policy with a path; or the numbers of a paper
+            are asked for that nobody has read.
+    """
+    named = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
+    for group, option in named.items():
+        if option.rpartition("/")[2] not in find_options()[group]:
+            return Setting(list(words))  # it is refused by name where all options are
+    layers = read_run(named)
+    setting = next((layer.name for layer in reversed(layers) if layer.group == "setting"), None)
+    choice = named.get("setting")
+    if choice is None and _is_pretrained(words, layers) and not _is_for_pretrained(setting):
+        choice = _find_pretrained(words, layers)
+    if choice is None:
+        return Setting(list(words))
+    if _is_pretrained(words, read_layers("setting", choice)) and not _is_for_pretrained(choice):
+        raise ConfigError(
+            f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
+            f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
+        )
+    method = next(layer.name for layer in reversed(layers) if layer.group == "method")
+    chosen = {group for group, _ in _pairs(words)}
+    rest = [word for word in words if word.partition("=")[0] not in LAYERS]
+    task, values = _keep_task(layers, choice, chosen) if set(named) & set(RUNS) or not named else ([], {})
+    values |= _read_numbers(method) if _header(choice).get("numbers") == "paper" else {}
+    line = "" if "setting" in named else _explain(named, method, choice, task)
+    return Setting([f"method={method}", f"setting={choice}", *task, *rest], values, line)
+
+
+def drop_headers(keys: dict[str, Any]) -> None:
+    """Remove what methods and settings say about themselves from a composed configuration."""
+    for name in (HEADER, PAPER):
+        keys.pop(name, None)
+
+
+def read_paper_setting(method: str) -> dict[str, Any]:
+    """The block `paper_setting:` of a method's own file; one that it extends is another paper. Empty for none."""
+    return dict(read_layers("method", method)[-1].keys.get(PAPER) or {})
+
+
+def _read_numbers(method: str) -> dict[str, Any]:
+    block = read_paper_setting(method)
+    block.pop("place", None)
+    if not block:
+        raise ConfigError(
+            f"setting=paper: method={method} has no {PAPER} with numbers of its paper; take setting=pretrained_text, "
+            "or add the block to the method's file"
+        )
+    return dict(flatten(block))
+
+
+def _keep_task(layers: Sequence[Layer], setting: str, chosen: set[str]) -> tuple[list[str], dict[str, Any]]:
+    """The options and the keys of the task that a recipe has beside its method; none if `setting` has its own."""
+    replaced = chosen | set(merge_choices(read_layers("setting", setting)))
+    if "task" in replaced:
+        return [], {}
+    toy = [layer for layer in layers if layer.group != "method"]
+    options = {group: option for group, option in merge_choices(toy).items() if group in _TASK_GROUPS}
+    fixed = merge_choices([layer for layer in layers if layer.group == "method"])  # a method's own rollout
+    words = [f"{g}={o or 'null'}" for g, o in options.items() if g not in replaced and g not in fixed]
+    values = {
+        key: value
+        for layer in toy
+        for key, value in flatten(layer.keys)
+        if key.startswith(_TASK_KEYS) and not key.startswith(_LENGTHS) and key.split(".")[1] not in replaced
+    }
+    return words, values
+
+
+def _explain(named: Mapping[str, str], method: str, setting: str, task: Sequence[str]) -> str:
+    run = next((f"{group}={named[group]}" for group in RUNS if group in named), f"method={method}")
+    kept = f", {' '.join(task)} of the recipe" if task else ""
+    return (
+        f"{run} has numbers for a small policy: with a pretrained one, method={method} runs in setting={setting}{kept}. "
+        "setting=NAME chooses another"
+    )
+
+
+def _is_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> bool:
+    """Whether the policy is loaded from a path, by the command line or by the option that it chooses."""
+    pairs = dict(_pairs(words))
+    path = pairs.get("policy.path", pairs.get("model.policy.path"))
+    if path is not None:
+        return path not in ("null", "")
+    policy = pairs.get("policy")  # a setting's own policy is what its numbers are for
+    return policy is not None and _policy_key(policy, "path") is not None
+
+
+def _is_for_pretrained(setting: str | None) -> bool:
+    return setting is not None and _header(setting).get("weights") == "pretrained"
+
+
+def _header(setting: str) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for layer in read_layers("setting", setting):
+        merged |= layer.keys.get(HEADER) or {}
+    return merged
+
+
+def _find_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> str:
+    """The setting of pretrained policies of this kind, with adapters if the command line or the policy has them."""
+    from mmrl.config.signatures import import_class
+
+    pairs = dict(_pairs(words))
+    option = pairs.get("policy") or {**default_choices(), **merge_choices(layers)}["policy"]
+    path = pairs.get("policy._target_") or _policy_key(str(option), "_target_")
+    policy = import_class(path)
+    bases = {f"{base.__module__}.{base.__qualname__}" for base in getattr(policy, "__mro__", ())}
+    name = next((setting for base, setting in _KINDS.items() if base in bases), "pretrained_vla")
+    lora = any(key.startswith(("policy.lora", "model.policy.lora")) and value != "null" for key, value in pairs.items())
+    return f"{name}_lora" if lora or _policy_key(str(option), "lora") else name
+
+
+def _policy_key(option: str, key: str) -> Any:
+    """A key of a policy's option, its own or that of an option that it extends."""
+    return next((layer.keys[key] for layer in reversed(read_layers("policy", option)) if key in layer.keys), None)
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    return [(key.lstrip("+~"), value) for key, _, value in (word.partition("=") for word in words)]
