@@ -23,6 +23,7 @@ from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
+from mmrl.config.settings import choose_setting
 from mmrl.errors import ConfigError
 from mmrl.files import FULL
 from mmrl.runs.closed_output import drop_closed_output
@@ -89,6 +90,9 @@ def _parse(arguments: Sequence[str] | dict[str, Any]) -> CLI:
 
 
 def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None, only_print: bool) -> dict[str, Any]:
+    line = choose_setting(arguments).line
+    if line and is_first_process():
+        print(f"# {line}", flush=True)
     cfg = compose(arguments)
     if check is not None:
         check(cfg)

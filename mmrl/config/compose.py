@@ -80,6 +80,15 @@ def _choose_captured(yes: str, no: str, *, _root_: DictConfig) -> str:
     return yes if _root_.get("capture", False) else no
 
 
+def _choose_precision(*, _root_: DictConfig) -> str:
+    """Resolve ${precision:}: mixed bfloat16 on a GPU, 32 bits on a CPU."""
+    import torch
+
+    accelerator = OmegaConf.select(_root_, "trainer.accelerator")
+    return "bf16-mixed" if accelerator != "cpu" and torch.cuda.is_available() else "32-true"
+
+
+OmegaConf.register_new_resolver("precision", _choose_precision, replace=True)
 OmegaConf.register_new_resolver("product", _product, replace=True)
 OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 

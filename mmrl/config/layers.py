@@ -48,7 +48,9 @@ def read_run(choices: Mapping[str, str | None]) -> list[Layer]:
         named = {"recipe": default_choices()["recipe"]}
     runs = [layer for group in RUNS if (option := named.get(group)) for layer in read_layers(group, option)]
     chosen = {**default_choices(), **merge_choices(runs), **named}
-    parts = [layer for group in ("setting", "method") if (option := chosen[group]) for layer in read_layers(group, option)]
+    parts = [
+        layer for group in ("setting", "method") if (option := chosen[group]) for layer in read_layers(group, option)
+    ]
     return [*parts, *runs]
 
 

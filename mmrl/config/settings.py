@@ -58,18 +58,20 @@ def choose_setting(words: Sequence[str]) -> Setting:
     for group, option in named.items():
         if option.rpartition("/")[2] not in find_options()[group]:
             return Setting(list(words))  # it is refused by name where all options are
-    layers = read_run(named)
-    setting = next((layer.name for layer in reversed(layers) if layer.group == "setting"), None)
-    choice = named.get("setting")
-    if choice is None and _is_pretrained(words, layers) and not _is_for_pretrained(setting):
+    layers = read_run({group: option for group, option in named.items() if group != "setting"})
+    setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
+    choice = named.get("setting", "").rpartition("/")[2] or None
+    if choice is None and _is_pretrained(words) and not _is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
     if choice is None:
         return Setting(list(words))
-    if _is_pretrained(words, read_layers("setting", choice)) and not _is_for_pretrained(choice):
+    if _is_pretrained(words) and not _is_for_pretrained(choice):
         raise ConfigError(
             f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
             f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
         )
+    if choice == setting:
+        return Setting(list(words))
     method = next(layer.name for layer in reversed(layers) if layer.group == "method")
     chosen = {group for group, _ in _pairs(words)}
     rest = [word for word in words if word.partition("=")[0] not in LAYERS]
@@ -102,33 +104,33 @@ def _read_numbers(method: str) -> dict[str, Any]:
 
 
 def _keep_task(layers: Sequence[Layer], setting: str, chosen: set[str]) -> tuple[list[str], dict[str, Any]]:
-    """The options and the keys of the task that a recipe has beside its method; none if `setting` has its own."""
-    replaced = chosen | set(merge_choices(read_layers("setting", setting)))
-    if "task" in replaced:
-        return [], {}
+    """The options and the keys of the task that a recipe has beside its method; none where another task is chosen."""
     toy = [layer for layer in layers if layer.group != "method"]
     options = {group: option for group, option in merge_choices(toy).items() if group in _TASK_GROUPS}
+    other = merge_choices(read_layers("setting", setting)).get("task")
+    if "task" in chosen or (other is not None and other != options.get("task")):
+        return [], {}
     fixed = merge_choices([layer for layer in layers if layer.group == "method"])  # a method's own rollout
-    words = [f"{g}={o or 'null'}" for g, o in options.items() if g not in replaced and g not in fixed]
+    words = [f"{g}={option or 'null'}" for g, option in options.items() if g not in chosen and g not in fixed]
     values = {
         key: value
         for layer in toy
         for key, value in flatten(layer.keys)
-        if key.startswith(_TASK_KEYS) and not key.startswith(_LENGTHS) and key.split(".")[1] not in replaced
+        if key.startswith(_TASK_KEYS) and not key.startswith(_LENGTHS) and not chosen & set(key.split(".")[1:3])
     }
     return words, values
 
 
 def _explain(named: Mapping[str, str], method: str, setting: str, task: Sequence[str]) -> str:
-    run = next((f"{group}={named[group]}" for group in RUNS if group in named), f"method={method}")
-    kept = f", {' '.join(task)} of the recipe" if task else ""
+    run = next((f"{group}={named[group]}" for group in RUNS if group in named), f"recipe={default_choices()['recipe']}")
+    kept = f" with {' '.join(task)}" if task else ""
     return (
-        f"{run} has numbers for a small policy: with a pretrained one, method={method} runs in setting={setting}{kept}. "
-        "setting=NAME chooses another"
+        f"{run} has the numbers of a small policy; a pretrained one runs method={method} in setting={setting}{kept}. "
+        "setting=NAME chooses another, setting=paper the numbers of the method's paper"
     )
 
 
-def _is_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> bool:
+def _is_pretrained(words: Sequence[str]) -> bool:
     """Whether the policy is loaded from a path, by the command line or by the option that it chooses."""
     pairs = dict(_pairs(words))
     path = pairs.get("policy.path", pairs.get("model.policy.path"))
