@@ -17,6 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mmrl.config.layers import LAYERS, RUNS
 from mmrl.config.option_files import CONF as CONF
 from mmrl.config.option_files import find_options, groups
 from mmrl.config.overrides import (
@@ -30,7 +31,6 @@ from mmrl.config.overrides import (
 )
 from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
-from mmrl.config.layers import LAYERS, RUNS
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
 from mmrl.config.settings import choose_setting, drop_headers

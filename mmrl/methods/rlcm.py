@@ -52,7 +52,7 @@ class ConsistencyChain(CPS):
     def sample_target(self, chunk: Tensor, noise: Noise) -> DenoisingTarget:
         raise ValueError(
             "policy.chain ConsistencyChain is not trained on demonstrations: start from the clone of a MeanFlow, "
-            "recipe=mean_flow_bc, which has the same network"
+            "start=mean_flow_bc, which has the same network"
         )
 
 

@@ -24,15 +24,15 @@ def test_a_kept_stage_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(child_process, "run", run)
     monkeypatch.setenv("MMRL_STARTS", str(tmp_path / "starts"))
 
-    def stage(name, words=("recipe=sft_start",), common=COMMON, checkpoint=None):
+    def stage(name, words=("start=sums",), common=COMMON, checkpoint=None):
         folder = tmp_path / name
         WarmStart(str(tmp_path), common=list(common))._run("sft", list(words), folder, checkpoint)
         return (folder / "checkpoints" / "last.ckpt").read_bytes()
 
     assert stage("first") == stage("second") == b"weights" and len(ran) == 1
     stage("seed", common=[*COMMON[:2], "seed=4"])
-    stage("words", words=["recipe=sft_start", "trainer.max_epochs=3"])
-    stage("end", words=["recipe=sft_start", "trainer.callbacks.stop.stopping_threshold=0.15"])
+    stage("words", words=["start=sums", "trainer.max_epochs=3"])
+    stage("end", words=["start=sums", "trainer.callbacks.stop.stopping_threshold=0.15"])
     assert len(ran) == 4
     other = tmp_path / "other.ckpt"
     other.write_bytes(b"others")

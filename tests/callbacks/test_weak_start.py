@@ -37,7 +37,7 @@ class YesNo(Counting):
 
 def start(folder, *more: str) -> int:
     chosen = [
-        "recipe=sft_start",
+        "start=sums",
         f"data.task._target_={__name__}.YesNo",
         "data.reward.weights={exact: 1.0}",
         "data.num_prompts=40",

@@ -22,13 +22,13 @@ def test_capture_does_not_count():
 
 
 def test_a_start_stage_belongs_to_the_run():
-    stage = "trainer.callbacks.warm_start.stages.sft=['recipe=sft_start','data.num_prompts=7']"
+    stage = "trainer.callbacks.warm_start.stages.sft=['start=sums','data.num_prompts=7']"
     assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", stage])
 
 
 def test_when_a_start_stops_is_what_it_learns():
     def stopped(at):
-        words = f"['recipe=sft_start','trainer.callbacks.stop.stopping_threshold={at}']"
+        words = f"['start=sums','trainer.callbacks.stop.stopping_threshold={at}']"
         return hash_content(["recipe=grpo", f"trainer.callbacks.warm_start.stages.sft={words}"])
 
     assert stopped(0.15) != stopped(0.35)

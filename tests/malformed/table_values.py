@@ -121,7 +121,7 @@ TRAINER: list[Row] = [
         "trainer",
         "trainer.callbacks.NAME=null",
     ),
-    ("recipe=sft_start data.evaluation=null", "val/greedy/exact/mean", "data.evaluation"),
+    ("start=sums data.evaluation=null", "val/greedy/exact/mean", "data.evaluation"),
     (
         "trainer.callbacks.stop={_target_: lightning.pytorch.callbacks.EarlyStopping, monitor: val/x, mode: up}",
         "EarlyStopping",

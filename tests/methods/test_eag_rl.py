@@ -114,7 +114,7 @@ def test_an_upper_range_below_the_lower_one_is_refused():
 def test_the_tree_search_starts_after_imitation_and_has_the_reward_of_the_second_stage():
     second = compose_words(("recipe=eag_rl",))
     stages = second.trainer.callbacks.warm_start.stages
-    assert list(stages) == ["sft", "search"] and stages.search[0] == "recipe=eag_rl_search"
+    assert list(stages) == ["sft", "search"] and stages.search[0] == "start=eag_rl_search"
     first = compose_words(tuple(stages.search))
     assert first.trainer.callbacks.warm_start.stages is None  # the weights of the stage before it are there already
     assert first.data.rollout._target_.endswith("TreeSearch") and first.data.transforms.best.count == 2

@@ -120,12 +120,12 @@ def test_captions_name_all_objects_and_demonstrations_earn_everything():
 
 
 def test_the_solver_of_the_first_round_starts_from_the_captions_and_learns_the_medium_problems():
-    traces_run = compose_words(("recipe=openvlthinker_traces",))
+    traces_run = compose_words(("start=openvlthinker_traces",))
     start = traces_run.trainer.callbacks.warm_start
     assert list(start.stages) == ["base", "solver"]
     solver = compose_words((*start.common, *start.stages.solver))
     assert solver.data.task.objects == traces_run.data.task.objects == [0, 3]
-    assert solver.trainer.callbacks.warm_start.stages == {"sft": ["recipe=openvlthinker_start"]}
+    assert solver.trainer.callbacks.warm_start.stages == {"sft": ["start=openvlthinker"]}
     last = compose_words(("recipe=openvlthinker",))
     assert last.data.task.objects == [0, 4]
-    assert last.trainer.callbacks.warm_start.stages == {"sft": ["recipe=openvlthinker_traces"]}
+    assert last.trainer.callbacks.warm_start.stages == {"sft": ["start=openvlthinker_traces"]}

@@ -80,7 +80,7 @@ def test_scoring_again_gives_the_log_probs_of_the_draws():
 
 def test_demonstrations_are_refused():
     policy = build()
-    with pytest.raises(ValueError, match=r"policy\.chain ConsistencyChain .* recipe=mean_flow_bc"):
+    with pytest.raises(ValueError, match=r"policy\.chain ConsistencyChain .* start=mean_flow_bc"):
         policy(demonstrated(policy, torch.zeros(2, 5, 3).numpy()))
 
 

@@ -99,9 +99,9 @@ def test_solved_problems_leave_after_a_pass():
 
 
 def test_phases_follow_each_other():
-    last, dpo = compose_words(("recipe=veripo",)), compose_words(("recipe=veripo_dpo",))
-    assert last.trainer.callbacks.warm_start.stages == {"sft": ["recipe=veripo_dpo"]}
+    last, dpo = compose_words(("recipe=veripo",)), compose_words(("start=veripo_dpo",))
+    assert last.trainer.callbacks.warm_start.stages == {"sft": ["start=veripo_dpo"]}
     start = dpo.trainer.callbacks.warm_start
     before = compose_words((*start.common, *start.stages.sft))
-    assert before.trainer.callbacks.warm_start.stages == {"sft": ["recipe=openvlthinker_start"]}
+    assert before.trainer.callbacks.warm_start.stages == {"sft": ["start=openvlthinker"]}
     assert DPOLoss().beta == 0.1 and "beta" not in dpo.model.objective.terms.preference
