@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.option_files import CONF, find_option, find_options
+from mmrl.errors import ConfigError
 
 RUNS = ("recipe", "start")
 """Groups whose files are whole runs: each names a method and a setting."""
@@ -59,7 +60,7 @@ def read_layers(group: str, option: str) -> list[Layer]:
     name = Path(option).name
     if name not in find_options()[group]:
         return []
-    keys = dict(_read_file(find_option(group, name).path))
+    keys = dict(read_keys(find_option(group, name).path))
     entries = keys.pop("defaults", None) or []
     choices = {_group(key): option for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
     layers: list[Layer] = []
@@ -82,7 +83,7 @@ def read_paper(choices: Mapping[str, str | None]) -> dict[str, Any]:
 @functools.cache
 def default_choices() -> dict[str, str | None]:
     """The options of conf/config.yaml, by group."""
-    entries = _read_file(CONF / "config.yaml")["defaults"]
+    entries = read_keys(CONF / "config.yaml")["defaults"]
     return {group: option for entry in entries if isinstance(entry, dict) for group, option in entry.items()}
 
 
@@ -109,12 +110,23 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def read_keys(file: Path) -> dict[str, Any]:
+    """The keys of a file of conf/, which are not to be changed.
+
+    Raises:
+        ConfigError: it is no YAML, or no mapping.
+    """
     stat = file.stat()
-    return _read_version(file, stat.st_mtime_ns, stat.st_size)
+    try:
+        keys = _read_version(file, stat.st_mtime_ns, stat.st_size)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}; correct the file") from error
+    if not isinstance(keys, dict):
+        raise ConfigError(f"{file}: must be a mapping of keys, got {keys!r:.60}")
+    return keys
 
 
 @functools.lru_cache(maxsize=1024)
-def _read_version(file: Path, time_ns: int, size: int) -> dict[str, Any]:
-    """A file's keys; time and size only tell whether it has changed."""
+def _read_version(file: Path, time_ns: int, size: int) -> Any:
+    """What a file holds; time and size only tell whether it has changed."""
     return yaml.load(file.read_bytes(), _Loader) or {}

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmrl.config.layer_checks import check_layers
 from mmrl.config.layers import LAYERS, RUNS, Layer, default_choices, flatten, merge_choices, read_layers, read_run
-from mmrl.config.option_files import find_options
+from mmrl.config.option_files import find_option, find_options
 from mmrl.errors import ConfigError
 
 HEADER = "setting"
@@ -20,6 +21,7 @@ HEADER = "setting"
 paper` where those of the method's paper are taken."""
 PAPER = "paper_setting"
 """The key of a method with the numbers of its paper, as keys of a run, and `place`, where they stand in it."""
+_HEADERS = (("weights", "pretrained"), ("numbers", "paper"))
 _TASK_GROUPS = ("task", "sim", "rollout", "evaluation")
 _TASK_KEYS = ("data.task.", "data.rollout.", "data.evaluation.")
 _LENGTHS = ("data.evaluation.count", "data.evaluation.interim_count", "data.evaluation.sampling")
@@ -58,6 +60,7 @@ def choose_setting(words: Sequence[str]) -> Setting:
     for group, option in named.items():
         if option.rpartition("/")[2] not in find_options()[group]:
             return Setting(list(words))  # it is refused by name where all options are
+    check_layers(named)
     layers = read_run({group: option for group, option in named.items() if group != "setting"})
     setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
     choice = named.get("setting", "").rpartition("/")[2] or None
@@ -148,6 +151,11 @@ def _header(setting: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in read_layers("setting", setting):
         merged |= layer.keys.get(HEADER) or {}
+    if wrong := [f"{key}: {value}" for key, value in merged.items() if (key, value) not in _HEADERS]:
+        raise ConfigError(
+            f"{find_option('setting', setting).path}: setting: {{{wrong[0]}}}: must be weights: pretrained, where the "
+            "numbers are for pretrained weights, or numbers: paper, where those of the method's paper are taken"
+        )
     return merged
 
 
