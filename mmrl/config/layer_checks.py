@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +41,24 @@ def check_layers(named: Mapping[str, str]) -> None:
             _check_file(options, group, Path(option).name)
 
 
-def _check_file(options: Mapping[str, Mapping[str, OptionFile]], group: str, name: str) -> None:
-    """Check the `defaults:` of a file and of those that it extends."""
-    file = options[group][name]
+def _check_file(options: Mapping[str, Mapping[str, OptionFile]], group: str, name: str, folder: str = "") -> None:
+    """Check the `defaults:` of a file and of those that it extends; `folder` is where Hydra looks for names in it."""
+    path = options[group][name].path
     chosen: dict[str, Any] = {}
-    for key, option in _read_entries(file.path):
+    for key, option in _read_entries(path):
         if key is None:
-            _check_file(options, *_find_extended(options, group, file, option))
+            other, extended = _find_extended(options, group, path, folder, option)
+            _check_file(options, other, Path(extended).name, extended.rpartition("/")[0])
         elif (other := key.split()[-1].lstrip("/")) in options:
             if other in chosen:
                 twice = f"{_OVERRIDE}{other} is there twice, {chosen[other]} and {option}"
-                raise ConfigError(f"{file.path}: {twice}; leave one of them out")
+                raise ConfigError(f"{path}: {twice}; leave one of them out")
             if not key.startswith(_OVERRIDE):
-                raise ConfigError(f"{file.path}: {key}: {option}: write {_OVERRIDE}{other}: {option}")
+                raise ConfigError(f"{path}: {key}: {option}: write {_OVERRIDE}{other}: {option}")
             chosen[other] = option
             if option is not None and "${" not in str(option):
-                _check_name(options[other], file, f"{key}: {option}", other, str(option))
+                names = [file.name for file in options[other].values()]
+                _check_name(names, str(option), f"{path}: {key}: {option}: there is no {other} {str(option)!r}", other)
 
 
 def _read_entries(path: Path) -> Iterator[tuple[str | None, Any]]:
@@ -70,25 +72,27 @@ def _read_entries(path: Path) -> Iterator[tuple[str | None, Any]]:
 
 
 def _find_extended(
-    options: Mapping[str, Mapping[str, OptionFile]], group: str, file: OptionFile, entry: str
+    options: Mapping[str, Mapping[str, OptionFile]], group: str, path: Path, folder: str, entry: str
 ) -> tuple[str, str]:
-    """Group and stem of a file that another extends: /method/losses/grpo, or a name in the same folder."""
-    folder = file.name.rpartition("/")[0]
+    """Group and name of a file that another extends: /method/losses/grpo, or grpo in the same group."""
     name = f"{folder}/{entry}" if folder else entry
     if entry.startswith("/"):
         group, _, name = entry[1:].partition("/")
     if group not in options:
-        raise ConfigError(f"{file.path}: defaults: {entry}: there is no group {group!r}")
-    _check_name(options[group], file, f"defaults: {entry}", group, name)
-    return group, Path(name).name
+        raise ConfigError(f"{path}: defaults: {entry}: there is no group {group!r}; write /GROUP/NAME")
+    begin = "" if group == "recipe" and not folder else f"/{group}/"
+    names = [begin + file.name for file in options[group].values()]
+    _check_name(names, begin + name, f"{path}: defaults: {entry}: there is no {group} {name!r}", group)
+    return group, name
 
 
-def _check_name(files: Mapping[str, OptionFile], file: OptionFile, entry: str, group: str, name: str) -> None:
-    names = [option.name for option in files.values()]
+def _check_name(names: Sequence[str], name: str, cause: str, group: str) -> None:
+    """Refuse a name that is not among the names, with one of that stem or the nearest."""
     if name in names:
         return
+    stems = {Path(other).name: other for other in names}
     stem = Path(name).name
-    near = [files[stem].name] if stem in files else difflib.get_close_matches(name, names, n=1)
-    near = near or [files[close].name for close in difflib.get_close_matches(stem, files, n=1)]
+    near = [stems[stem]] if stem in stems else difflib.get_close_matches(name, names, n=1)
+    near = near or [stems[close] for close in difflib.get_close_matches(stem, stems, n=1)]
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(f"{file.path}: {entry}: there is no {group} {name!r}; {hint}`mmrl list {group}` names all")
+    raise ConfigError(f"{cause}; {hint}`mmrl list {group}` names all")

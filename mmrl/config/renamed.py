@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from mmrl.config.option_files import groups
 from mmrl.errors import ConfigError
 
 _TABLE = Path(__file__).with_suffix(".yaml")
@@ -29,6 +30,12 @@ def find_new_name(section: str, *names: str) -> str | None:
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found if isinstance(found, str) else None
+
+
+def find_new_option(group: str, option: str) -> str | None:
+    """Return the present words of an option, as start=sums; None if it was not renamed."""
+    new = find_new_name("options", group, option)
+    return new if new is None or "=" in new else f"{group}={new}"
 
 
 def find_new_path(path: str) -> str | None:
@@ -122,12 +129,19 @@ def _list_renamed(node: Any, key: str, config: Mapping[str, Any]) -> Iterator[st
         for number, value in enumerate(node):
             yield from _list_renamed(value, key if isinstance(value, str) else f"{key}.{number}", config)
     elif isinstance(node, str):
-        new = find_new_name("values", name, node) or find_new_path(node) or _new_metric(node)
+        new = find_new_name("values", name, node) or find_new_path(node) or _new_metric(node) or _new_words(node)
         if new is not None:
             yield f"{key}: {node} was renamed to {new}"
         for reference in _REFERENCE.findall(node):
             if (present := _translate(config, reference)) != reference:
                 yield f"{key}: ${{{reference}}} was renamed to ${{{present}}}"
+
+
+def _new_words(argument: str) -> str | None:
+    """Return the present words of an option, as in the stages of a warm start; None if it is there."""
+    group, _, option = argument.partition("=")
+    new = find_new_option(group, option)
+    return None if new is None or option in groups()[group] else new
 
 
 def _new_metric(name: str) -> str | None:

@@ -150,10 +150,11 @@ def _is_for_pretrained(setting: str | None) -> bool:
 def _header(setting: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in read_layers("setting", setting):
-        merged |= layer.keys.get(HEADER) or {}
-    if wrong := [f"{key}: {value}" for key, value in merged.items() if (key, value) not in _HEADERS]:
+        header = layer.keys.get(HEADER) or {}
+        merged |= header if isinstance(header, dict) else {str(header): None}
+    if wrong := [key for key, value in merged.items() if (key, value) not in _HEADERS]:
         raise ConfigError(
-            f"{find_option('setting', setting).path}: setting: {{{wrong[0]}}}: must be weights: pretrained, where the "
+            f"{find_option('setting', setting).path}: setting: {wrong[0]}: must be weights: pretrained, where the "
             "numbers are for pretrained weights, or numbers: paper, where those of the method's paper are taken"
         )
     return merged
