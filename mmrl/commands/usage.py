@@ -13,7 +13,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl serve RUN_FOLDER                                   answer observations with actions, over websockets
   mmrl push RUN_FOLDER repo=USER/NAME                     upload the policy with a model card to the Hugging Face Hub
   mmrl data record|inspect ...                            record or inspect episodes of robots
-  mmrl new task|reward|recipe|sim NAME                    write one of your own, with its test
+  mmrl new method|recipe|task|reward|sim NAME             write one of your own, with its test
   mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
   mmrl doctor                                             versions, devices and missing packages
   mmrl completion bash|zsh                                completion of commands, options and run folders
@@ -240,10 +240,14 @@ Examples:
   mmrl new reward NAME                           a function: NAME.py
   mmrl new task NAME                             tasks/NAME/task.py, conf/task/NAME.yaml
   mmrl new sim NAME                              a gymnasium environment: sims/NAME/env.py, conf/sim/NAME.yaml
-  mmrl new recipe NAME [slot=SLOT] [part=CLASS]  conf/recipe/NAME.yaml, and NAME.py with a part that it uses
+  mmrl new method NAME [theme=THEME] [slot=SLOT] [part=CLASS] [setting=SETTING]
+                                                 what a paper says: conf/method/[THEME/]NAME.yaml, a recipe of it in
+                                                 setting=sums, and with a slot NAME.py with a part that it uses
+  mmrl new recipe NAME method=METHOD setting=SETTING
+                                                 conf/recipe/NAME.yaml: a method in a setting, by one name
 
-SLOT: term (of the loss, the default), annotator or weighting. Each writes tests/test_NAME.py; nothing is overwritten.
-The last line of the output is a command that trains with it.
+SLOT: term (of the loss), annotator or weighting. Parts have a test, tests/test_NAME.py. Nothing is overwritten. TODO
+stands where something is to be written. The last line of the output is a command that trains with it.
 """,
     "list": """mmrl list: the groups, their options, and the parts that a recipe can name
 
