@@ -23,7 +23,7 @@ class Baseline:
 
     Args:
         name: of the baseline in tables and figures.
-        overrides: overrides of its runs, added to the experiment's; a `recipe=`, or a `start=`, replaces the experiment's.
+        overrides: overrides of its runs, added to the experiment's; a recipe= or a start= replaces the experiment's.
     """
 
     name: str
