@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from mmrl.commands import COMMANDS
-from mmrl.commands.catalogue.listing import PARTS, plural
+from mmrl.commands.catalogue.listing import DESCRIPTIONS, PARTS, plural
 from mmrl.commands.data import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
@@ -80,6 +80,8 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
         return [*_configuration_keys(last, given), "trust=", "overwrite=", "--config", "--print_config", "--help"]
     if command == "plan":
         return [*_configuration_keys(last, given), *PLAN_OPTIONS, "--json", "--config", "--help"]
+    if command == "doctor":
+        return [*_configuration_keys(last, given), "--timeout", *PLAN_OPTIONS[:3], "--help"]
     if command == "evaluate":
         folders = [] if given else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
@@ -96,7 +98,10 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
         folders = [] if given else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]
     if command == "list":
-        return groups()["recipe"] if given[:1] == ["recipes"] else list(map(plural, (*groups(), *PARTS)))
+        described = {form: group for group in DESCRIPTIONS for form in (group, plural(group))}
+        if given:
+            return groups()[described[given[0]]] if given[0] in described else []
+        return list(map(plural, (*groups(), *PARTS)))
     if command == "data":
         options = [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if given[:1] == ["record"] else ["out=", "write="]
         return options if given else ["record", "inspect", "--help"]
@@ -104,7 +109,7 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
 
 
 def _complete_value(key: str, before: Sequence[str]) -> Sequence[str]:
-    if before[0] in ("fit", "plan", "data") and key in groups():
+    if before[0] in ("fit", "plan", "doctor", "evaluate", "data") and key in groups():
         return groups()[key]
     if key in ("run", "compare"):
         return [*find_run_folders(), "start"] if key == "compare" else find_run_folders()

@@ -61,11 +61,11 @@ def choose_setting(words: Sequence[str]) -> Setting:
     layers = read_run({group: option for group, option in named.items() if group != "setting"})
     setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
     choice = named.get("setting", "").rpartition("/")[2] or None
-    if choice is None and _is_pretrained(words) and not _is_for_pretrained(setting):
+    if choice is None and _is_pretrained(words) and not is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
     if choice is None:
         return Setting(list(words))
-    if _is_pretrained(words) and not _is_for_pretrained(choice):
+    if _is_pretrained(words) and not is_for_pretrained(choice):
         raise ConfigError(
             f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
             f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
@@ -140,7 +140,8 @@ def _is_pretrained(words: Sequence[str]) -> bool:
     return policy is not None and _policy_key(policy, "path") is not None
 
 
-def _is_for_pretrained(setting: str | None) -> bool:
+def is_for_pretrained(setting: str | None) -> bool:
+    """Whether the numbers of a setting are for pretrained weights."""
     return setting is not None and _header(setting).get("weights") == "pretrained"
 
 
