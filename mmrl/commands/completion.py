@@ -11,6 +11,7 @@ from mmrl.commands import COMMANDS
 from mmrl.commands.catalogue.listing import DESCRIPTIONS, PARTS, plural
 from mmrl.commands.data import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
+from mmrl.commands.jobs import JOBS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.commands.usage import PLAN_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
@@ -64,7 +65,7 @@ def complete(line: str) -> list[str]:
     *before, last = line.split(" ")
     before = [word for word in before if word][1:]  # without mmrl
     if not before:
-        candidates: Sequence[str] = (*COMMANDS, "--help", "--version")
+        candidates: Sequence[str] = (*COMMANDS, "help", "--help", "--version")
     elif "=" in last:
         key = last.partition("=")[0]
         candidates = [f"{key}={choice}" for choice in _complete_value(key, before)]
@@ -76,6 +77,8 @@ def complete(line: str) -> list[str]:
 def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     """Arguments without a value so far: keys up to the next dot, names and run folders."""
     command, *given = before
+    if command in ("help", "--help"):
+        return [*JOBS, *COMMANDS]
     if command == "fit":
         return [*_configuration_keys(last, given), "trust=", "overwrite=", "--config", "--print_config", "--help"]
     if command == "plan":

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
     ("line", "expected"),
     [
         ("mmrl ev", ["evaluate"]),
+        ("mmrl help l", ["list", "look"]),
         ("mmrl fit recipe=grpo_di", ["recipe=grpo_digits_vlm"]),
         ("mmrl fit recipe=grpo polic", ["policy.", "policy="]),
         ("mmrl fit recipe=grpo data.num_", ["data.num_minibatches=", "data.num_prompts="]),
