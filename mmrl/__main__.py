@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
 def _print_usage(arguments: list[str]) -> int | None:
     """Print the usage or the versions where the arguments ask for them; the exit status, or None for a command."""
     from mmrl.commands import COMMANDS
-    from mmrl.commands.jobs import format_overview
-    from mmrl.commands.usage import USAGES, format_versions
+    from mmrl.commands.help.jobs import format_overview
+    from mmrl.commands.help.usage import USAGES, format_versions
 
     if not arguments:
         print(format_overview(), end="")
@@ -81,8 +81,8 @@ def _print_usage(arguments: list[str]) -> int | None:
 
 def _print_help(names: list[str]) -> int:
     """Print the screen of a job or the usage of a command, or without a name the overview; the exit status."""
-    from mmrl.commands.jobs import JOBS, format_job, format_overview
-    from mmrl.commands.usage import USAGES
+    from mmrl.commands.help.jobs import JOBS, format_job, format_overview
+    from mmrl.commands.help.usage import USAGES
 
     if names and names[0] not in (*JOBS, *USAGES):
         print(f"mmrl help: no job or command {names[0]!r}; jobs are {', '.join(JOBS)}", file=sys.stderr)
