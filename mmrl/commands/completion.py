@@ -13,6 +13,7 @@ from mmrl.commands.data import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.help.jobs import JOBS
 from mmrl.commands.help.usage import PLAN_OPTIONS
+from mmrl.commands.new.new import KINDS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.errors import ConfigError
@@ -108,7 +109,9 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     if command == "data":
         options = [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if given[:1] == ["record"] else ["out=", "write="]
         return options if given else ["record", "inspect", "--help"]
-    return list(SCRIPTS) if command == "completion" else []
+    if command in ("new", "completion") and not given:
+        return list(KINDS if command == "new" else SCRIPTS)
+    return []
 
 
 def _complete_value(key: str, before: Sequence[str]) -> Sequence[str]:

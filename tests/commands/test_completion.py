@@ -36,6 +36,8 @@ ROOT = Path(__file__).parents[2]
         ("mmrl fit method=gspo setting=sums data.num_", ["data.num_minibatches=", "data.num_prompts="]),
         ("mmrl doctor setting=smolv", ["setting=smolvlm"]),
         ("mmrl completion ", ["bash", "zsh"]),
+        ("mmrl new re", ["recipe", "reward"]),
+        ("mmrl new recipe re", []),
         ("mmrl nothing ", []),
     ],
 )

@@ -19,7 +19,7 @@ from mmrl.config.layers import Options, merge_choices, read_layers, read_paper
 from mmrl.config.option_files import find_options
 from mmrl.config.settings import read_paper_setting
 
-_USERS = 22  # columns
+_USERS, _SHORTEST = 22, 10  # columns: of recipes, and of a paper at least
 _NOTES = (
     "* has paper_setting: numbers of its paper, which `mmrl fit method=NAME setting=paper` takes.",
     "`mmrl fit method=NAME setting=SETTING` runs a method that no recipe runs; some are there for others to extend.",
@@ -32,7 +32,7 @@ def format_methods(width: int) -> list[str]:
     options = find_options()
     methods, users = options["method"], list_users(options, "method")
     first = max(map(len, methods)) + 1
-    paper_width = width - first - _USERS - 6
+    paper_width = max(_SHORTEST, width - first - _USERS - 6)
 
     def format_row(name: str, paper: str, runs: str) -> str:
         return f"  {name:{first}}  {paper:{paper_width}}  {runs}".rstrip()

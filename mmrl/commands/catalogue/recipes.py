@@ -21,7 +21,7 @@ from mmrl.config.layers import Options, default_choices, merge_choices, read_pap
 from mmrl.config.option_files import find_options
 from mmrl.experiments.results import ABSENT, FOLDER, describe_result, read_result
 
-_MINUTES, _RESULT = 4, 9  # columns
+_MINUTES, _RESULT, _SHORTEST = 4, 9, 10  # columns: of the minutes, of the result, and of a paper at least
 _SCALE = " at this scale"
 """The end of a verdict, which the line below the table says once."""
 
@@ -31,7 +31,8 @@ def format_recipes(width: int) -> list[str]:
     options = find_options()
     runs = read_runs(options, "recipe")
     first = max(map(len, runs))
-    paper_width = width - first - _MINUTES - _RESULT - 8
+    result_width = max(_RESULT, *(len(file.origin) for file in options["recipe"].values()))
+    paper_width = max(_SHORTEST, width - first - _MINUTES - result_width - 8)
 
     def format_row(name: str, paper: str, minutes: str, result: str) -> str:
         return f"  {name:{first}}  {paper:{paper_width}}  {minutes:>{_MINUTES}}  {result}".rstrip()

@@ -105,6 +105,15 @@ def test_a_recipe_of_the_working_directory_is_yours(tmp_path, monkeypatch, capsy
     assert "grpo (theme: losses)" in shown and "conf/recipe/mine.yaml" in shown
 
 
+def test_long_names_and_origins_leave_room_for_the_papers(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMRL_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "recipe").mkdir()
+    (tmp_path / "recipe" / f"{'long' * 15}.yaml").write_text("# @package _global_\n# Mine\ndefaults: [grpo]\n")
+    assert format_recipes(80)[3].split() == ["long" * 15, "Mine", "-", "--config-dir"]
+    (tmp_path / "recipe" / f"{'long' * 15}.yaml").rename(tmp_path / "recipe" / "short.yaml")
+    assert max(map(len, format_recipes(80))) <= 80
+
+
 def test_an_unknown_recipe_is_refused_with_a_suggestion(capsys):
     assert main(["list", "recipes", "grop"]) == 2
     assert "Did you mean 'grpo'?" in capsys.readouterr().err
