@@ -54,7 +54,7 @@ def choose_setting(words: Sequence[str]) -> Setting:
 
     Raises:
         ConfigError: a setting for small policies is named, and so is a policy with a path; or the numbers of a paper
-            are asked for that nobody has read.
+            are asked for, and its file has none.
     """
     named = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
     for group, option in named.items():
@@ -64,11 +64,11 @@ def choose_setting(words: Sequence[str]) -> Setting:
     layers = read_run({group: option for group, option in named.items() if group != "setting"})
     setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
     choice = named.get("setting", "").rpartition("/")[2] or None
-    if choice is None and _is_pretrained(words, layers) and not _is_for_pretrained(setting):
+    if choice is None and _is_pretrained(words, layers) and not is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
     if choice is None:
         return Setting(list(words))
-    if _is_pretrained(words, read_layers("setting", choice)) and not _is_for_pretrained(choice):
+    if _is_pretrained(words, read_layers("setting", choice)) and not is_for_pretrained(choice):
         raise ConfigError(
             f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
             f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
@@ -145,7 +145,8 @@ def _is_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> bool:
     return _policy_key(policy, "path") is not None
 
 
-def _is_for_pretrained(setting: str | None) -> bool:
+def is_for_pretrained(setting: str | None) -> bool:
+    """Whether the numbers of a setting are for pretrained weights."""
     return setting is not None and _header(setting).get("weights") == "pretrained"
 
 
