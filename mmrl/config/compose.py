@@ -30,7 +30,7 @@ from mmrl.config.overrides import (
     removed_parts,
 )
 from mmrl.config.paths import resolve_tool_functions
-from mmrl.config.renamed import check_argument_names, check_names, find_new_option
+from mmrl.config.renamed import check_argument_names, check_names, check_words, find_new_option
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
 from mmrl.config.settings import choose_setting, drop_headers
@@ -187,6 +187,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)
+    check_words(own)
     replace_reward(cfg, arguments)
     resolve_tool_functions(cfg)
     cfg.choices = chosen

@@ -79,6 +79,18 @@ def check_names(config: Mapping[str, Any], where: str = "") -> None:
         raise ConfigError(where + "; ".join(found[:_MANY]) + more)
 
 
+def check_words(node: Any, key: str = "") -> None:
+    """Refuse renamed options in the words of stages, before a run begins; words of a run that has ended stay."""
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            check_words(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(node, (list, tuple)):
+        for value in node:
+            check_words(value, key)
+    elif isinstance(node, str) and (new := _new_words(node)) is not None:
+        raise ConfigError(f"{key}: {node} was renamed to {new}")
+
+
 def _arguments(node: Any) -> Mapping[str, Any]:
     inside = node.get("init_args", {}) if isinstance(node, Mapping) and "class_path" in node else node
     return inside if isinstance(inside, Mapping) else {}
@@ -129,7 +141,7 @@ def _list_renamed(node: Any, key: str, config: Mapping[str, Any]) -> Iterator[st
         for number, value in enumerate(node):
             yield from _list_renamed(value, key if isinstance(value, str) else f"{key}.{number}", config)
     elif isinstance(node, str):
-        new = find_new_name("values", name, node) or find_new_path(node) or _new_metric(node) or _new_words(node)
+        new = find_new_name("values", name, node) or find_new_path(node) or _new_metric(node)
         if new is not None:
             yield f"{key}: {node} was renamed to {new}"
         for reference in _REFERENCE.findall(node):
