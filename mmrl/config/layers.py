@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from mmrl.config.option_files import CONF, find_option, find_options
+from mmrl.config.option_files import CONF, find_option
 
 RUNS = ("recipe", "start")
 """Groups whose files are whole runs: each names a method and a setting."""
@@ -57,9 +57,11 @@ def read_run(choices: Mapping[str, str | None]) -> list[Layer]:
 def read_layers(group: str, option: str) -> list[Layer]:
     """Read a file and those that it extends, which come first; none for an option that is not there."""
     name = Path(option).name
-    if name not in find_options()[group]:
+    try:
+        file = find_option(group, name).path
+    except KeyError:
         return []
-    keys = dict(_read_file(find_option(group, name).path))
+    keys = dict(_read_file(file))
     entries = keys.pop("defaults", None) or []
     choices = {_group(key): option for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
     layers: list[Layer] = []
