@@ -81,6 +81,12 @@ def read_paper(choices: Mapping[str, str | None]) -> dict[str, Any]:
     return {key: value for layer in read_run(choices) for key, value in (layer.keys.get("paper") or {}).items()}
 
 
+def read_differences(choices: Mapping[str, str | None]) -> dict[str, str]:
+    """What differs from the paper, by group: what its method says, and what its own file says; without "none"."""
+    texts = {layer.group: (layer.keys.get("paper") or {}).get("differs") for layer in read_run(choices)}
+    return {group: str(text) for group, text in texts.items() if text not in (None, "none")}
+
+
 @functools.cache
 def default_choices() -> dict[str, str | None]:
     """The options of conf/config.yaml, by group."""

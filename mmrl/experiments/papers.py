@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
-from mmrl.config.layers import default_choices, merge_choices, read_layers, read_paper
+from mmrl.config.layers import default_choices, merge_choices, read_differences, read_layers, read_paper
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
 from mmrl.experiments.results import FOLDER, format_result, read_result
@@ -67,11 +67,18 @@ def render_pages() -> dict[str, str]:
 
 
 def read_themes() -> dict[str, dict[str, dict[str, Any]]]:
-    """Read the header `paper:` of every recipe of mmrl, by theme (the folder of its method) and name."""
+    """Read the header `paper:` of every recipe of mmrl, by theme (the folder of its method) and name.
+
+    Where a recipe's own file says what differs, `method_differs` is what its method says.
+    """
     themes: dict[str, dict[str, dict[str, Any]]] = {}
     for name, file in sorted(find_options()["recipe"].items()):
         if not file.origin:
-            themes.setdefault(_find_theme(name), {})[name] = read_paper({"recipe": name})
+            choices = {"recipe": name}
+            paper, differs = read_paper(choices), read_differences(choices)
+            if "recipe" in differs and "method" in differs:
+                paper["method_differs"] = differs["method"]
+            themes.setdefault(_find_theme(name), {})[name] = paper
     return dict(sorted(themes.items()))
 
 
@@ -146,6 +153,8 @@ def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Itera
         f"- status: {paper['status']}",
         f"- differs: {paper['differs']}",
     )
+    if paper.get("method_differs"):
+        yield f"- its method differs: {paper['method_differs']}"
     result, file = read_result(name, sources.results), sources.conf / "experiment" / f"{name}.yaml"
     if result is not None:
         explanation = yaml.safe_load(file.read_text()).get("explanation")
