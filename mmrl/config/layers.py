@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from mmrl.config.option_files import CONF, find_option
+from mmrl.config.option_files import CONF, find_option, find_options
 
 RUNS = ("recipe", "start")
 """Groups whose files are whole runs: each names a method and a setting."""
@@ -57,11 +57,9 @@ def read_run(choices: Mapping[str, str | None]) -> list[Layer]:
 def read_layers(group: str, option: str) -> list[Layer]:
     """Read a file and those that it extends, which come first; none for an option that is not there."""
     name = Path(option).name
-    try:
-        file = find_option(group, name).path
-    except KeyError:
+    if name not in find_options()[group]:
         return []
-    keys = dict(_read_file(file))
+    keys = dict(_read_file(find_option(group, name).path))
     entries = keys.pop("defaults", None) or []
     choices = {_group(key): option for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
     layers: list[Layer] = []
@@ -79,12 +77,6 @@ def merge_choices(layers: Sequence[Layer]) -> dict[str, str | None]:
 def read_paper(choices: Mapping[str, str | None]) -> dict[str, Any]:
     """The header `paper:` of a run, its method's with what its own file adds; empty where there is none."""
     return {key: value for layer in read_run(choices) for key, value in (layer.keys.get("paper") or {}).items()}
-
-
-def read_differences(choices: Mapping[str, str | None]) -> dict[str, str]:
-    """What differs from the paper, by group: what its method says, and what its own file says; without "none"."""
-    texts = {layer.group: (layer.keys.get("paper") or {}).get("differs") for layer in read_run(choices)}
-    return {group: str(text) for group, text in texts.items() if text not in (None, "none")}
 
 
 @functools.cache
