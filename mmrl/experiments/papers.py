@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
-from mmrl.config.layers import default_choices, merge_choices, read_differences, read_layers, read_paper
+from mmrl.config.layers import default_choices, merge_choices, read_layers, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
 from mmrl.experiments.results import FOLDER, format_result, read_result
@@ -112,6 +112,12 @@ def find_compared(conf: Path) -> dict[str, list[Comparison]]:
         for recipe in recipes:
             compared.setdefault(recipe, []).append(comparison)
     return compared
+
+
+def read_differences(choices: Mapping[str, str | None]) -> dict[str, str]:
+    """What differs from the paper, by group: what the run's method says, and what its own file says; not "none"."""
+    texts = {layer.group: (layer.keys.get("paper") or {}).get("differs") for layer in read_run(choices)}
+    return {group: str(text) for group, text in texts.items() if text not in (None, "none")}
 
 
 def find_page(recipe: str) -> str:
