@@ -218,12 +218,12 @@ def test_the_card_names_task_reward_and_loss(words, tag, sentences, tmp_path):
         (
             ("method=gspo", "setting=sums"),
             "gspo",
-            ("`method=gspo` implements the paper's equations. This", "2507.18071"),
+            ("`method=gspo` implements the paper", "2507.18071"),
         ),
         (
             ("recipe=grpo_gridworld",),
             "grpo_gridworld",
-            ("`recipe=grpo_gridworld`", "left out; no KL to a reference; epi"),
+            ("`recipe=grpo_gridworld` imp", "no KL to a reference; epi"),
         ),
         (("start=sums",), "sft", ("Trained with mmrl, `method=sft`.",)),
     ],
