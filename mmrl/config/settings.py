@@ -52,7 +52,7 @@ def choose_setting(words: Sequence[str]) -> Setting:
 
     Raises:
         ConfigError: a setting for small policies is named, and so is a policy with a path; or the numbers of a paper
-            are asked for that nobody has read.
+            are asked for, and its file has none.
     """
     named = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
     for group, option in named.items():
