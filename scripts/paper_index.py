@@ -1,21 +1,29 @@
-"""Write docs/papers.md: every recipe with its paper, status, differences and result."""
+"""Write docs/papers/, every recipe with its paper, status, differences and result, and the table of docs/recipes.md."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from mmrl.experiments.papers import render_page
+from mmrl.experiments.paper_numbers import replace_numbers
+from mmrl.experiments.papers import render_pages
 
-ROOT = Path(__file__).parent.parent
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "papers.md")
-    options = parser.parse_args()
-    options.out.write_text(render_page(ROOT / "conf", ROOT / "docs" / "results"))
-    print(f"written to {options.out}")
+    parser.add_argument("--out", type=Path, default=DOCS / "papers")
+    folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = render_pages()
+    for file in set(folder.glob("*.md")) - {folder / name for name in pages}:
+        file.unlink()  # the page of a theme that is no longer there
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    recipes = DOCS / "recipes.md"
+    recipes.write_text(replace_numbers(recipes), encoding="utf-8")
+    print(f"written to {folder} and {recipes}")
 
 
 if __name__ == "__main__":

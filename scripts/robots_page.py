@@ -10,17 +10,18 @@ scripts/robots_page.py --add-perturbation RECIPE RUN   first stores what `mmrl e
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import yaml
 from robot_perturbations import read_perturbations, store_perturbation  # beside this file
 
-from mmrl.config.compose import CONF
+from mmrl.config.layers import Layer, merge_choices, read_layers, read_run
 from mmrl.experiments.experiment import read_experiment
+from mmrl.experiments.papers import find_page
 from mmrl.experiments.results import FOLDER, read_result
 
 PAGE = FOLDER.parent / "robots.md"
@@ -116,26 +117,28 @@ def _join(cells: Any) -> str:
     return "| " + " | ".join(map(str, cells)) + " |" if "---" not in cells else "|" + "|".join(cells) + "|"
 
 
-def read_option(group: str, name: str) -> dict[str, Any]:
-    """Read a file of conf/ after the files of its group that it begins with; `choices` has what it overrides.
+def read_recipe(name: str) -> dict[str, Any]:
+    """The merged keys of a recipe's files, and under `choices` the option of each group.
 
     To compose twelve recipes takes 5 s of a processor; a page needs few of their words.
     """
-    own = yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
-    merged: dict[str, Any] = {"choices": {}}
-    for entry in own.pop("defaults", []):
-        if isinstance(entry, str):
-            merged = _merge(merged, read_option(group, entry))
-        else:
-            merged["choices"] |= {key.split("/")[-1]: value for key, value in entry.items()}
-    return _merge(merged, own)
+    layers = read_run({"recipe": name})
+    return {**_merge_keys(layers), "choices": merge_choices(layers)}
+
+
+def _read_policy(option: str) -> dict[str, Any]:
+    return _merge_keys(read_layers("policy", option))
+
+
+def _merge_keys(layers: Sequence[Layer]) -> dict[str, Any]:
+    return functools.reduce(lambda merged, layer: _merge(merged, layer.keys), layers, {})
 
 
 def _read_sim(recipe: str) -> str:
-    return read_option("recipe", recipe)["choices"]["sim"]
+    return str(read_recipe(recipe)["choices"]["sim"])
 
 
-def _merge(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     both = {name: _merge(first[name], value) for name, value in second.items() if _nests(first.get(name), value)}
     return {**first, **second, **both}
 
@@ -145,9 +148,9 @@ def _nests(one: Any, other: Any) -> bool:
 
 
 def _format_row(recipe: str, result: Mapping[str, Any]) -> list[str]:
-    config = read_option("recipe", recipe)
+    config = read_recipe(recipe)
     sim, seeds = config["choices"]["sim"], result["seeds"]
-    policy = read_option("policy", config["choices"]["policy"])
+    policy = _read_policy(config["choices"]["policy"])
     heads = {"ActionTokenPolicy": "tokens", "ActionFlowPolicy": "flow"}
     imitates = config["choices"].get("objective") == "denoising"
     method = "RFT" if imitates else "PPO" if "gae" in config["data"].get("pipeline", []) else "GRPO"
@@ -155,7 +158,7 @@ def _format_row(recipe: str, result: Mapping[str, Any]) -> list[str]:
     suite = SUITES.get(sim, f"tabletop: {names}").format(names)
     low, high = (100 * bound for bound in result["interval"])
     return [
-        f"[`{recipe}`](papers.md#{recipe})",
+        f"[`{recipe}`](papers/{find_page(recipe)})",
         suite.replace("tabletop: tabletop", "tabletop: reach, push, drawer, buttons"),
         f"{heads[policy['_target_'].rpartition('.')[2]]}, {method}",
         "state" if policy.get("visual_tokens") == 0 else "image, proprioception",

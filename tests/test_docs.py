@@ -58,8 +58,9 @@ def test_the_readme_shows_results_as_they_are_stored():
 
 def test_the_recipe_that_readme_shows_is_the_file():
     text = (ROOT / "README.md").read_text()
-    _, name, shown = re.split(r"This is all of `conf/(.+?)`:\n\n```yaml\n", text, maxsplit=1)
-    assert shown.split("```")[0] == (CONF / name).read_text()
+    blocks = dict(re.findall(r"This is all of `conf/(.+?)`:\n\n```yaml\n(.*?)```", text, flags=re.DOTALL))
+    assert {name.split("/")[0] for name in blocks} == {"method", "recipe"}
+    assert all(shown == (CONF / name).read_text() for name, shown in blocks.items())
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("mmrl", "tasks", "sims")
 CALLERS = (*PACKAGES, "scripts", "examples")
 PAGES = ("docs/*.md", "docs/how-to/*.md", "tasks/*/README.md", "sims/*/README.md", "README.md", "CONTRIBUTING.md")
-GENERATED = {"papers.md", "corrections.md"}
+GENERATED = {"corrections.md"}
 
 
 @cache

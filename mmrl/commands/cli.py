@@ -113,6 +113,7 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--recipe", type=str | None, default=None, help="name of the recipe, for messages")
+        parser.add_argument("--method", type=str | None, default=None, help="name of the method, for the model card")
         parser.add_argument("--run_dir", type=str, default="runs/run", help="folder of this run")
         parser.add_argument("--project", type=str | None, default=None, help="folder of the run's own modules")
         parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")

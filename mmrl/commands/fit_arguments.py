@@ -12,7 +12,7 @@ from mmrl.config.compose import ROOTS, SHORT
 from mmrl.config.renamed import check_argument_names
 from mmrl.errors import ConfigError
 
-_KNOWN = ("config", "seed_everything", "recipe", "run_dir", "project", "ckpt_path", *ROOTS)
+_KNOWN = ("config", "seed_everything", "recipe", "method", "run_dir", "project", "ckpt_path", *ROOTS)
 SWITCHES = ("trust", "overwrite")
 """Options of this start alone: they are read from the command line, and no configuration file can set them."""
 _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")

@@ -13,9 +13,11 @@ from hydra.utils import get_class
 from mmrl.commands.catalogue.recipes import cite
 from mmrl.commands.cli import enter_project_of
 from mmrl.commands.results.model_card import build_metadata, format_training
+from mmrl.config.layers import read_paper
 from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL
+from mmrl.experiments.papers import read_differences
 from mmrl.files import check_inside, write_file
 from mmrl.runs.checkpoint_file import read_manifest
 from mmrl.runs.run_folder import last_checkpoint
@@ -93,22 +95,22 @@ def format_card(folder: Path, repo: str) -> str:
     """Format the model card: paper, evaluation with interval and protocol, how to load, and the configuration."""
     enter_project_of(folder / "config.yaml")  # checks the file, whose values it leaves as texts
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    recipe = config.get("recipe")
+    run = describe_run(config)
     kinds = _policy_kinds(config)
     transformers = (folder / "policy" / "config.json").is_file() and not LOADERS.keys().isdisjoint(kinds)
     pipeline = next((PIPELINES[kind] for kind in kinds if kind in PIPELINES), None)
     header = build_metadata(config, pipeline, transformers)
     parts = [f"---\n{yaml.safe_dump(header, sort_keys=False)}---", f"# {repo.rpartition('/')[2]}"]
-    parts.append(f"Trained with mmrl, `recipe={recipe}`." if recipe else "Trained with mmrl.")
-    parts += _format_method(recipe, _read_paper(recipe, config.get("project")))
+    parts.append(f"Trained with mmrl, `{run}`." if run else "Trained with mmrl.")
+    parts += _format_method(run, _read_paper(config))
     use = _format_use(repo, config) if transformers else _format_commands("policy.path=FOLDER")
     parts += ["## Training", "\n".join(format_training(config))]
     parts += ["## Evaluation", format_evaluation(folder), "## Use", use]
     return "\n\n".join(parts) + "\n"
 
 
-def _format_method(recipe: str | None, paper: Mapping[str, Any]) -> list[str]:
-    """The paper, and how the recipe relates to it; what a run changes beside its recipe is in its configuration."""
+def _format_method(run: str, paper: Mapping[str, Any]) -> list[str]:
+    """The paper, and how the recipe or method relates to it; what a run changes beside is in its configuration."""
     if not paper:
         return []
     method = f"Method: {'; '.join(filter(None, [cite(paper), paper.get('source')]))}."
@@ -116,15 +118,31 @@ def _format_method(recipe: str | None, paper: Mapping[str, Any]) -> list[str]:
     if relation is None:
         return [method]
     differs = "" if paper.get("differs") in (None, "none") else f" Differences: {paper['differs']}."
-    return [f"{method} mmrl's `recipe={recipe}` {relation}.{differs} This run may have other settings than the recipe."]
+    return [f"{method} mmrl's `{run}` {relation}.{differs} This run may have other settings."]
 
 
-def _read_paper(recipe: str | None, project: str | None) -> Mapping[str, Any]:
-    """The paper that the recipe's file names: mmrl's, one of the run's own folder, or one that is found from here."""
-    file = Path(project or "", "conf", "recipe", f"{recipe}.yaml")
-    found = find_options()["recipe"].get(recipe or "")
-    file = file if found is None else found.path
-    return (yaml.safe_load(file.read_text()).get("paper") or {}) if file.is_file() else {}
+def describe_run(config: Mapping[str, Any]) -> str:
+    """The words that name what ran: its recipe, or else its method; empty where there is neither."""
+    return next((f"{group}={config[group]}" for group in ("recipe", "method") if config.get(group)), "")
+
+
+def _read_paper(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The paper of a run's recipe or method; under `differs` what both say.
+
+    A recipe is mmrl's, one of the run's own folder, or one that is found from here. One that names a paper of its own
+    says all about it; every other has the paper of its method.
+    """
+    recipe, method, options = config.get("recipe"), config.get("method"), find_options()
+    file = Path(config.get("project") or "", "conf", "recipe", f"{recipe}.yaml")
+    ours = options["recipe"].get(recipe or "")
+    choices: dict[str, str | None] = {"recipe": recipe}
+    if ours is None or ours.origin:
+        file = file if ours is None else ours.path
+        header = (yaml.safe_load(file.read_text(encoding="utf-8")).get("paper") or {}) if file.is_file() else {}
+        if header.get("title") or method not in options["method"]:
+            return header
+        choices = {"method": method, "setting": None}
+    return {**read_paper(choices), "differs": "; ".join(read_differences(choices).values()) or "none"}
 
 
 def format_evaluation(folder: Path) -> str:

@@ -244,6 +244,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
         "run_dir": plain["run_dir"],
         "project": os.getcwd(),
         "recipe": plain["choices"].get("recipe"),
+        "method": plain["choices"].get("method"),
         "ckpt_path": plain.get("ckpt_path"),
         **out,
     }

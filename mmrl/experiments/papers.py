@@ -1,8 +1,9 @@
-"""Render docs/papers.md: each recipe with its paper, how close it is, how to run it, its result; parts with sources."""
+"""Render docs/papers/: each recipe with its paper, how close it is, how to run it, its result; parts with sources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -10,47 +11,94 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
+from mmrl.config.layers import default_choices, merge_choices, read_layers, read_paper, read_run
+from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
 from mmrl.experiments.results import FOLDER, format_result, read_result
 from mmrl.experiments.sources import SourcedPart, read_sources
 
-HEAD = """# Papers
+INDEX = """# Papers
 
-Each recipe with its paper, what differs from it, and its result. `python scripts/paper_index.py` writes this page;
-a test checks that it is current. [Parts](#parts-and-their-sources) at the end: tasks, rewards, objectives and other
-classes and functions, with what each follows.
+Each recipe with its paper, what differs from it, and its result. The pages are named after the folders of
+`conf/method/`; `python scripts/paper_index.py` writes them, and a test checks that they are current.
+[Parts and their sources](parts.md): tasks, rewards, objectives and other classes and functions, with what each follows.
+[The numbers of the papers](../recipes.md#the-numbers-of-the-papers) are in one table.
 
 `python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over several
 seeds, on held-out problems. A result is the effect with its Student 95 % interval: of the paired difference to the
-baseline or, without a baseline, of the gain over the start. The verdict follows from the interval. [results/](results)
-holds every seed. Figures show the mean over the seeds, and the lowest to the highest seed as a band. "smoke": a recipe
-without an experiment; a test runs some iterations of it, which says that it runs and nothing about what it learns.
+baseline or, without a baseline, of the gain over the start. The verdict follows from the interval.
+[results/](../results) holds every seed. Figures show the mean over the seeds, and the lowest to the highest seed as a
+band. "smoke": a recipe without an experiment; a test runs some iterations of it, which says that it runs and nothing
+about what it learns.
 "compared": a table has it beside other recipes at equal budget.
 
-| recipe | paper | status | result |
+| theme | recipes |
+|---|---|
+"""
+TABLE = """| recipe | paper | status | result |
 |---|---|---|---|
 """
+PARTS = """# Parts and their sources
 
-PARTS = """## Parts and their sources
-
-What the classes and functions of the packages follow, from their docstrings.
+What the classes and functions of the packages follow, from their docstrings. [Papers](index.md) has the recipes.
 
 """
 
 
-def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
-    """Render the text of docs/papers.md."""
-    recipes = {
-        path.stem: yaml.safe_load(path.read_text())["paper"] for path in sorted((conf / "recipe").glob("*.yaml"))
+@dataclass(frozen=True)
+class Sources:
+    """Where the pages take results from: experiments, comparisons by recipe, and the folder of stored results."""
+
+    conf: Path = CONF
+    results: Path = FOLDER
+    compared: Mapping[str, Sequence[Comparison]] = field(default_factory=dict)
+
+
+def render_pages() -> dict[str, str]:
+    """Render the pages of docs/papers/: their text by file name."""
+    themes = read_themes()
+    sources = Sources(compared=find_compared(CONF))
+    parts = read_sources(CONF.parent, ("tasks", "sims", "mmrl"))
+    return {
+        "index.md": INDEX + "\n".join(_format_theme(theme, papers) for theme, papers in themes.items()) + "\n",
+        **{f"{theme}.md": render_theme(theme, papers, sources) for theme, papers in themes.items()},
+        "parts.md": PARTS + "\n".join(_format_parts(parts)),
     }
-    compared = _find_compared(conf)
-    rows = [_format_row(name, paper, _summarize(name, conf, results, compared)) for name, paper in recipes.items()]
-    sections = ["\n".join(_format_section(name, paper, conf, results, compared)) for name, paper in recipes.items()]
-    parts = read_sources(conf.parent, ("tasks", "sims", "mmrl"))
-    return HEAD + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n\n" + PARTS + "\n".join(_format_parts(parts))
 
 
-def _find_compared(conf: Path) -> dict[str, list[Comparison]]:
+def read_themes() -> dict[str, dict[str, dict[str, Any]]]:
+    """Read the header `paper:` of every recipe of mmrl, by theme (the folder of its method) and name.
+
+    Where a recipe's own file says what differs, `method_differs` is what its method says.
+    """
+    themes: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, file in sorted(find_options()["recipe"].items()):
+        if not file.origin:
+            choices = {"recipe": name}
+            paper, differs = read_paper(choices), read_differences(choices)
+            if "recipe" in differs and "method" in differs:
+                paper["method_differs"] = differs["method"]
+            themes.setdefault(_find_theme(name), {})[name] = paper
+    return dict(sorted(themes.items()))
+
+
+def render_theme(theme: str, papers: Mapping[str, dict[str, Any]], sources: Sources) -> str:
+    """Render the page of one theme: a table of its recipes, and a section for each.
+
+    Args:
+        theme: name of a folder of conf/method.
+        papers: header of each recipe, by its name.
+        sources: where results come from.
+    """
+    rows = [_format_row(name, paper, _summarize(name, sources)) for name, paper in papers.items()]
+    sections = ["\n".join(_format_section(name, paper, sources)) for name, paper in papers.items()]
+    head = (
+        f"# {theme.capitalize()}\n\nRecipes of the methods in `conf/method/{theme}/`; [Papers](index.md) explains.\n\n"
+    )
+    return head + TABLE + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n"
+
+
+def find_compared(conf: Path) -> dict[str, list[Comparison]]:
     """Find the comparisons that a recipe is in, by the recipe's name."""
     compared: dict[str, list[Comparison]] = {}
     for path in sorted((conf / "comparison").glob("*.yaml")):
@@ -66,51 +114,72 @@ def _find_compared(conf: Path) -> dict[str, list[Comparison]]:
     return compared
 
 
-def _format_parts(parts: Sequence[SourcedPart]) -> Iterator[str]:
-    """Format one table for each folder."""
-    for folder, own in groupby(parts, key=lambda part: part.file.rpartition("/")[0]):
-        yield from (f"### {folder}", "", "| part | does | source |", "|---|---|---|")
-        yield from (_join_cells((f"`{part.name}`", part.summary, part.source)) for part in own)
-        yield ""
+def read_differences(choices: Mapping[str, str | None]) -> dict[str, str]:
+    """What differs from the paper, by group: what the run's method says, and what its own file says; not "none"."""
+    texts = {layer.group: (layer.keys.get("paper") or {}).get("differs") for layer in read_run(choices)}
+    return {group: str(text) for group, text in texts.items() if text not in (None, "none")}
 
 
-def _format_row(name: str, paper: dict[str, Any], result: str) -> str:
-    return _join_cells((f"[`{name}`](#{name})", _cite(paper), paper["status"], result))
+def find_page(recipe: str) -> str:
+    """The page and anchor of a recipe, below docs/papers."""
+    return f"{_find_theme(recipe)}.md#{recipe}"
 
 
-def _join_cells(cells: Sequence[str]) -> str:
+def _find_theme(recipe: str) -> str:
+    """The folder of a recipe's method."""
+    method = merge_choices(read_layers("recipe", recipe)).get("method", default_choices()["method"])
+    return find_option("method", Path(str(method)).name).name.partition("/")[0]
+
+
+def join_cells(cells: Sequence[str]) -> str:
     """Return a row of a Markdown table."""
     return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
 
 
-def _format_section(
-    name: str, paper: dict[str, Any], conf: Path, results: Path, compared: Mapping[str, Sequence[Comparison]]
-) -> Iterator[str]:
+def _format_theme(theme: str, papers: Mapping[str, Any]) -> str:
+    return join_cells((f"[{theme}]({theme}.md)", ", ".join(f"[`{name}`]({theme}.md#{name})" for name in papers)))
+
+
+def _format_parts(parts: Sequence[SourcedPart]) -> Iterator[str]:
+    """Format one table for each folder."""
+    for folder, members in groupby(parts, key=lambda part: part.file.rpartition("/")[0]):
+        yield from (f"## {folder}", "", "| part | does | source |", "|---|---|---|")
+        yield from (join_cells((f"`{part.name}`", part.summary, part.source)) for part in members)
+        yield ""
+
+
+def _format_row(name: str, paper: dict[str, Any], result: str) -> str:
+    return join_cells((f"[`{name}`](#{name})", _cite(paper), paper["status"], result))
+
+
+def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Iterator[str]:
     yield from (f"## {name}", "", f"{_cite(paper)}; {paper['source']}", "")
     yield from (
         f"- command: `mmrl fit recipe={name}`",
         f"- status: {paper['status']}",
         f"- differs: {paper['differs']}",
     )
-    result, file = read_result(name, results), conf / "experiment" / f"{name}.yaml"
+    if paper.get("method_differs"):
+        yield f"- its method differs: {paper['method_differs']}"
+    result, file = read_result(name, sources.results), sources.conf / "experiment" / f"{name}.yaml"
     if result is not None:
         explanation = yaml.safe_load(file.read_text()).get("explanation")
         yield f"- result: {format_result(result)}{f'; {explanation}' if explanation else ''}"
     elif file.exists():
         yield f"- result: not run, `python scripts/reproduce.py {name}`"
-    for comparison in compared.get(name, ()):
-        yield f"- compared: [{comparison.title}](comparisons/{comparison.name}.md)"
-    if result is not None and (results / f"{name}.png").exists():
-        yield from ("", f"![{name}: {result['metric']} over the iterations](results/{name}.png)")
+    for comparison in sources.compared.get(name, ()):
+        yield f"- compared: [{comparison.title}](../comparisons/{comparison.name}.md)"
+    if result is not None and (sources.results / f"{name}.png").exists():
+        yield from ("", f"![{name}: {result['metric']} over the iterations](../results/{name}.png)")
 
 
-def _summarize(name: str, conf: Path, results: Path, compared: Mapping[str, Sequence[Comparison]]) -> str:
-    result = read_result(name, results)
+def _summarize(name: str, sources: Sources) -> str:
+    result = read_result(name, sources.results)
     if result is not None:
         return format_result(result)
-    if (conf / "experiment" / f"{name}.yaml").exists():
+    if (sources.conf / "experiment" / f"{name}.yaml").exists():
         return "not run"
-    pages = [f"[compared](comparisons/{comparison.name}.md)" for comparison in compared.get(name, ())]
+    pages = [f"[compared](../comparisons/{comparison.name}.md)" for comparison in sources.compared.get(name, ())]
     return ", ".join(["smoke", *pages])
 
 

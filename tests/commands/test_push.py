@@ -213,6 +213,30 @@ def test_the_card_names_task_reward_and_loss(words, tag, sentences, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "words, name, sentences",
+    [
+        (
+            ("method=gspo", "setting=sums"),
+            "gspo",
+            ("`method=gspo` implements the paper", "2507.18071"),
+        ),
+        (
+            ("recipe=grpo_gridworld",),
+            "grpo_gridworld",
+            ("`recipe=grpo_gridworld` imp", "no KL to a reference; epi"),
+        ),
+        (("start=sums",), "sft", ("Trained with mmrl, `method=sft`.",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_card_has_the_paper_of_the_method_and_what_the_recipe_changes(words, name, sentences, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(bare_run(tmp_path / "run", *words)))
+    text = push([str(tmp_path / "run"), "--dry-run"]).read_text()
+    assert name in ModelCard(text).data.tags and all(sentence in text for sentence in sentences), text
+
+
+@pytest.mark.parametrize(
     ("recipe", "kind"), [("grpo", "Qwen2ForCausalLM"), ("grpo_digits_vlm", "LlavaForConditionalGeneration"),
                          ("bradley_terry", "Qwen2ForSequenceClassification")]
 )  # fmt: skip

@@ -1,10 +1,11 @@
-"""docs/papers.md has the result of each recipe and its explanation."""
+"""A page of docs/papers has the result of each recipe and its explanation."""
 
 import json
 
 import yaml
 
-from mmrl.experiments.papers import render_page
+from mmrl.config.option_files import CONF
+from mmrl.experiments.papers import Sources, find_compared, find_page, read_themes, render_theme
 
 PAPER = {"title": "A title", "year": 2024, "source": "arXiv:1", "status": "exact", "differs": "none"}
 RESULT = {
@@ -17,12 +18,11 @@ RESULT = {
 
 
 def test_a_verdict_is_followed_by_its_reason(tmp_path):
-    recipes, experiments, comparisons = (tmp_path / "conf" / name for name in ("recipe", "experiment", "comparison"))
+    experiments, comparisons = (tmp_path / "conf" / name for name in ("experiment", "comparison"))
     results = tmp_path / "results"
-    for folder in (recipes, experiments, comparisons, results):
+    for folder in (experiments, comparisons, results):
         folder.mkdir(parents=True)
     for name, explanation in (("seen", "answers are short"), ("unseen", "not shown"), ("plain", None)):
-        (recipes / f"{name}.yaml").write_text(yaml.safe_dump({"paper": PAPER}))
         if explanation:
             (experiments / f"{name}.yaml").write_text(yaml.safe_dump({"explanation": explanation}))
     (results / "seen.json").write_text(json.dumps(RESULT))
@@ -30,11 +30,26 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
     table = {"title": "A table", "reference": "Plain", "seeds": 1, "overrides": [], "tasks": {"one": task}}
     methods = {"Plain": ["recipe=plain"], "Plain, twice": ["recipe=plain", "data.group_size=2"]}
     (comparisons / "table.yaml").write_text(yaml.safe_dump({**table, "methods": methods}))
-    page = render_page(tmp_path / "conf", results)
+    sources = Sources(tmp_path / "conf", results, find_compared(tmp_path / "conf"))
+    page = render_theme("losses", dict.fromkeys(("seen", "unseen", "plain"), PAPER), sources)
     sections = {section.partition("\n")[0]: section for section in page.split("\n## ")}
     assert "- result: no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short" in sections["seen"]
     assert "| [`seen`](#seen) | A title (2024) | exact | no effect at this scale: +0.010 [-0.020, +0.040] over" in page
     assert "- result: not run, `python scripts/reproduce.py unseen`" in sections["unseen"]
     assert "result" not in sections["plain"]
-    assert "- compared: [A table](comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
-    assert "| [`plain`](#plain) | A title (2024) | exact | smoke, [compared](comparisons/table.md) |" in page
+    assert "- compared: [A table](../comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
+    assert "| [`plain`](#plain) | A title (2024) | exact | smoke, [compared](../comparisons/table.md) |" in page
+
+
+def test_every_recipe_is_on_the_page_of_its_methods_folder():
+    themes = read_themes()
+    assert sum(map(len, themes.values())) == len(list((CONF / "recipe").glob("*.yaml")))
+    assert set(themes) == {folder.name for folder in (CONF / "method").iterdir()}
+    assert "clip_delta" in themes["advantages"] and find_page("grpo_browser") == "losses.md#grpo_browser"
+    headers = [paper for papers in themes.values() for paper in papers.values()]
+    assert all({"title", "source", "status", "differs"} <= set(paper) for paper in headers)
+
+
+def test_a_recipe_has_the_paper_of_its_method_and_what_it_says_itself():
+    paper = read_themes()["losses"]["grpo_browser"]
+    assert paper["title"].startswith("DeepSeekMath") and paper["status"] == "variant" and "click" in paper["differs"]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mmrl.experiments.papers import render_page
+from mmrl.experiments.paper_numbers import replace_numbers
+from mmrl.experiments.papers import render_pages
 from mmrl.runs.metrics_csv import read_rows
 from tests.quick_python import quick_python
 
@@ -52,7 +53,8 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
             (metrics,) = checkout.glob("runs/plain_gradient/*/metrics.csv")
             losses = [float(row["train/plain_gradient"]) for row in read_rows(metrics)]
             assert len(losses) == 1 and losses[0] != 0
-    assert "| [`plain_gradient`](#plain_gradient) |" in (checkout / "docs" / "papers.md").read_text()
+    pages = [page.read_text() for page in (checkout / "docs" / "papers").glob("*.md")]
+    assert sum("| [`plain_gradient`](#plain_gradient) |" in page for page in pages) == 1
     lint = run("python -m ruff check conf mmrl tests scripts", checkout)
     assert lint.returncode == 0, lint.stdout
 
@@ -82,4 +84,6 @@ def test_names_that_are_no_names_are_refused(checkout):
 
 def test_the_index_of_papers_is_current():
     """Where this fails: python scripts/paper_index.py."""
-    assert (ROOT / "docs" / "papers.md").read_text() == render_page()
+    folder = ROOT / "docs" / "papers"
+    assert {file.name: file.read_text() for file in folder.iterdir()} == render_pages()
+    assert (ROOT / "docs" / "recipes.md").read_text() == replace_numbers(ROOT / "docs" / "recipes.md")

@@ -23,11 +23,11 @@ def build_metadata(config: Node, pipeline: str | None, transformers: bool) -> di
         pipeline: task of the Hub that the policy's class is for; None for a policy that has none.
         transformers: whether transformers loads the policy.
     """
-    recipe = config.get("recipe")
+    name = config.get("recipe") or config.get("method")
     out: dict[str, Any] = {"library_name": "transformers" if transformers else "mmrl"}
     if pipeline:
         out["pipeline_tag"] = pipeline
-    out["tags"] = ["mmrl", *(["reinforcement-learning"] if _samples(config) else []), *([recipe] if recipe else [])]
+    out["tags"] = ["mmrl", *(["reinforcement-learning"] if _samples(config) else []), *([name] if name else [])]
     base = find_hub_model(_policy_path(config))
     return out if base is None else {**out, "base_model": base}
 
