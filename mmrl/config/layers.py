@@ -19,6 +19,8 @@ from mmrl.config.option_files import CONF, find_option, find_options
 
 RUNS = ("recipe", "start")
 """Groups whose files are whole runs: each names a method and a setting."""
+RUN_WORDS = tuple(f"{group}=" for group in RUNS)
+"""How the words that name a whole run begin."""
 LAYERS = ("setting", "method", *RUNS)
 """Groups whose files have keys of every part of a run, in the order in which they are merged."""
 

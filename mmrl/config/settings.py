@@ -61,11 +61,11 @@ def choose_setting(words: Sequence[str]) -> Setting:
     layers = read_run({group: option for group, option in named.items() if group != "setting"})
     setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
     choice = named.get("setting", "").rpartition("/")[2] or None
-    if choice is None and _is_pretrained(words) and not _is_for_pretrained(setting):
+    if choice is None and _is_pretrained(words, layers) and not _is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
     if choice is None:
         return Setting(list(words))
-    if _is_pretrained(words) and not _is_for_pretrained(choice):
+    if _is_pretrained(words, read_layers("setting", choice)) and not _is_for_pretrained(choice):
         raise ConfigError(
             f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
             f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
@@ -130,14 +130,16 @@ def _explain(named: Mapping[str, str], method: str, setting: str, task: Sequence
     )
 
 
-def _is_pretrained(words: Sequence[str]) -> bool:
+def _is_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> bool:
     """Whether the policy is loaded from a path, by the command line or by the option that it chooses."""
     pairs = dict(_pairs(words))
     path = pairs.get("policy.path", pairs.get("model.policy.path"))
     if path is not None:
         return path not in ("null", "")
-    policy = pairs.get("policy")  # a setting's own policy is what its numbers are for
-    return policy is not None and _policy_key(policy, "path") is not None
+    policy = pairs.get("policy")
+    if policy is None or policy == merge_choices(layers).get("policy"):
+        return False  # a run's own policy is what its numbers are for
+    return _policy_key(policy, "path") is not None
 
 
 def _is_for_pretrained(setting: str | None) -> bool:

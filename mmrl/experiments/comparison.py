@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
+from mmrl.config.layers import RUN_WORDS
 from mmrl.errors import ConfigError
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
@@ -68,7 +69,7 @@ class Comparison:
     def words(self, task: str, method: str) -> list[str]:
         """Return the overrides of the runs of a method on a task, without the seed."""
         own = list(self.methods[method])
-        recipe = [word for word in own if word.startswith("recipe=")]
+        recipe = [word for word in own if word.startswith(RUN_WORDS)]
         return [*recipe, *self.overrides, *self.tasks[task].overrides, *(word for word in own if word not in recipe)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF, compose
+from mmrl.config.layers import RUN_WORDS
 from mmrl.errors import ConfigError
 from mmrl.experiments.content import hash_content
 
@@ -22,7 +23,7 @@ class Baseline:
 
     Args:
         name: of the baseline in tables and figures.
-        overrides: overrides of its runs, added to the experiment's; a `recipe=` replaces the experiment's.
+        overrides: overrides of its runs, added to the experiment's; a recipe= or a start= replaces the experiment's.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Experiment:
         sides = {"method": [f"recipe={self.recipe}", *self.overrides]}
         if self.baseline and with_baseline:
             own = list(self.baseline.overrides)
-            recipe = [word for word in own if word.startswith("recipe=")] or [f"recipe={self.recipe}"]
+            recipe = [word for word in own if word.startswith(RUN_WORDS)] or [f"recipe={self.recipe}"]
             sides["baseline"] = [*recipe, *self.overrides, *(word for word in own if word not in recipe)]
         return sides
 
