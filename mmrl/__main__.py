@@ -58,11 +58,14 @@ def main(argv: list[str] | None = None) -> int:
 def _print_usage(arguments: list[str]) -> int | None:
     """Print the usage or the versions where the arguments ask for them; the exit status, or None for a command."""
     from mmrl.commands import COMMANDS
-    from mmrl.commands.usage import USAGE, USAGES, format_versions
+    from mmrl.commands.help.jobs import format_overview
+    from mmrl.commands.help.usage import USAGES, format_versions
 
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(USAGE, end="")
-        return 0 if arguments else 2
+    if not arguments:
+        print(format_overview(), end="")
+        return 2
+    if arguments[0] in ("-h", "--help", "help"):
+        return _print_help(arguments[1:])
     if arguments[0] in ("-V", "--version"):
         print(format_versions())
         return 0
@@ -74,6 +77,21 @@ def _print_usage(arguments: list[str]) -> int | None:
         print(USAGES[command], end="")
         return 0
     return None
+
+
+def _print_help(names: list[str]) -> int:
+    """Print the screen of a job or the usage of a command, or without a name the overview; the exit status."""
+    from mmrl.commands.help.jobs import JOBS, format_job, format_overview
+    from mmrl.commands.help.usage import USAGES
+
+    if names and names[0] not in (*JOBS, *USAGES):
+        print(f"mmrl help: no job or command {names[0]!r}; jobs are {', '.join(JOBS)}", file=sys.stderr)
+        return 2
+    if not names:
+        print(format_overview(), end="")
+    else:
+        print(format_job(names[0]) if names[0] in JOBS else USAGES[names[0]], end="")
+    return 0
 
 
 def _take_config_dir(arguments: list[str]) -> list[str]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from mmrl.commands import COMMANDS
-from mmrl.commands.catalogue.listing import PARTS, plural
+from mmrl.commands.catalogue.listing import DESCRIPTIONS, PARTS, plural
 from mmrl.commands.data import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
+from mmrl.commands.help.jobs import JOBS
+from mmrl.commands.help.usage import PLAN_OPTIONS
+from mmrl.commands.new.new import KINDS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
-from mmrl.commands.usage import PLAN_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.errors import ConfigError
 
@@ -64,7 +66,7 @@ def complete(line: str) -> list[str]:
     *before, last = line.split(" ")
     before = [word for word in before if word][1:]  # without mmrl
     if not before:
-        candidates: Sequence[str] = (*COMMANDS, "--help", "--version")
+        candidates: Sequence[str] = (*COMMANDS, "help", "--help", "--version")
     elif "=" in last:
         key = last.partition("=")[0]
         candidates = [f"{key}={choice}" for choice in _complete_value(key, before)]
@@ -76,10 +78,14 @@ def complete(line: str) -> list[str]:
 def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     """Arguments without a value so far: keys up to the next dot, names and run folders."""
     command, *given = before
+    if command in ("help", "--help"):
+        return [*JOBS, *COMMANDS]
     if command == "fit":
         return [*_configuration_keys(last, given), "trust=", "overwrite=", "--config", "--print_config", "--help"]
     if command == "plan":
         return [*_configuration_keys(last, given), *PLAN_OPTIONS, "--json", "--config", "--help"]
+    if command == "doctor":
+        return [*_configuration_keys(last, given), "--timeout", *PLAN_OPTIONS[:3], "--help"]
     if command == "evaluate":
         folders = [] if given else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
@@ -96,15 +102,20 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
         folders = [] if given else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]
     if command == "list":
-        return groups()["recipe"] if given[:1] == ["recipes"] else list(map(plural, (*groups(), *PARTS)))
+        described = {form: group for group in DESCRIPTIONS for form in (group, plural(group))}
+        if given:
+            return groups()[described[given[0]]] if given[0] in described else []
+        return list(map(plural, (*groups(), *PARTS)))
     if command == "data":
         options = [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if given[:1] == ["record"] else ["out=", "write="]
         return options if given else ["record", "inspect", "--help"]
-    return list(SCRIPTS) if command == "completion" else []
+    if command in ("new", "completion") and not given:
+        return list(KINDS if command == "new" else SCRIPTS)
+    return []
 
 
 def _complete_value(key: str, before: Sequence[str]) -> Sequence[str]:
-    if before[0] in ("fit", "plan", "data") and key in groups():
+    if before[0] in ("fit", "plan", "doctor", "evaluate", "data") and key in groups():
         return groups()[key]
     if key in ("run", "compare"):
         return [*find_run_folders(), "start"] if key == "compare" else find_run_folders()

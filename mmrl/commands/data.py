@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mmrl.commands.usage import USAGES
+from mmrl.commands.help.usage import USAGES
 from mmrl.config.bounds import LARGEST
 from mmrl.errors import ConfigError
 

@@ -23,6 +23,7 @@ from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
+from mmrl.config.renamed import check_words
 from mmrl.config.settings import choose_setting
 from mmrl.errors import ConfigError
 from mmrl.files import FULL
@@ -69,6 +70,8 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with drop_closed_output(), stop_request() as request:
         cli = _parse(arguments if dashed else _compose(arguments, check, only_print))
+        if dashed and not cli.config.ckpt_path:
+            check_words(cli.config.as_dict())  # of stages, which a run that resumes skips
         if dashed:
             cli.move_outputs(_run_dirs(arguments))
         if only_print:

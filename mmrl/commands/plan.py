@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed, split_switches
-from mmrl.commands.usage import PLAN_OPTIONS
+from mmrl.commands.help.usage import PLAN_OPTIONS
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.config.wiring import load

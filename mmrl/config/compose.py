@@ -30,7 +30,7 @@ from mmrl.config.overrides import (
     removed_parts,
 )
 from mmrl.config.paths import resolve_tool_functions
-from mmrl.config.renamed import check_argument_names, check_names, find_new_name
+from mmrl.config.renamed import check_argument_names, check_names, check_words, find_new_option
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
 from mmrl.config.settings import choose_setting, drop_headers
@@ -134,8 +134,8 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
         key = key.lstrip("+~") if key.startswith(("+", "~")) else key
         head, _, rest = key.partition(".")
         if not rest and key in options:
-            if value not in options[key] and (new := find_new_name("options", key, value)):
-                raise ConfigError(f"{key}={value} was renamed to {key}={new}")
+            if value not in options[key] and (new := find_new_option(key, value)):
+                raise ConfigError(f"{key}={value} was renamed to {new}")
             if value not in options[key] and (value != "null" or key in NEEDED):
                 near = _suggest(value, options[key]) or _list_options(key, options[key])
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
@@ -187,6 +187,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)
+    check_words(own)
     replace_reward(cfg, arguments)
     resolve_tool_functions(cfg)
     cfg.choices = chosen

@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from mmrl.config.option_files import CONF, find_option, find_options
+from mmrl.config.option_files import CONF, OptionFile, search_option
+from mmrl.errors import ConfigError
 
 RUNS = ("recipe", "start")
 """Groups whose files are whole runs: each names a method and a setting."""
@@ -23,6 +24,9 @@ RUN_WORDS = tuple(f"{group}=" for group in RUNS)
 """How the words that name a whole run begin."""
 LAYERS = ("setting", "method", *RUNS)
 """Groups whose files have keys of every part of a run, in the order in which they are merged."""
+
+Options = Mapping[str, Mapping[str, OptionFile]]
+"""The file of every option, as `find_options` finds them; it is passed on where many runs are read, for speed."""
 
 
 @dataclass(frozen=True)
@@ -38,36 +42,41 @@ class Layer:
     keys: Mapping[str, Any]
 
 
-def read_run(choices: Mapping[str, str | None]) -> list[Layer]:
+def read_run(choices: Mapping[str, str | None], options: Options | None = None) -> list[Layer]:
     """Read the layers of a run, in the order in which they are merged.
 
     Args:
         choices: of the groups in `LAYERS`, as a command line names them; where it names none, the run's own file does,
             or else conf/config.yaml, whose recipe runs where no group is named.
+        options: the files of all options; without it each file is searched for.
     """
     named = {group: choices[group] for group in LAYERS if group in choices}
     if not named:
         named = {"recipe": default_choices()["recipe"]}
-    runs = [layer for group in RUNS if (option := named.get(group)) for layer in read_layers(group, option)]
+    runs = [layer for group in RUNS if (option := named.get(group)) for layer in read_layers(group, option, options)]
     chosen = {**default_choices(), **merge_choices(runs), **named}
     parts = [
-        layer for group in ("setting", "method") if (option := chosen[group]) for layer in read_layers(group, option)
+        layer
+        for group in ("setting", "method")
+        if (option := chosen[group])
+        for layer in read_layers(group, option, options)
     ]
     return [*parts, *runs]
 
 
-def read_layers(group: str, option: str) -> list[Layer]:
+def read_layers(group: str, option: str, options: Options | None = None) -> list[Layer]:
     """Read a file and those that it extends, which come first; none for an option that is not there."""
     name = Path(option).name
-    if name not in find_options()[group]:
+    file = search_option(group, name) if options is None else options[group].get(name)
+    if file is None:
         return []
-    keys = dict(_read_file(find_option(group, name).path))
+    keys = dict(read_keys(file.path))
     entries = keys.pop("defaults", None) or []
     choices = {_group(key): option for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
     layers: list[Layer] = []
     for entry in entries:
         if isinstance(entry, str) and entry != "_self_":
-            layers += read_layers(group, entry)  # /method/losses/grpo, or a name in the same folder
+            layers += read_layers(group, entry, options)  # /method/losses/grpo, or a name in the same folder
     return [*layers, Layer(group, name, choices, keys)]
 
 
@@ -76,15 +85,16 @@ def merge_choices(layers: Sequence[Layer]) -> dict[str, str | None]:
     return {group: option for layer in layers for group, option in layer.choices.items()}
 
 
-def read_paper(choices: Mapping[str, str | None]) -> dict[str, Any]:
+def read_paper(choices: Mapping[str, str | None], options: Options | None = None) -> dict[str, Any]:
     """The header `paper:` of a run, its method's with what its own file adds; empty where there is none."""
-    return {key: value for layer in read_run(choices) for key, value in (layer.keys.get("paper") or {}).items()}
+    layers = read_run(choices, options)
+    return {key: value for layer in layers for key, value in (layer.keys.get("paper") or {}).items()}
 
 
 @functools.cache
 def default_choices() -> dict[str, str | None]:
     """The options of conf/config.yaml, by group."""
-    entries = _read_file(CONF / "config.yaml")["defaults"]
+    entries = read_keys(CONF / "config.yaml")["defaults"]
     return {group: option for entry in entries if isinstance(entry, dict) for group, option in entry.items()}
 
 
@@ -111,12 +121,23 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def read_keys(file: Path) -> dict[str, Any]:
+    """The keys of a file of conf/, which are not to be changed.
+
+    Raises:
+        ConfigError: it is no YAML, or no mapping.
+    """
     stat = file.stat()
-    return _read_version(file, stat.st_mtime_ns, stat.st_size)
+    try:
+        keys = _read_version(file, stat.st_mtime_ns, stat.st_size)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}; correct the file") from error
+    if not isinstance(keys, dict):
+        raise ConfigError(f"{file}: must be a mapping of keys, got {keys!r:.60}")
+    return keys
 
 
 @functools.lru_cache(maxsize=1024)
-def _read_version(file: Path, time_ns: int, size: int) -> dict[str, Any]:
-    """A file's keys; time and size only tell whether it has changed."""
+def _read_version(file: Path, time_ns: int, size: int) -> Any:
+    """What a file holds; time and size only tell whether it has changed."""
     return yaml.load(file.read_bytes(), _Loader) or {}

@@ -61,12 +61,24 @@ def find_options() -> dict[str, dict[str, OptionFile]]:
 
 
 def find_option(group: str, option: str) -> OptionFile:
-    """Find the file of an option that exists, without listing all others."""
+    """Find the file of an option that exists, without listing all others.
+
+    Raises:
+        KeyError: there is none.
+    """
+    file = search_option(group, option)
+    if file is None:
+        raise KeyError(option)
+    return file
+
+
+def search_option(group: str, option: str) -> OptionFile | None:
+    """Find the file of an option, without listing all others; None where there is none."""
     files: dict[str, OptionFile] = {}
     for origin, conf in (("", CONF), *list_folders()):
         for file in (conf / group).rglob(f"{option}.yaml"):
             _add(files, group, conf / group, file, origin)
-    return files[option]
+    return files.get(option)
 
 
 def _add(options: dict[str, OptionFile], group: str, folder: Path, file: Path, origin: str) -> None:

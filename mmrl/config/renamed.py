@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from mmrl.config.option_files import groups
 from mmrl.errors import ConfigError
 
 _TABLE = Path(__file__).with_suffix(".yaml")
@@ -29,6 +30,12 @@ def find_new_name(section: str, *names: str) -> str | None:
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found if isinstance(found, str) else None
+
+
+def find_new_option(group: str, option: str) -> str | None:
+    """Return the present words of an option, as start=sums; None if it was not renamed."""
+    new = find_new_name("options", group, option)
+    return new if new is None or "=" in new else f"{group}={new}"
 
 
 def find_new_path(path: str) -> str | None:
@@ -70,6 +77,18 @@ def check_names(config: Mapping[str, Any], where: str = "") -> None:
     if found:
         more = f"; and {len(found) - _MANY} more" if len(found) > _MANY else ""
         raise ConfigError(where + "; ".join(found[:_MANY]) + more)
+
+
+def check_words(node: Any, key: str = "") -> None:
+    """Refuse renamed options in the words of stages, before a run begins; words of a run that has ended stay."""
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            check_words(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(node, (list, tuple)):
+        for value in node:
+            check_words(value, key)
+    elif isinstance(node, str) and (new := _new_words(node)) is not None:
+        raise ConfigError(f"{key}: {node} was renamed to {new}")
 
 
 def _arguments(node: Any) -> Mapping[str, Any]:
@@ -128,6 +147,13 @@ def _list_renamed(node: Any, key: str, config: Mapping[str, Any]) -> Iterator[st
         for reference in _REFERENCE.findall(node):
             if (present := _translate(config, reference)) != reference:
                 yield f"{key}: ${{{reference}}} was renamed to ${{{present}}}"
+
+
+def _new_words(argument: str) -> str | None:
+    """Return the present words of an option, as in the stages of a warm start; None if it is there."""
+    group, _, option = argument.partition("=")
+    new = find_new_option(group, option)
+    return None if new is None or option in groups()[group] else new
 
 
 def _new_metric(name: str) -> str | None:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmrl.config.layer_checks import check_layers
 from mmrl.config.layers import LAYERS, RUNS, Layer, default_choices, flatten, merge_choices, read_layers, read_run
-from mmrl.config.option_files import find_options
+from mmrl.config.option_files import find_option, find_options
 from mmrl.errors import ConfigError
 
 HEADER = "setting"
@@ -20,6 +21,7 @@ HEADER = "setting"
 paper` where those of the method's paper are taken."""
 PAPER = "paper_setting"
 """The key of a method with the numbers of its paper, as keys of a run, and `place`, where they stand in it."""
+_HEADERS = (("weights", "pretrained"), ("numbers", "paper"))
 _TASK_GROUPS = ("task", "sim", "rollout", "evaluation")
 _TASK_KEYS = ("data.task.", "data.rollout.", "data.evaluation.")
 _LENGTHS = ("data.evaluation.count", "data.evaluation.interim_count", "data.evaluation.sampling")
@@ -52,20 +54,21 @@ def choose_setting(words: Sequence[str]) -> Setting:
 
     Raises:
         ConfigError: a setting for small policies is named, and so is a policy with a path; or the numbers of a paper
-            are asked for that nobody has read.
+            are asked for, and its file has none.
     """
     named = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
     for group, option in named.items():
         if option.rpartition("/")[2] not in find_options()[group]:
             return Setting(list(words))  # it is refused by name where all options are
+    check_layers(named)
     layers = read_run({group: option for group, option in named.items() if group != "setting"})
     setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
     choice = named.get("setting", "").rpartition("/")[2] or None
-    if choice is None and _is_pretrained(words, layers) and not _is_for_pretrained(setting):
+    if choice is None and _is_pretrained(words, layers) and not is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
     if choice is None:
         return Setting(list(words))
-    if _is_pretrained(words, read_layers("setting", choice)) and not _is_for_pretrained(choice):
+    if _is_pretrained(words, read_layers("setting", choice)) and not is_for_pretrained(choice):
         raise ConfigError(
             f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
             f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
@@ -142,14 +145,21 @@ def _is_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> bool:
     return _policy_key(policy, "path") is not None
 
 
-def _is_for_pretrained(setting: str | None) -> bool:
+def is_for_pretrained(setting: str | None) -> bool:
+    """Whether the numbers of a setting are for pretrained weights."""
     return setting is not None and _header(setting).get("weights") == "pretrained"
 
 
 def _header(setting: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in read_layers("setting", setting):
-        merged |= layer.keys.get(HEADER) or {}
+        header = layer.keys.get(HEADER) or {}
+        merged |= header if isinstance(header, dict) else {str(header): None}
+    if wrong := [key for key, value in merged.items() if (key, value) not in _HEADERS]:
+        raise ConfigError(
+            f"{find_option('setting', setting).path}: setting: {wrong[0]}: must be weights: pretrained, where the "
+            "numbers are for pretrained weights, or numbers: paper, where those of the method's paper are taken"
+        )
     return merged
 
 

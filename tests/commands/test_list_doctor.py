@@ -16,14 +16,20 @@ def test_overview_counts_every_group(capsys):
     assert set(map(plural, PARTS)) <= set(rows)
 
 
-@pytest.mark.parametrize("name", ["recipe", "task", "sim", "engine", "rollout", "curriculum", *PARTS])
+@pytest.mark.parametrize(
+    "name", ["recipe", "method", "setting", "start", "task", "sim", "engine", "rollout", "curriculum", *PARTS]
+)
 def test_every_option_has_one_line_of_meaning(name):
     rows = entries(name)
     assert rows and rows == entries(plural(name))
     assert [option for option, meaning in rows if not meaning.strip() or "\n" in meaning] == []
 
 
-@pytest.mark.parametrize("arguments", [[], ["annotators"], ["policies"], ["recipes"], ["recipes", "grpo"]], ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["annotators"], ["policies"], ["recipes"], ["recipes", "grpo"], ["methods"], ["settings"], ["starts", "sums"]],
+    ids=str,
+)
 def test_output_has_100_columns_at_most_and_no_colours_in_a_pipe(arguments, capsys):
     assert main(["list", *arguments]) == 0
     shown = capsys.readouterr().out
@@ -41,6 +47,8 @@ def test_doctor_reports_and_agrees_to_run(capsys):
     shown = capsys.readouterr().out
     for word in ("python", "torch", "lightning", "mujoco", "images by ray", "images by egl", "ffmpeg", str(CONF)):
         assert word in shown
+    for group in ("method", "setting", "recipe", "start"):
+        assert f"{len(groups()[group])} {group}s" in " ".join(shown.split())
 
 
 def test_doctor_refuses_words_that_are_none_of_a_run(capsys):

@@ -1,4 +1,5 @@
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from mmrl.__main__ import main
 from mmrl.commands import COMMANDS
 from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
-from mmrl.commands.usage import USAGE, USAGES
+from mmrl.commands.help.jobs import JOBS, format_job, format_overview
+from mmrl.commands.help.usage import USAGES
 from mmrl.config.compose import SHORT, compose
 
 ROOT = Path(__file__).parents[2]
@@ -22,9 +24,11 @@ ROOT = Path(__file__).parents[2]
     "arguments",
     [
         ["--help"],
+        ["help", "train"],
         ["--version"],
         ["list"],
         ["list", "recipes"],
+        ["list", "methods"],
         ["list", "schedulers"],
         ["fit", "--help"],
         ["completion", "line", "mmrl fit recipe=grpo_di"],
@@ -52,17 +56,54 @@ def test_the_version_is_that_of_the_imported_packages(capsys):
 def test_every_command_has_a_usage_and_stands_in_the_overview():
     assert set(USAGES) == set(COMMANDS)
     for name, text in USAGES.items():
-        assert text.startswith(f"mmrl {name}: ") and f"  mmrl {name}" in USAGE
+        assert text.startswith(f"mmrl {name}: ") and f"  mmrl {name} " in format_overview()
         assert max(map(len, text.splitlines())) <= 120
+
+
+def test_every_command_is_in_one_job():
+    names = [command.split()[0] for job in JOBS.values() for command, _ in job.commands]
+    assert sorted(names) == sorted(COMMANDS) and list(JOBS) == ["train", "evaluate", "look", "serve", "plan"]
+
+
+@pytest.mark.parametrize("job", [None, *JOBS])
+def test_the_overview_and_each_job_are_one_screen(job, capsys):
+    assert main(["--help", *([job] if job else [])]) == 0
+    shown = capsys.readouterr().out
+    assert shown == (format_job(job) if job else format_overview())
+    lines = shown.splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80  # with the prompt below them
+    assert "`mmrl COMMAND --help`" in shown
+    for command, summary in JOBS[job].commands if job else ():
+        assert f"  mmrl {command} " in shown and summary in shown
+
+
+def test_help_of_a_command_is_its_usage(capsys):
+    assert main(["help", "plan"]) == 0 and capsys.readouterr().out == format_job("plan")  # a job and a command
+    assert main(["help", "fit"]) == 0 and capsys.readouterr().out == USAGES["fit"]
+    assert main(["help", "nothing"]) == 2 and "jobs are train, evaluate" in capsys.readouterr().err
+
+
+EXAMPLES = [
+    line.split("   ")[0].strip()
+    for text in (*USAGES.values(), *(job.steps for job in JOBS.values()))
+    for line in text.splitlines()
+    if re.match(r"  mmrl (fit|plan|doctor) [a-z]\w*=", line) and "NAME" not in line
+]
+
+
+@pytest.mark.parametrize("line", sorted(set(EXAMPLES)))
+def test_examples_of_runs_compose(line):
+    words = [word for word in shlex.split(line)[2:] if "=" in word]
+    assert compose(words).choices.method
 
 
 def test_the_usage_of_fit_states_the_defaults_of_grpo():
     cfg = compose(["recipe=grpo"])
     groups, keys = USAGES["fit"].split("Common keys")[0], USAGES["fit"].split("Common keys")[1].split("For this")[0]
-    stated = dict(pair.split("=") for pair in re.findall(r"\w+=\w+", groups.split("Groups")[1]) if "recipe" not in pair)
-    assert {group: option for group, option in stated.items() if option != "null"} == {
-        group: option for group, option in cfg.choices.items() if group != "recipe"
-    }
+    indented = re.findall(r"^  .*", groups.split("What is run")[1], flags=re.MULTILINE)
+    stated = dict(pair.split("=") for line in indented for pair in re.findall(r"\w+=\w+", line))
+    assert {"recipe", "method", "setting", "start"} <= set(stated)
+    assert {group: option for group, option in stated.items() if option != "null"} == dict(cfg.choices)
     lines = re.findall(r"^  ([\w.]+)=(\S+)", keys, flags=re.MULTILINE)
     assert len(lines) > 15
     for key, value in lines:

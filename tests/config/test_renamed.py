@@ -16,10 +16,11 @@ from mmrl.commands.data_record import record
 from mmrl.commands.evaluation import arguments as evaluation_arguments
 from mmrl.commands.fit import fit
 from mmrl.config.compose import CONF, groups
-from mmrl.config.renamed import find_new_path, load_table
+from mmrl.config.renamed import find_new_option, find_new_path, load_table
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import load
 from mmrl.errors import ConfigError
+from mmrl.experiments.experiment import Baseline, Experiment
 
 PARTS = {
     "data.passes=2": "data.passes was renamed to data.update_epochs",
@@ -85,9 +86,51 @@ def test_a_renamed_key_is_found_by_the_class_of_its_part(recipe, word, message):
         fit([f"recipe={recipe}", word, "--print_config"])
 
 
-def test_an_old_recipe_is_refused():
-    with pytest.raises(ConfigError, match=r"^recipe=attempts_start was renamed to recipe=self_correction_start$"):
-        fit(["recipe=attempts_start"])
+OLD_STARTS = {
+    "sft_start": "sums",
+    "eag_rl_start": "records",
+    "evo_present_start": "slides",
+    "hunyuan_mt_start": "translations",
+    "mini_vlm_start": "mini_vlm",
+    "graphs_start": "graphs",
+    "clone_vla": "clone_vla",
+    "attempts_start": "self_correction",
+}
+
+
+@pytest.mark.parametrize("old", OLD_STARTS)
+def test_a_recipe_that_is_a_start_is_refused_with_its_present_words(old):
+    with pytest.raises(ConfigError, match=rf"^recipe={old} was renamed to start={OLD_STARTS[old]}$"):
+        fit([f"recipe={old}"])
+
+
+def test_every_start_has_the_name_that_its_recipe_had():
+    assert {f"start={name}" for name in groups()["start"]} <= set(load_table()["options"]["recipe"].values())
+
+
+def test_a_stage_with_an_old_recipe_is_refused_in_a_written_file_and_on_the_command_line(tmp_path, capsys):
+    word = "trainer.callbacks.warm_start.stages.sft=['recipe=sft_start']"
+    message = "warm_start.stages.sft: recipe=sft_start was renamed to start=sums"
+    with pytest.raises(ConfigError, match=message):
+        fit(["recipe=grpo", word, "--print_config"])
+    fit(["recipe=grpo", word.replace("recipe=sft_start", "start=sums"), "--print_config"])
+    (tmp_path / "run.yaml").write_text(capsys.readouterr().out.replace("start=sums", "recipe=sft_start"))
+    with pytest.raises(ConfigError, match=r"stages.sft: recipe=sft_start was renamed to start=sums"):
+        fit(["--config", str(tmp_path / "run.yaml")])
+
+
+def test_a_side_of_an_experiment_with_an_old_recipe_is_refused():
+    experiment = Experiment("dapo", "", "val/greedy/exact/mean", baseline=Baseline("start", ["recipe=sft_start"]))
+    with pytest.raises(ConfigError, match=r"^recipe=sft_start was renamed to start=sums$"):
+        fit(experiment.sides()["baseline"])
+
+
+def test_a_recipe_of_ones_own_may_have_an_old_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "recipe").mkdir(parents=True)
+    (tmp_path / "conf" / "recipe" / "sft_start.yaml").write_text("# @package _global_\ndefaults: [grpo]\n")
+    fit(["recipe=sft_start", "--print_config"])
+    fit(["recipe=grpo", "trainer.callbacks.warm_start.stages.sft=['recipe=sft_start']", "--print_config"])
 
 
 def test_an_old_file_is_refused_with_its_renamed_classes_and_keys(tmp_path):
@@ -152,7 +195,8 @@ def _names(node: Any) -> Iterator[str]:
 def test_every_present_name_of_the_table_is_there_and_every_old_one_is_not():
     table, options = load_table(), groups()
     for group, names in table["options"].items():
-        assert set(names.values()) <= set(options[group]) and not set(names) & set(options[group])
+        words = {find_new_option(group, old).partition("=")[::2] for old in names}
+        assert all(name in options[kind] for kind, name in words) and not set(names) & set(options[group])
     for new, names in table["arguments"].items():
         taken = set(constructor_parameters(load(new)))
         if "kwargs" not in taken:

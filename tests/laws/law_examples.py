@@ -1,4 +1,7 @@
-"""One example of every part, and the batch that they are tried on. A new part adds its line here."""
+"""One example of every part, and the batch that they are tried on.
+
+A part is tried with the defaults of its constructor. It needs a line here where it has none, or other arguments matter.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mmrl.annotators.base import Annotator
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImportanceSampling
@@ -64,6 +68,7 @@ from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import DenoisingLoss, LatentKL
+from mmrl.objectives.objective import Term
 from mmrl.objectives.policy import CISPO, SAPO, ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss, KTOLoss, ORPOLoss
@@ -71,7 +76,7 @@ from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighted_kl import WeightedKL
-from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
+from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean, Weighting
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.types import Context, PolicyOutput, Sampling
 
@@ -260,6 +265,19 @@ def discovered(base: type) -> set[type]:
                 if issubclass(part, base) and not inspect.isabstract(part) and part.__module__.startswith(SLOTS):
                     result.add(part)
     return result
+
+
+def add_defaults(base: type, examples: list[Example]) -> None:
+    """Add an example of every part that has no line above and whose constructor needs no arguments."""
+    listed = {type(example.part) for example in examples}
+    for part in sorted(discovered(base) - listed, key=lambda part: part.__name__):
+        parameters = inspect.signature(part).parameters.values()
+        if all(parameter.default is not inspect.Parameter.empty for parameter in parameters):
+            examples.append(Example(part()))
+
+
+for base, examples in ((Annotator, ANNOTATORS), (Term, TERMS), (Weighting, WEIGHTINGS)):
+    add_defaults(base, examples)
 
 
 class Tabular(nn.Module):

@@ -23,6 +23,11 @@ def checkout(tmp_path):
     return tmp_path
 
 
+def read_files(folder: Path) -> dict[Path, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return {file: file.read_bytes() for file in files}
+
+
 def run(line: str, folder: Path, **keywords):
     words = line.replace("python ", f"{quick_python()} ", 1)
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
@@ -31,11 +36,15 @@ def run(line: str, folder: Path, **keywords):
 
 def test_the_walk_of_contributing_works_as_it_stands(checkout):
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("### In ten minutes\n```sh\n")[2].partition("```")[0]
-    *lines, reproduce = text.strip().splitlines()
-    assert len(lines) == 4 and reproduce.startswith("python scripts/reproduce.py ")  # minutes long, not run here
+    lines = text.strip().splitlines()
+    assert len(lines) == 4
+    before = read_files(checkout)
     for line in lines:
         done = run(line, checkout)
         assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        if " new " in line:
+            after = read_files(checkout)
+            assert len(after) - len(before) == 4 and before.items() <= after.items()  # no file that was there changed
         if "pytest" in line:
             assert " passed" in done.stdout and "failed" not in done.stdout
         if " fit " in line:
@@ -50,16 +59,20 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
 
 @pytest.mark.parametrize("slot", ["annotator", "weighting"])
 def test_every_kind_of_part_begins_with_something_that_works(checkout, slot):
-    assert run(f"python -m mmrl new recipe my_part slot={slot}", checkout).returncode == 0
+    assert run(f"python -m mmrl new method my_part theme=losses slot={slot}", checkout).returncode == 0
     done = run("python -m pytest -q tests/methods/test_my_part.py", checkout)
     assert done.returncode == 0, done.stdout
     lint = run("python -m ruff check mmrl tests", checkout)
     assert lint.returncode == 0, lint.stdout
+    method = yaml.safe_load((checkout / "conf" / "method" / "losses" / "my_part.yaml").read_text())
     recipe = yaml.safe_load((checkout / "conf" / "recipe" / "my_part.yaml").read_text())
-    experiment = yaml.safe_load((checkout / "conf" / "experiment" / "my_part.yaml").read_text())
-    assert experiment["baseline"]["name"] == "grpo" and "MyPart" in str(recipe)
-    again = run(f"python -m mmrl new recipe my_part slot={slot}", checkout)
+    assert "MyPart" in str(method) and recipe["defaults"][0] == {"override /method": "losses/my_part"}
+    again = run(f"python -m mmrl new method my_part theme=losses slot={slot}", checkout)
     assert again.returncode and "choose another name" in again.stderr
+    themeless = run("python -m mmrl new method other", checkout)
+    assert themeless.returncode and "theme=THEME is missing; it is one of advantages," in themeless.stderr
+    left = run("python -m pytest -q tests/commands/new/test_placeholders.py -k placeholder_is_left", checkout)
+    assert left.returncode and "conf/method/losses/my_part.yaml" in left.stdout
 
 
 def test_names_that_are_no_names_are_refused(checkout):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.commands.catalogue.recipes import describe_recipe, format_recipes
+from mmrl.commands.catalogue.methods import describe_method, format_methods
+from mmrl.commands.catalogue.recipes import describe_recipe, describe_start, format_recipes
+from mmrl.commands.catalogue.rows import Row
+from mmrl.commands.catalogue.runs import find_theme, group_themes
+from mmrl.commands.catalogue.settings import describe_setting, format_settings
 from mmrl.commands.catalogue.sources import (
     Source,
     find_environment,
@@ -22,7 +26,8 @@ from mmrl.commands.catalogue.sources import (
     find_subclasses,
 )
 from mmrl.commands.catalogue.tasks import tabulate_tasks
-from mmrl.config.option_files import CONF, find_option, groups, read_comment
+from mmrl.config.layers import read_paper
+from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
 from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
@@ -40,22 +45,35 @@ PARTS = {
 """Parts that a recipe names by import path: the package that holds the shared ones, and their base class."""
 METHODS = "mmrl.methods"
 """The package of the parts that one paper alone needs, whatever their kind."""
-WIDTH = 100
-"""Columns of the output, unless the terminal is narrower."""
+WIDTH, WIDEST = 100, 120
+"""Columns of the output: of a pipe, and at most of a terminal."""
 
-Row = tuple[str, str]
+TABLES: dict[str, Callable[[int], list[str]]] = {
+    "recipe": format_recipes,
+    "method": format_methods,
+    "setting": format_settings,
+}
+"""Groups that have a table of their own: its lines, given the columns of the output."""
+DESCRIPTIONS: dict[str, Callable[[str], list[Row]]] = {
+    "recipe": describe_recipe,
+    "method": describe_method,
+    "setting": describe_setting,
+    "start": describe_start,
+}
+"""Groups whose options are shown in full by `mmrl list GROUP NAME`."""
 
 
 def print_list(arguments: Sequence[str]) -> None:
-    """Print all groups, the options of one group, or one recipe."""
-    console = Console(width=min(Console().width, WIDTH) if Console().is_terminal else WIDTH, markup=False, emoji=False)
+    """Print all groups, the options of one group, or one recipe, method, setting or start."""
+    width = min(Console().width, WIDEST) if Console().is_terminal else WIDTH
+    console = Console(width=width, markup=False, emoji=False)
     name = find_group(arguments[0]) if arguments else None
-    if len(arguments) > (2 if name == "recipe" else 1):
+    if len(arguments) > (2 if name in DESCRIPTIONS else 1):
         raise ConfigError(f"name one group, got {list(arguments)}; for example `mmrl list recipes`")
     if len(arguments) == 2:
-        console.print(_tabulate(describe_recipe(arguments[1])), highlight=False)
-    elif name == "recipe":
-        console.print(Text("\n".join(format_recipes(console.width))), highlight=False)
+        console.print(_tabulate(DESCRIPTIONS[str(name)](arguments[1])), highlight=False)
+    elif name in TABLES:
+        console.print(Text("\n".join(TABLES[name](console.width))), highlight=False)
     elif name == "task":
         console.print(tabulate_tasks(entries(name)), highlight=False)
     else:
@@ -77,8 +95,12 @@ def _tabulate(rows: Sequence[Row]) -> Table | Text:
 
 
 def overview() -> list[Row]:
-    """Every group with the number of its options and their names."""
-    rows = [(plural(name), f"{len(options)}: {', '.join(options)}") for name, options in groups().items()]
+    """Every group with the number of its options and their names; of methods the number in each theme."""
+    options = find_options()
+    names = {group: ", ".join(sorted(files)) for group, files in options.items()}
+    themes = group_themes({name: find_theme(file) for name, file in options["method"].items()})
+    names["method"] = ", ".join(f"{theme} {len(methods)}" for theme, methods in themes)
+    rows = [(plural(group), f"{len(options[group])}: {text}") for group, text in names.items()]
     for name in PARTS:
         parts = classes(name)
         rows.append((plural(name), f"{len(parts)}: {', '.join(part.node.name for part in parts)}"))
@@ -107,13 +129,14 @@ def entries(argument: str) -> list[Row]:
 
 
 def describe_option(group: str, option: str) -> str:
-    """A recipe's paper, or the comment at the start of the file, or the docstring of its class; with what it needs."""
+    """The paper of a recipe or a method, else the first comment or the docstring of the class; with what it needs."""
     file = find_option(group, option)
     text = file.path.read_text()
     node: dict[str, Any] = yaml.safe_load(text) or {}
     origin = f" (yours, {file.origin})" if file.origin else ""
-    if "paper" in node:
-        return str(node["paper"]["title"]) + origin
+    paper = read_paper({group: option}) if group in ("recipe", "method") else {}
+    if "title" in paper:
+        return str(paper["title"]) + origin
     source = find_source(node["_target_"]) if "_target_" in node else None
     description = read_comment(text) or (source.summary if source else "")
     missing = find_missing_packages(source.module) if source and group in ("sim", "task") else []

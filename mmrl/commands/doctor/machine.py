@@ -70,8 +70,15 @@ def examine() -> Iterator[Finding]:
     yield from _devices()
     yield from _drawing()
     yield _video()
-    yield Finding("conf/", f"{CONF}, {len(groups()['recipe'])} recipes", essential=True)
+    yield _configuration()
     yield _writable(Path("runs"))
+
+
+def _configuration() -> Finding:
+    """The folder of config groups, and the number of methods, settings, recipes and starts, the user's included."""
+    options = groups()
+    counts = ", ".join(f"{len(options[group])} {group}s" for group in ("method", "setting", "recipe", "start"))
+    return Finding("conf/", f"{CONF}: {counts}", essential=True)
 
 
 def _stranger() -> Iterator[Finding]:

@@ -10,6 +10,8 @@ import yaml
 
 import mmrl
 from mmrl.__main__ import main
+from mmrl.config.compose import compose, to_lightning
+from mmrl.errors import ConfigError
 from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET
 
@@ -20,9 +22,9 @@ KINDS = {
     "reward": (["recipe=grpo", "reward=my_own.py:my_own"], TEXT),
     "task": (["recipe=grpo", "task=my_own"], TEXT),
     "sim": (["recipe=ppo_control", "sim=my_own"], CONTROL),
-    "recipe": (["recipe=my_own"], TEXT),
-    "recipe slot=annotator": (["recipe=my_own"], TEXT),
-    "recipe slot=weighting part=Mine": (["recipe=my_own"], TEXT),
+    "method slot=term": (["recipe=my_own"], TEXT),
+    "method theme=losses slot=annotator": (["recipe=my_own"], TEXT),
+    "method slot=weighting part=Mine": (["recipe=my_own"], TEXT),
 }
 
 
@@ -62,8 +64,20 @@ def test_it_passes_its_test_and_trains(kind, tmp_path, monkeypatch, capsys):
         (["task", "class"], "a name has lower-case letters"),
         (["task", "arithmetic"], "there is a task 'arithmetic' already"),
         (["reward", "json"], "json.py would have the name of a module that is there"),
-        (["recipe", "x_y", "slot=nope"], "slot=nope: must be one of term, annotator, weighting"),
-        (["task", "x_y", "slot=term"], "slot: unknown option"),
+        (["task", "x_y", "slot=term"], "slot: unknown option; a task has none"),
+        (["method", "x_y", "slot=nope"], "slot=nope: must be one of term, annotator, weighting"),
+        (["method", "x_y", "theme=nope"], "theme=nope: no such theme; it is one of advantages, agents, control,"),
+        (["method", "x_y", "setting=sum"], "setting=sum: no such setting. Did you mean 'sums'?"),
+        (["method", "x_y", "part=a-b"], "part=a-b: must be the name of a class"),
+        (["method", "x_y", "slot="], "slot: give a value, as in slot=term|annotator|weighting"),
+        (["method", "x_y", "them=losses"], "them: unknown option; a method has theme=THEME slot=term|annotator|weigh"),
+        (["method", "gspo", "theme=losses"], "there is a method 'gspo' already"),
+        (["method", "grpo_graphs", "theme=losses"], "there is a recipe 'grpo_graphs' already"),
+        (["recipe", "x_y"], "method=NAME is missing: a recipe is a method in a setting"),
+        (["recipe", "x_y", "method=gspo"], "setting=NAME is missing"),
+        (["recipe", "x_y", "method=gspoo", "setting=sums"], "method=gspoo: no such method. Did you mean 'gspo'?"),
+        (["recipe", "x_y", "slot=term"], "a recipe has no part; `mmrl new method NAME slot=...` writes one"),
+        (["recipe", "gspo", "method=gspo", "setting=sums"], "there is a recipe 'gspo' already"),
     ],
     ids=str,
 )
@@ -71,3 +85,26 @@ def test_what_cannot_be_written_is_refused(arguments, message, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert main(["new", *arguments]) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_method_without_a_part_is_two_files_and_a_recipe_of_two_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "method", "my_own", "theme=losses", "setting=graphs"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "conf/method/losses/my_own.yaml",
+        "conf/recipe/my_own.yaml",
+        "try: mmrl fit recipe=my_own",
+    ]
+    assert main(["new", "recipe", "again", "method=my_own", "setting=gridworld"]) == 0
+    text = "# @package _global_\ndefaults: [{override /method: losses/my_own}, {override /setting: gridworld}]\n"
+    assert Path("conf/recipe/again.yaml").read_text() == text
+    assert compose(["recipe=my_own"]).choices.setting == "graphs"
+    assert compose(["recipe=again"]).choices.task == "gridworld"
+
+
+def test_the_numbers_that_are_to_be_written_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "method", "my_own"]) == 0
+    words = ["method=my_own", "setting=paper", "policy=text", "policy.path=x"]
+    with pytest.raises(ConfigError, match=r"optimizer.lr is missing: give it as optimizer.lr=\.\.\."):
+        to_lightning(compose(words))

@@ -1,34 +1,23 @@
-"""Help texts of the commands, and the versions that `mmrl --version` prints; nothing large is imported."""
+"""Help text of each command, and the versions that `mmrl --version` prints; nothing large is imported."""
 
 from __future__ import annotations
-
-USAGE = """mmrl: reinforcement learning for text, vision-language and vision-language-action policies
-
-  mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
-  mmrl plan recipe=grpo policy=smollm2 --memory 8GiB      memory of a run by phase, before it starts
-  mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
-  mmrl compare RUNS RUNS                                  held-out means over seeds with intervals, and a plot
-  mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
-  mmrl chat RUN_FOLDER                                    talk to a text or vision-language policy
-  mmrl serve RUN_FOLDER                                   answer observations with actions, over websockets
-  mmrl push RUN_FOLDER repo=USER/NAME                     upload the policy with a model card to the Hugging Face Hub
-  mmrl data record|inspect ...                            record or inspect episodes of robots
-  mmrl new task|reward|recipe|sim NAME                    write one of your own, with its test
-  mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
-  mmrl doctor                                             versions, devices and missing packages
-  mmrl completion bash|zsh                                completion of commands, options and run folders
-  mmrl --version
-
-`mmrl COMMAND --help` explains a command. With MMRL_TRACEBACK=1 every error has its traceback.
-"""
 
 USAGES = {
     "fit": """mmrl fit: train a policy
 
   mmrl fit recipe=NAME [GROUP=OPTION ...] [KEY=VALUE ...] [--print_config]
+  mmrl fit method=NAME setting=NAME [GROUP=OPTION ...] [KEY=VALUE ...] [--print_config]
   mmrl fit --config FILE [--KEY VALUE ...]     FILE: config.yaml of a run, or what --print_config printed
 
-Groups, with the defaults of recipe=grpo (`mmrl list recipes`, `mmrl list policies`, ... show the options):
+What is run, with the defaults of recipe=grpo:
+  recipe=grpo                            a method in a setting, by one name: mmrl list recipes
+  method=grpo                            what a paper says, in place of the recipe's: mmrl list methods
+  setting=sums                           task, policy, budget, optimiser, start: mmrl list settings
+  start=null                             in place of a recipe: a warm start, alone: mmrl list starts
+A recipe with a pretrained policy (policy.path=MODEL) runs its method in setting=pretrained_text, pretrained_vlm or
+pretrained_vla, with adapters in ..._lora, and keeps its task. setting=paper has the numbers of the method's paper.
+
+Groups, with the defaults of recipe=grpo (`mmrl list policies`, `mmrl list tasks`, ... show the options):
   task=arithmetic  sim=null  policy=tiny_text  engine=local  rollout=single_turn  curriculum=shuffled
   objective=clip  scheduler=linear  evaluation=text  data=default  learner=default  phases=null  trainer=default
   logger=tensorboard  strategy=auto
@@ -48,7 +37,7 @@ Common keys, with the defaults of recipe=grpo:
   data.num_minibatches=4                 optimiser steps of a pass
   sampling.temperature=1.0
   sampling.max_tokens=8                  longest completion
-  optimizer.lr=3e-4                      of random weights; take about 1e-6 for a pretrained model
+  optimizer.lr=3e-4                      of random weights; 1e-6 in setting=pretrained_text
   trainer.callbacks.samples.groups=4     groups of each iteration that `mmrl show` can print
   policy.path=null                       model folder or name, as in policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
   objective.terms.policy.clip_high=0.2   a key of a part of the recipe; KEY=null takes a part out
@@ -65,6 +54,7 @@ Options of your own: conf/GROUP/NAME.yaml in the working directory, or --config-
 
 Examples:
   mmrl fit recipe=grpo task=dataset task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
+  mmrl fit method=gspo setting=pretrained_text_lora policy.path=Qwen/Qwen2.5-0.5B-Instruct
   mmrl fit recipe=demo_vla sim=push trainer.max_epochs=40 run_dir=runs/push
   mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
   mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt
@@ -240,16 +230,24 @@ Examples:
   mmrl new reward NAME                           a function: NAME.py
   mmrl new task NAME                             tasks/NAME/task.py, conf/task/NAME.yaml
   mmrl new sim NAME                              a gymnasium environment: sims/NAME/env.py, conf/sim/NAME.yaml
-  mmrl new recipe NAME [slot=SLOT] [part=CLASS]  conf/recipe/NAME.yaml, and NAME.py with a part that it uses
+  mmrl new method NAME [theme=THEME] [slot=SLOT] [part=CLASS] [setting=SETTING]
+                                                 what a paper says: conf/method/[THEME/]NAME.yaml, a recipe of it in
+                                                 setting=sums, and with a slot NAME.py with a part that it uses
+  mmrl new recipe NAME method=METHOD setting=SETTING
+                                                 conf/recipe/NAME.yaml: a method in a setting, by one name
 
-SLOT: term (of the loss, the default), annotator or weighting. Each writes tests/test_NAME.py; nothing is overwritten.
-The last line of the output is a command that trains with it.
+SLOT: term (of the loss), annotator or weighting. Parts have a test, tests/test_NAME.py. Nothing is overwritten. TODO
+stands where something is to be written. The last line of the output is a command that trains with it.
 """,
     "list": """mmrl list: the groups, their options, and the parts that a recipe can name
 
   mmrl list                 all groups
   mmrl list GROUP           its options with a line about each: recipes, policies, tasks, sims, engines, terms, ...
-  mmrl list recipes NAME    one recipe: paper, differences from it, groups, run time and result
+  mmrl list recipes         by theme, with minutes and result; a theme is a folder of conf/method
+  mmrl list recipes NAME    one recipe: method, setting, paper, differences from it, groups, run time and result
+  mmrl list methods [NAME]  by theme, with the recipes that run each; one has its paper and the paper's numbers
+  mmrl list settings [NAME] where methods run: small policies, then pretrained ones
+  mmrl list starts [NAME]   warm starts, which recipes begin with
 """,
     "doctor": """mmrl doctor: versions, devices and renderers of this machine, and how to get what is missing
 

@@ -1,0 +1,98 @@
+"""Refuse files of a run that Hydra would refuse with the list of its search path, or merge into another run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mmrl.config.layers import LAYERS, RUNS, default_choices, merge_choices, read_keys, read_layers
+from mmrl.config.option_files import OptionFile, find_option, find_options
+from mmrl.errors import ConfigError
+
+_OVERRIDE = "override /"
+
+
+def check_layers(named: Mapping[str, str]) -> None:
+    """Check the files of a run, those that they extend included.
+
+    Args:
+        named: existing options of the groups in `LAYERS`, as a command line names them.
+
+    Raises:
+        ConfigError: with the file, where it names an option that is not there, one group twice or no method.
+    """
+    options = find_options()
+    runs = {group: Path(named[group]).name for group in RUNS if group in named}
+    if not named:
+        runs = {"recipe": str(default_choices()["recipe"])}
+    choices: dict[str, str | None] = {}
+    for group, name in runs.items():
+        _check_file(options, group, name)
+        choices = merge_choices(read_layers(group, name))
+        if not choices.get("method"):
+            raise ConfigError(
+                f"{find_option(group, name).path}: {group} {name!r} names no method; write defaults: "
+                "[{override /method: THEME/NAME}, {override /setting: NAME}], or extend another: defaults: [grpo]"
+            )
+    for group in (group for group in LAYERS if group not in RUNS):
+        if option := {**default_choices(), **choices, **named}[group]:
+            _check_file(options, group, Path(option).name)
+
+
+def _check_file(options: Mapping[str, Mapping[str, OptionFile]], group: str, name: str, folder: str = "") -> None:
+    """Check the `defaults:` of a file and of those that it extends; `folder` is where Hydra looks for names in it."""
+    path = options[group][name].path
+    chosen: dict[str, Any] = {}
+    for key, option in _read_entries(path):
+        if key is None:
+            other, extended = _find_extended(options, group, path, folder, option)
+            _check_file(options, other, Path(extended).name, extended.rpartition("/")[0])
+        elif (other := key.split()[-1].lstrip("/")) in options:
+            if other in chosen:
+                twice = f"{_OVERRIDE}{other} is there twice, {chosen[other]} and {option}"
+                raise ConfigError(f"{path}: {twice}; leave one of them out")
+            if not key.startswith(_OVERRIDE):
+                raise ConfigError(f"{path}: {key}: {option}: write {_OVERRIDE}{other}: {option}")
+            chosen[other] = option
+            if option is not None and "${" not in str(option):
+                names = [file.name for file in options[other].values()]
+                _check_name(names, str(option), f"{path}: {key}: {option}: there is no {other} {str(option)!r}", other)
+
+
+def _read_entries(path: Path) -> Iterator[tuple[str | None, Any]]:
+    """The entries of `defaults:`: group and option, or None and the name of a file that is extended."""
+    entries = read_keys(path).get("defaults") or []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if isinstance(entry, dict):
+            yield from entry.items()
+        elif isinstance(entry, str) and entry != "_self_":
+            yield None, entry
+
+
+def _find_extended(
+    options: Mapping[str, Mapping[str, OptionFile]], group: str, path: Path, folder: str, entry: str
+) -> tuple[str, str]:
+    """Group and name of a file that another extends: /method/losses/grpo, or grpo in the same group."""
+    name = f"{folder}/{entry}" if folder else entry
+    if entry.startswith("/"):
+        group, _, name = entry[1:].partition("/")
+    if group not in options:
+        raise ConfigError(f"{path}: defaults: {entry}: there is no group {group!r}; write /GROUP/NAME")
+    begin = "" if group == "recipe" and not folder else f"/{group}/"
+    names = [begin + file.name for file in options[group].values()]
+    _check_name(names, begin + name, f"{path}: defaults: {entry}: there is no {group} {name!r}", group)
+    return group, name
+
+
+def _check_name(names: Sequence[str], name: str, cause: str, group: str) -> None:
+    """Refuse a name that is not among the names, with one of that stem or the nearest."""
+    if name in names:
+        return
+    stems = {Path(other).name: other for other in names}
+    stem = Path(name).name
+    near = [stems[stem]] if stem in stems else difflib.get_close_matches(name, names, n=1)
+    near = near or [stems[close] for close in difflib.get_close_matches(stem, stems, n=1)]
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ConfigError(f"{cause}; {hint}`mmrl list {group}` names all")
