@@ -2,7 +2,8 @@
 
 A draw is a policy with the recipe that it is used in, a rollout, what writes advantages, a surrogate, a weighting, a
 regulariser and a curriculum, from everything that the examples of the laws and the groups of the configuration name,
-and a transform of episodes, one of rows, a schedule and settings of the sampling, from those of all recipes.
+and a transform of episodes, one of rows, a schedule and settings of the sampling, from those of all methods, recipes
+and starts.
 """
 
 import dataclasses
@@ -49,10 +50,11 @@ REGULARISERS = [None, *parts(TERMS, lambda part: "advantages" not in part.reads(
 OTHER = {type(e.part): e.part for e in ANNOTATORS if "advantages" not in e.part.writes()}
 
 
-def settings_of_recipes(name):
-    """What the recipes have in this group of data, without what refers to the rest of a recipe."""
-    recipes = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "conf/recipe").glob("*.yaml"))]
-    groups = [(recipe.get("data") or {}).get(name) or {} for recipe in recipes]
+def settings_of_files(name):
+    """What methods, recipes and starts have in this group of data, without what refers to the rest of a run."""
+    files = [yaml.safe_load(path.read_text()) for group in ("method", "recipe", "start")
+             for path in sorted((ROOT / "conf" / group).rglob("*.yaml"))]  # fmt: skip
+    groups = [(keys.get("data") or {}).get(name) or {} for keys in files]
     return [node for node in groups if node and "${" not in str(node)]
 
 
@@ -62,9 +64,9 @@ def single(nodes):
     return [part for number, part in enumerate(found) if part not in found[:number]]
 
 
-TRANSFORMS = single(settings_of_recipes("transforms"))
-ROW_TRANSFORMS = single(settings_of_recipes("rows"))
-SAMPLINGS = [node for node in settings_of_recipes("sampling") if set(node) != {"max_tokens"} or "_target_" in str(node)]
+TRANSFORMS = single(settings_of_files("transforms"))
+ROW_TRANSFORMS = single(settings_of_files("rows"))
+SAMPLINGS = [node for node in settings_of_files("sampling") if set(node) != {"max_tokens"} or "_target_" in str(node)]
 SCHEDULES = {
     "data.sampling.temperature": {"_target_": "mmrl.schedules.Linear", "start": 1.0, "end": 0.5, "iterations": 4},
     "data.sampling.top_p": {"_target_": "mmrl.schedules.Cosine", "start": 1.0, "end": 0.9, "iterations": 4},

@@ -189,8 +189,9 @@ def test_the_trainers_hardware_is_read_in_one_place():
 
 
 def test_shared_code_compares_with_no_method_and_no_policy():
-    """No branch on a recipe's, a policy's, a task's or a policy class's name."""
-    names = {file.stem for slot in ("recipe", "policy", "task", "sim") for file in (CONF / slot).glob("*.yaml")}
+    """No branch on a method's, a setting's, a recipe's, a policy's, a task's or a policy class's name."""
+    slots = ("method", "setting", "recipe", "start", "policy", "task", "sim")
+    names = {file.stem for slot in slots for file in (CONF / slot).rglob("*.yaml")}
     classes = {
         node.name
         for file in FILES

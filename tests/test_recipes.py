@@ -1,25 +1,24 @@
-"""Every recipe: a header, few lines, typed and wired, its own, and one iteration of it at a tiny size."""
+"""Every recipe and every start: few lines, typed and wired, its own, and one iteration of it at a tiny size."""
 
 import functools
 import math
 
 import pytest
 import torch
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
+from mmrl.config.option_files import read_comment
 from mmrl.experiments.experiment import read_experiment
 from tests.composed_words import compose_words
 from tests.parsed_words import SectionCLI
 from tests.tiny_recipes import Watcher
 
-RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
-HEADER = {"title", "year", "source", "status", "differs"}
-STATUS = {"exact", "variant", "inspired"}
+RECIPES, STARTS = (sorted(file.stem for file in (CONF / group).glob("*.yaml")) for group in ("recipe", "start"))
+RUNS = [*(f"recipe={name}" for name in RECIPES), *(f"start={name}" for name in STARTS)]
 LINES = 25
-recipes = pytest.mark.parametrize("recipe", RECIPES, scope="module")  # one after the other: what is parsed is cached
+runs = pytest.mark.parametrize("run", RUNS, scope="module")  # one after the other: what is parsed is cached
 
 TINY = (
     "trainer.callbacks.warm_start.stages=null",
@@ -94,10 +93,6 @@ SIM_STAND_INS = {
 TAGS = ("_target_=mmrl.tools.call_parser.TagParser", "open_tag=<tool_call>", "close_tag=</tool_call>")
 
 
-def text_of(recipe: str) -> str:
-    return (CONF / "recipe" / f"{recipe}.yaml").read_text()
-
-
 def plain_of(recipe: str) -> DictConfig:
     """The recipe as it is; not to be changed."""
     return compose_words((f"recipe={recipe}",))
@@ -151,23 +146,24 @@ def terms_of(model) -> set[str]:
     return {f"{phase}/{name}" for phase, objective in model.objectives.items() for name in objective.terms}
 
 
-@recipes
-def test_a_recipe_has_a_header_and_is_short(recipe):
-    text = text_of(recipe)
-    paper = yaml.safe_load(text)["paper"]
-    assert set(paper) >= HEADER, f"paper: of {recipe} lacks {HEADER - set(paper)}"
-    assert all(paper[key] for key in HEADER - {"year"})
-    assert paper["status"] in STATUS
-    assert len([line for line in text.splitlines() if line.strip()]) <= LINES
+@runs
+def test_the_file_of_a_run_is_short(run):
+    group, _, name = run.partition("=")
+    assert len([line for line in (CONF / group / f"{name}.yaml").read_text().splitlines() if line.strip()]) <= LINES
 
 
-def test_no_two_recipes_are_the_same():
+def test_a_start_says_what_it_is():
+    for name in STARTS:
+        assert read_comment((CONF / "start" / f"{name}.yaml").read_text()), name
+
+
+def test_no_two_runs_are_the_same():
     seen: dict[str, str] = {}
-    for recipe in RECIPES:
-        plain = OmegaConf.to_container(plain_of(recipe), resolve=True)
+    for run in RUNS:
+        plain = OmegaConf.to_container(compose_words((run,)), resolve=True)
         key = repr({root: plain[root] for root in ("trainer", "model", "data")})
-        assert key not in seen, f"{recipe} and {seen[key]} make the same run"
-        seen[key] = recipe
+        assert key not in seen, f"{run} and {seen[key]} make the same run"
+        seen[key] = run
 
 
 @functools.cache
@@ -181,12 +177,12 @@ def parse(words: tuple[str, ...]) -> None:
         parse((*start["common"], *stage))
 
 
-@recipes
-def test_a_recipe_parses_typed_and_wires(recipe):
-    parse((f"recipe={recipe}",))
+@runs
+def test_a_run_parses_typed_and_wires(run):
+    parse((run,))
 
 
-@recipes
+@pytest.mark.parametrize("recipe", RECIPES, scope="module")
 def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe):
     experiment = read_experiment(recipe)
     for words in experiment.sides().values() if experiment else ():
@@ -195,52 +191,57 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"siren": 2, "metra": 2, "sasr": 4, "medvlthinker": 2}
+LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
-    "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
-    "dapo": tuple(f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")),
-    "deep_search": (STOPS,),  # an answer that does not end is wrong
+    "recipe=absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
+    "recipe=dapo": tuple(
+        f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
+    ),
+    "recipe=deep_search": (STOPS,),  # an answer that does not end is wrong
     # without the rows that are added, of which the last iteration would learn
-    "flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
-    "laser": (STOPS,),  # the self-reward token stands after answers that end
-    "recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
-    "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
-    "sasr": ("data.rollout.imitation_probability.warmup=1",),
-    "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),
-    "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
-    "medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
+    "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
+    "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
+    "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
+    "recipe=relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
+    "recipe=sasr": ("data.rollout.imitation_probability.warmup=1",),
+    "recipe=trapo": (
+        "data.transforms.trajectory.labelled_fraction=1.0",
+        "data.transforms.trajectory.score_name=reward",
+    ),
+    "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
+    "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
     **dict.fromkeys(
-        ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero"),
+        [f"recipe={name}" for name in ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero")],
         ("model.objective.coefficients.policy=1",),
     ),
-    "mm_eureka": ("data.transforms.accuracy.score_name=reward",),
-    "veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
-    "verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
-    "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
+    "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "start=veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
+    "start=verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
+    "recipe=metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
 """What a tiny run needs beside its size for every term to have something to do."""
 
 
-def learning_run(recipe: str, folder, last: int) -> DictConfig:
-    """Iterations of the recipe at a tiny size, in which some episodes of each problem are rewarded; the last one has no
+def learning_run(run: str, folder, last: int) -> DictConfig:
+    """Iterations of the run at a tiny size, in which some episodes of each problem are rewarded; the last one has no
     episodes."""
-    words = [*words_of(recipe, folder), f"trainer.max_epochs={last}", f"trainer.check_val_every_n_epoch={last}"]
+    words = [*shrink((run,), folder), f"trainer.max_epochs={last}", f"trainer.check_val_every_n_epoch={last}"]
     words.append("trainer.callbacks.watcher={_target_: tests.tiny_recipes.Watcher}")
     words.append(f"data.transforms.none={{_target_: tests.tiny_recipes.DropFrom, iteration: {last - 1}}}")
-    cfg = compose([*words, *NEEDED.get(recipe, ())])
+    cfg = compose([*words, *NEEDED.get(run, ())])
     if "replay" not in cfg.data:  # there the simulator pays every decision
         cfg.data.reward = {"_target_": "tests.tiny_recipes.Alternating"}
     return cfg
 
 
-@recipes
-def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_path):
-    learning = LEARNING.get(recipe, 1)
-    cfg = learning_run(recipe, tmp_path, learning + 1)
+@runs
+def test_every_run_learns_with_every_term_and_not_without_rows(run, tmp_path):
+    learning = LEARNING.get(run, 1)
+    cfg = learning_run(run, tmp_path, learning + 1)
     cli = CLI(to_lightning(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
     cli.fit()

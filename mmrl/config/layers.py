@@ -99,9 +99,9 @@ def default_choices() -> dict[str, str | None]:
 
 
 def flatten(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The full key and the value of each leaf of nested mappings."""
+    """The full key and the value of each leaf of nested mappings; one with keys that are numbers is a leaf."""
     for name, value in keys.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

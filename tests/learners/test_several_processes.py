@@ -220,7 +220,7 @@ def test_two_processes_that_reduce_gradients_once_are_one_run(alone, tmp_path):
 def test_two_processes_with_a_pretrained_vla_are_one_run(name, tmp_path):
     checkpoint, *chosen = PRETRAINED[name]
     chosen = [*chosen, "optimizer.eps=1e-3", *CHECKPOINT, f"policy={name}", f"policy.path='{checkpoint()}'"]
-    chosen = [*chosen, "trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1"]
+    chosen = [*chosen, "trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1", "optimizer.lr=3e-4"]
     once = fit(tmp_path / "alone", *chosen)
     run_ranks(["fit", *words(tmp_path, *chosen, "trainer.devices=2", "strategy=fsdp2")], tmp_path)
     ranks = [record(tmp_path, rank) for rank in range(2)]

@@ -55,6 +55,7 @@ def test_only_the_first_process_loads_a_checkpoint(saved, tmp_path):
         *("model.reference=true", "data.pipeline=[reference, group_advantage]"),
         f"+model.frozen_models={{teacher: {teacher}}}",
         *("trainer.max_epochs=1", "trainer.callbacks.warm_start=null"),
+        *("trainer.check_val_every_n_epoch=1", "optimizer.lr=3e-4"),
     )
     alone = fit(tmp_path / "alone", *recipe)
     seen = f"trainer.callbacks.seen={{_target_: {__name__}.Seen, folder: '{tmp_path}'}}"

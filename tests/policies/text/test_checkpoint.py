@@ -79,6 +79,7 @@ def test_an_export_loads_with_transformers_alone(lora, tiny, tmp_path):
 def test_a_run_starts_from_a_file_and_exports_safetensors(tiny, tmp_path):
     words = ["recipe=grpo", "policy=text", f"policy.path={tiny[0]}", f"run_dir={tmp_path}/run", "optimizer.lr=1e-2",
              "trainer.max_epochs=1", "trainer.accelerator=cpu", "data.num_prompts=8", "data.evaluation.count=2",
+             "trainer.check_val_every_n_epoch=1", "data.num_minibatches=4", "data.sampling.max_tokens=8",
              "data.transforms=null", "trainer.logger=false", "trainer.enable_progress_bar=false",
              "trainer.callbacks.progress=null"]  # fmt: skip
     assert main(["fit", *words]) == 0

@@ -258,7 +258,8 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
         "data.num_minibatches=1",
     ]
     clone = ["recipe=flow_bc", *small, "objective=act", f"run_dir='{tmp_path}/clone'"]
-    train = ["recipe=flow_reach_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
+    train = ["recipe=flow_sde_ppo", "policy.critic=shared", *small, "policy.freeze_vision=true", "optimizer.lr=3e-4"]
+    train += [f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'", "data.update_epochs=2"]
     weights = []
     for words in (clone, train):
         CLI(to_lightning(compose(words))).fit()
@@ -267,7 +268,7 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
         assert json.loads((folder / "mmrl_policy.json").read_text())["class"] == ACTPolicy.__name__
     changed = {name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])}
     assert any(".decoder." in name for name in changed)
-    # acting has no demonstration, and the recipe of RL freezes the image encoder
+    # acting has no demonstration, and RL with freeze_vision leaves the image encoder as it is
     assert not any("vae_encoder" in name or ".backbone." in name for name in changed)
     again = build(path=str(folder), chunk=4)
     assert all(torch.equal(value, weights[1][f"model.{name}"]) for name, value in again.model.state_dict().items())

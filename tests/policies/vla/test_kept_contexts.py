@@ -122,7 +122,8 @@ def test_what_cannot_be_kept_is_refused():
 def train(folder, keep: bool, monkeypatch) -> tuple[dict[str, torch.Tensor], list[int], list[int]]:
     """An iteration of two update epochs; the weights, the contexts of each reading, and the rows."""
     words = [
-        *("recipe=flow_reach_ppo", *QUIET, "policy=pi0", f"policy.path='{pi0_folder()}'", f"run_dir='{folder}'"),
+        *("recipe=flow_sde_ppo", *QUIET, "policy=pi0", f"policy.path='{pi0_folder()}'", f"run_dir='{folder}'"),
+        *("policy.critic=shared", "optimizer.lr=3e-4"),
         *("trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1", "data.num_prompts=2", "data.evaluation.count=1"),
         *("data.update_epochs=2", "data.num_minibatches=2", "engine.max_rows=8", f"policy.keep_contexts={keep}"),
         "data.parity=null",  # which reads some rows too
@@ -156,7 +157,8 @@ def test_a_resumed_run_that_keeps_contexts_is_the_uninterrupted_one(tmp_path):
     chosen = (
         *("recipe=flow_sde_grpo", "policy=smolvla", f"policy.path='{smolvla_folder()}'", "policy.keep_contexts=true"),
         *("data.reward.weights={tip_distance_m: -1.0}", "data.num_prompts=2", "data.group_size=2"),
-        *("data.num_minibatches=2", "data.evaluation.count=1", "policy.chain.steps=4"),
+        *("data.num_minibatches=2", "data.update_epochs=2", "data.evaluation.count=1", "policy.chain.steps=4"),
+        *("trainer.check_val_every_n_epoch=1", "trainer.callbacks.last.every_n_epochs=1", "optimizer.lr=3e-4"),
     )
     whole = fit(tmp_path / "whole", *chosen, "trainer.max_epochs=2")
     fit(tmp_path / "first", *chosen, "trainer.max_epochs=1")

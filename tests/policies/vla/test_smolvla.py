@@ -329,13 +329,21 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
         "trainer.max_epochs=1",
         "trainer.check_val_every_n_epoch=1",
         "data.num_prompts=4",
+        "data.num_minibatches=1",
         "data.evaluation.count=2",
         "engine.max_rows=8",
     ]
     clone = ["recipe=flow_bc", *small, f"policy.path='{smolvla_folder()}'", f"run_dir='{tmp_path}/clone'"]
-    train = ["recipe=flow_reach_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
+    train = [
+        "recipe=flow_sde_ppo",
+        "policy.critic=shared",
+        *small,
+        "data.update_epochs=2",
+        f"run_dir='{tmp_path}/train'",
+    ]
+    train.append(f"policy.path='{tmp_path}/clone/policy'")
     weights = [load_file(f"{smolvla_folder()}/model.safetensors")]
-    for words in (clone, [*train, "data.num_minibatches=1"]):
+    for words in (clone, train):
         CLI(to_lightning(compose(words))).fit()
         folder = tmp_path / ("clone" if words is clone else "train") / "policy"
         weights.append(load_file(folder / "model.safetensors"))

@@ -1,0 +1,127 @@
+"""Every method: a header, few lines, and a run with pretrained weights and the numbers of its paper."""
+
+import re
+
+import pytest
+import yaml
+
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.config.option_files import find_options
+from mmrl.config.settings import read_paper_setting
+from mmrl.errors import ConfigError
+from tests.checkpoints import llava, openvla, pi0, qwen2
+from tests.parsed_words import check_words
+
+FILES = {name: file.path for name, file in find_options()["method"].items() if not file.origin}
+THEMES = {name: path.parent.name for name, path in FILES.items()}
+HEADER = {"title", "year", "source", "status", "differs"}
+STATUS = {"exact", "variant", "inspired"}
+LINES = 25
+"""Of a method beside the numbers of its paper."""
+CONTROL = sorted(name for name, theme in THEMES.items() if theme == "control")
+"""Methods of small networks, which no checkpoint gives their weights."""
+PRETRAINED = sorted(set(FILES) - set(CONTROL))
+WITH_NUMBERS = [name for name in PRETRAINED if read_paper_setting(name)]
+
+MAKERS = {"text": qwen2, "vlm": llava, "pi0": pi0, "openvla": openvla}
+SIM = ("task=sim", "sim=reach", "rollout=env", "evaluation=sim")
+OPENVLA = (*SIM, "policy=openvla")
+SHARED = ("policy.critic=shared",)  # a checkpoint has no layers for a critic of its own
+DIFFUSION = (*SIM, "policy=diffusion_policy", "policy.path=somewhere")
+SCORER = (
+    "policy._target_=mmrl.policies.text.scorer.ScoringPolicy",
+    "task=preferences",
+    "evaluation=preference_accuracy",
+)
+NEEDED = {
+    "ampo": ("task.digits=[2,2]",),
+    "bc": OPENVLA,
+    "bradley_terry": SCORER,
+    "dppo": DIFFUSION,
+    "embedding_reward": SCORER,
+    "flow_ppo": SHARED,
+    "flow_sde_ppo": SHARED,
+    "mean_flow_grpo": (*SIM, "policy=tiny_mean_flow_vla"),  # a chain that no published policy has
+    "one_step": (*SIM, "policy=tiny_one_step_vla"),  # a teacher that no published policy has
+    "ppo_vla": (*OPENVLA, *SHARED),
+    "progress": OPENVLA,
+    "reseek": ("task=wiki", "task._target_=tasks.wiki.judged.JudgedWiki"),
+    "rl100": DIFFUSION,
+    "rlcm": (*SIM, "policy=tiny_consistency_vla"),  # a chain that no published policy has
+    "rlfr": ("policy.hidden_layers=[0.5]",),
+    "search_r1": ("task=wiki",),
+    "simple_vla_rl": OPENVLA,
+    "vrag_rl": ("policy=vlm", "task=small_acuity"),
+}
+"""What a method needs of its setting beside the policy of its theme."""
+SECOND = {
+    "epo": "actor",
+    "gkd": "teacher",
+    "hunyuan_mt": "drafter",
+    "rlcoder": "generator",
+    "rlgf": "guide",
+    "rlmec": "editor",
+    "verirl": "reward_model",
+}
+"""The model beside the policy that these methods sample from or read; a recipe makes it, a user names it."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Tiny checkpoints, by the policy option that loads them."""
+    place = tmp_path_factory.mktemp("checkpoints")
+    return {option: make(place / option) for option, make in MAKERS.items()}
+
+
+def words_of(method: str, setting: str, folders) -> list[str]:
+    """The words of the method in this setting, with a checkpoint."""
+    theme = {"vision": ("policy=vlm", "task=digits"), "robots": (*SIM, "policy=pi0")}.get(
+        THEMES[method], ("policy=text",)
+    )
+    chosen = {word.partition("=")[0]: word for word in (*theme, *NEEDED.get(method, ()))}
+    option = chosen["policy"].partition("=")[2]
+    path = [f"policy.path={folders[option]}"] if option in folders else []
+    second = [f"model.frozen_models.{SECOND[method]}.path={folders['text']}"] if method in SECOND else []
+    return [f"method={method}", f"setting={setting}", *chosen.values(), *path, *second, "run_dir=same"]
+
+
+def count_lines(text: str) -> int:
+    """Lines of a method's file, without those of its paper's numbers."""
+    own = re.sub(r"^paper_setting:.*\n(?:[ #].*\n)*", "", text, flags=re.M)
+    return len([line for line in own.splitlines() if line.strip()])
+
+
+@pytest.mark.parametrize("method", FILES)
+def test_a_method_has_the_header_of_its_paper_and_is_short(method):
+    text = FILES[method].read_text()
+    paper = yaml.safe_load(text)["paper"]
+    assert set(paper) == HEADER and all(paper[key] for key in HEADER - {"year"})
+    assert paper["status"] in STATUS and isinstance(paper["year"], int | None)
+    assert count_lines(text) <= LINES
+
+
+def test_the_numbers_of_a_paper_say_where_they_stand():
+    for method in FILES:
+        block = read_paper_setting(method)
+        assert not block or (block["place"] and set(block) <= {"place", "trainer", "model", "data"}), method
+
+
+@pytest.mark.parametrize("method", PRETRAINED)
+def test_a_method_parses_and_wires_with_pretrained_weights_and_the_numbers_of_its_paper(method, folders):
+    """Without numbers of its paper in the setting that has them otherwise, which extends that of pretrained weights."""
+    check_words(words_of(method, "paper" if method in WITH_NUMBERS else "pretrained_text", folders))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", WITH_NUMBERS)
+def test_a_method_parses_and_wires_without_the_numbers_of_its_paper_too(method, folders):
+    settings = {"vision": "pretrained_vlm", "robots": "pretrained_vla"}
+    check_words(words_of(method, settings.get(THEMES[method], "pretrained_text"), folders))
+
+
+@pytest.mark.parametrize("method", ["gkd", "verirl"])
+def test_a_second_model_that_is_not_named_is_refused(method, folders):
+    words = [word for word in words_of(method, "pretrained_text", folders) if "frozen_models" not in word]
+    with pytest.raises(ConfigError, match=r"give `path` \(a hub id or a folder\)"):
+        CLI(to_lightning(compose(words)))
