@@ -19,7 +19,7 @@ from typing import Any
 
 from robot_perturbations import read_perturbations, store_perturbation  # beside this file
 
-from mmrl.config.layers import Layer, merge_choices, read_layers, read_run
+from mmrl.config.layers.files import Layer, merge_choices, read_layers, read_run
 from mmrl.experiments.experiment import read_experiment
 from mmrl.experiments.papers import find_page
 from mmrl.experiments.results import FOLDER, read_result

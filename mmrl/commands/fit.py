@@ -22,9 +22,9 @@ from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
+from mmrl.config.layers.settings import choose_setting
 from mmrl.config.overrides import check_groups
 from mmrl.config.renamed import check_words
-from mmrl.config.settings import choose_setting
 from mmrl.errors import ConfigError
 from mmrl.files import FULL
 from mmrl.runs.closed_output import drop_closed_output

@@ -13,7 +13,7 @@ from hydra.utils import get_class
 from mmrl.commands.catalogue.recipes import cite
 from mmrl.commands.cli import enter_project_of
 from mmrl.commands.results.model_card import build_metadata, format_training
-from mmrl.config.layers import read_paper
+from mmrl.config.layers.files import read_paper
 from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL

@@ -17,7 +17,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from mmrl.config.layers import LAYERS, RUNS
+from mmrl.config.layers.files import LAYERS, RUNS
+from mmrl.config.layers.settings import choose_setting, drop_headers
 from mmrl.config.option_files import CONF as CONF
 from mmrl.config.option_files import find_options, groups
 from mmrl.config.overrides import (
@@ -33,7 +34,6 @@ from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, check_words, find_new_option
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
-from mmrl.config.settings import choose_setting, drop_headers
 from mmrl.config.signatures import (
     NAMED_PARTS,
     choose_state_task,

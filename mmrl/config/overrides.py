@@ -17,7 +17,7 @@ from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from mmrl.config.layers import read_run
+from mmrl.config.layers.files import read_run
 from mmrl.config.option_files import CONF, list_folders, search_path
 from mmrl.config.signatures import constructor_parameters
 from mmrl.errors import ConfigError

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
-from mmrl.config.layers import RUN_WORDS
+from mmrl.config.layers.files import RUN_WORDS
 from mmrl.errors import ConfigError
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure

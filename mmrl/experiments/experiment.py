@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF, compose
-from mmrl.config.layers import RUN_WORDS
+from mmrl.config.layers.files import RUN_WORDS
 from mmrl.errors import ConfigError
 from mmrl.experiments.content import hash_content
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.layers import flatten
+from mmrl.config.layers.files import flatten
+from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import find_options
-from mmrl.config.settings import read_paper_setting
 from mmrl.experiments.papers import join_cells
 
 START = "<!-- numbers of the papers: written by scripts/paper_index.py -->"

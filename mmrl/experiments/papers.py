@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
-from mmrl.config.layers import default_choices, merge_choices, read_layers, read_paper, read_run
+from mmrl.config.layers.files import default_choices, merge_choices, read_layers, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
 from mmrl.experiments.results import FOLDER, format_result, read_result

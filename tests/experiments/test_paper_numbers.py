@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from mmrl.config.layers.settings import choose_setting
 from mmrl.config.option_files import CONF
-from mmrl.config.settings import choose_setting
 from mmrl.experiments.paper_numbers import ABSENT, END, START, read_numbers, render_numbers, replace_numbers
 
 PAGE = CONF.parent / "docs" / "recipes.md"

@@ -26,7 +26,7 @@ from mmrl.commands.catalogue.sources import (
     find_subclasses,
 )
 from mmrl.commands.catalogue.tasks import tabulate_tasks
-from mmrl.config.layers import read_paper
+from mmrl.config.layers.files import read_paper
 from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
 from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError

@@ -15,9 +15,9 @@ from mmrl.commands.catalogue.rows import (
     wrap,
 )
 from mmrl.commands.catalogue.runs import find_name, find_theme, find_users, group_themes, list_users
-from mmrl.config.layers import Options, merge_choices, read_layers, read_paper
+from mmrl.config.layers.files import Options, merge_choices, read_layers, read_paper
+from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import find_options
-from mmrl.config.settings import read_paper_setting
 
 _USERS, _SHORTEST = 22, 10  # columns: of recipes, and of a paper at least
 _NOTES = (

@@ -17,7 +17,7 @@ from mmrl.commands.catalogue.rows import (
     wrap,
 )
 from mmrl.commands.catalogue.runs import OWN, Run, find_name, find_theme, find_users, group_themes, read_runs
-from mmrl.config.layers import Options, default_choices, merge_choices, read_paper, read_run
+from mmrl.config.layers.files import Options, default_choices, merge_choices, read_paper, read_run
 from mmrl.config.option_files import find_options
 from mmrl.experiments.results import ABSENT, FOLDER, describe_result, read_result
 

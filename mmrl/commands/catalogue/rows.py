@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.layers import flatten
+from mmrl.config.layers.files import flatten
+from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import read_comment
-from mmrl.config.settings import read_paper_setting
 
 Row = tuple[str, str]
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mmrl.config.layers import RUNS, Layer, Options, read_run
+from mmrl.config.layers.files import RUNS, Layer, Options, read_run
 from mmrl.config.option_files import OptionFile
 from mmrl.errors import ConfigError
 

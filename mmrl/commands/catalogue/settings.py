@@ -9,9 +9,9 @@ from typing import Any
 from mmrl.commands.catalogue.methods import format_choices
 from mmrl.commands.catalogue.rows import Row, describe_file, format_keys, read_first_comment, to_rows
 from mmrl.commands.catalogue.runs import OWN, find_name, find_users
-from mmrl.config.layers import Layer, Options, flatten, merge_choices, read_layers
+from mmrl.config.layers.files import Layer, Options, flatten, merge_choices, read_layers
+from mmrl.config.layers.settings import HEADER, is_for_pretrained
 from mmrl.config.option_files import find_options
-from mmrl.config.settings import HEADER, is_for_pretrained
 
 SMALL = "toys: small policies that learn on two cores"
 PRETRAINED = "pretrained: weights of policy.path, or of the setting's own policy"

@@ -4,7 +4,7 @@ from mmrl.__main__ import main
 from mmrl.commands.catalogue.methods import describe_method, format_methods, join_users
 from mmrl.commands.catalogue.settings import PRETRAINED, SMALL, describe_setting, format_settings
 from mmrl.config.compose import CONF, compose, groups
-from mmrl.config.settings import read_paper_setting
+from mmrl.config.layers.settings import read_paper_setting
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

@@ -4,7 +4,7 @@ from mmrl.__main__ import main
 from mmrl.commands.catalogue.recipes import describe_recipe, describe_start, format_recipes, resolve_groups
 from mmrl.commands.catalogue.runs import Run
 from mmrl.config.compose import CONF, compose, groups
-from mmrl.config.layers import read_run
+from mmrl.config.layers.files import read_run
 
 THEMES = sorted(folder.name for folder in (CONF / "method").iterdir() if folder.is_dir())
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmrl.config.layer_checks import check_layers
-from mmrl.config.layers import LAYERS, RUNS, Layer, default_choices, flatten, merge_choices, read_layers, read_run
+from mmrl.config.layers.checks import check_layers
+from mmrl.config.layers.files import LAYERS, RUNS, Layer, default_choices, flatten, merge_choices, read_layers, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.errors import ConfigError
 
@@ -22,10 +22,24 @@ paper` where those of the method's paper are taken."""
 PAPER = "paper_setting"
 """The key of a method with the numbers of its paper, as keys of a run, and `place`, where they stand in it."""
 _HEADERS = (("weights", "pretrained"), ("numbers", "paper"))
+BUDGET = (
+    *("capture", "trainer", "paper", "model.optimizer", "model.scheduler", "model.learning_rates"),
+    *(
+        f"data.{key}"
+        for key in ("num_prompts", "num_minibatches", "update_epochs", "group_size", "sampling.max_tokens")
+    ),
+    *(f"data.{key}" for key in ("curriculum.count", "replay.capacity", "learning_starts", "gradient_steps")),
+    *(f"data.evaluation.{key}" for key in ("count", "interim_count", "sampling")),
+    *(f"model.policy.{key}" for key in ("config", "freeze_vision", "hidden", "hidden_layers", "lora", "processor")),
+    *(f"model.policy.{key}" for key in ("timesteps_per_sample", "action_dims", "chunk")),
+)
+"""Keys of the small policy and of the budget, which a recipe leaves behind."""
+_NO_GROUP = ("data.group_size", 1)
+"""One answer of a prompt is what a method without groups asks for, whatever the budget."""
+_SMALL = ("policy", "scheduler", "setting", "method")
+"""Groups whose options are those of the small policy."""
 _TASK_GROUPS = ("task", "sim", "rollout", "evaluation")
-_TASK_KEYS = ("data.task.", "data.rollout.", "data.evaluation.")
-_LENGTHS = ("data.evaluation.count", "data.evaluation.interim_count", "data.evaluation.sampling")
-"""Of the keys under `_TASK_KEYS`, those of the toy's budget."""
+_TASK_KEYS = ("data.task", "data.rollout", "data.evaluation")
 _KINDS = {
     "mmrl.policies.text.vision.VisionLanguagePolicy": "pretrained_vlm",
     "mmrl.policies.text.policy.TextPolicy": "pretrained_text",
@@ -107,21 +121,38 @@ def _read_numbers(method: str) -> dict[str, Any]:
 
 
 def _keep_task(layers: Sequence[Layer], setting: str, chosen: set[str]) -> tuple[list[str], dict[str, Any]]:
-    """The options and the keys of the task that a recipe has beside its method; none where another task is chosen."""
-    toy = [layer for layer in layers if layer.group != "method"]
+    """The options and the keys of a recipe that stay: its task, and what it adds to its method.
+
+    None of the task's stay where another task is chosen.
+    """
+    toy, runs = ([layer for layer in layers if layer.group in groups] for groups in (("setting",), RUNS))
     options = {group: option for group, option in merge_choices(toy).items() if group in _TASK_GROUPS}
+    options |= {group: option for group, option in merge_choices(runs).items() if group not in _SMALL}
+    values = {k: v for layer in toy for k, v in flatten(layer.keys) if is_within(k, _TASK_KEYS)}
+    values |= {key: value for layer in runs for key, value in flatten(layer.keys)}
     other = merge_choices(read_layers("setting", setting)).get("task")
+    gone = chosen
     if "task" in chosen or (other is not None and other != options.get("task")):
-        return [], {}
+        gone = chosen | set(_TASK_GROUPS)
     fixed = merge_choices([layer for layer in layers if layer.group == "method"])  # a method's own rollout
-    words = [f"{g}={option or 'null'}" for g, option in options.items() if g not in chosen and g not in fixed]
-    values = {
+    added = merge_choices(runs)
+    words = [
+        f"{group}={option or 'null'}"
+        for group, option in options.items()
+        if group not in gone and (group in added or group not in fixed)
+    ]
+    stay = {
         key: value
-        for layer in toy
-        for key, value in flatten(layer.keys)
-        if key.startswith(_TASK_KEYS) and not key.startswith(_LENGTHS) and not chosen & set(key.split(".")[1:3])
+        for key, value in values.items()
+        if not (key.startswith("data.") and gone & set(key.split(".")[1:3]))
+        and (not is_within(key, BUDGET) or (key, value) == _NO_GROUP)
     }
-    return words, values
+    return words, stay
+
+
+def is_within(key: str, parts: Sequence[str]) -> bool:
+    """Whether a full key is one of these keys, or below one."""
+    return any(key == part or key.startswith(f"{part}.") for part in parts)
 
 
 def _explain(named: Mapping[str, str], method: str, setting: str, task: Sequence[str]) -> str:

@@ -5,9 +5,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from mmrl.config.compose import compose
-from mmrl.config.layers import read_run
+from mmrl.config.layers.files import read_run
+from mmrl.config.layers.settings import choose_setting, read_paper_setting
 from mmrl.config.option_files import CONF, groups
-from mmrl.config.settings import choose_setting, read_paper_setting
 from mmrl.errors import ConfigError
 
 TOYS = [name for name in groups()["setting"] if not name.startswith(("pretrained", "smol", "paper"))]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.layers import LAYERS, RUNS, default_choices, merge_choices, read_keys, read_layers
+from mmrl.config.layers.files import LAYERS, RUNS, default_choices, merge_choices, read_keys, read_layers
 from mmrl.config.option_files import OptionFile, find_option, find_options
 from mmrl.errors import ConfigError
 
