@@ -25,6 +25,8 @@ class Count(Task):
         seconds: that a step takes.
         split: "train" or "held_out".
         log: of environments that were made or closed.
+        running: one entry for each action that has begun and not ended.
+        at_once: how many there were at the beginning of each.
     """
 
     max_turns: int = 5
@@ -33,6 +35,8 @@ class Count(Task):
     seconds: float = 0.0
     split: str = "train"
     log: list[str] = field(default_factory=list, compare=False)
+    running: list[int] = field(default_factory=list, compare=False)
+    at_once: list[int] = field(default_factory=list, compare=False)
     name = "count"
 
     def __len__(self) -> int:
@@ -67,7 +71,10 @@ class CountEnvironment(TextEnvironment):
         return self._observe()
 
     def apply(self, action: str) -> TextStep:
+        self.task.running.append(1)
+        self.task.at_once.append(len(self.task.running))
         time.sleep(60 if action == "hang!" else self.task.seconds)
+        self.task.running.pop()
         if action == "raise!":
             raise OSError("the counter is broken")
         plus = action[0].isalpha() or action == "+"

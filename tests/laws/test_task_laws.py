@@ -31,6 +31,7 @@ from tests.laws.task_examples import (
     read_floor,
     require_option,
 )
+from tests.times import fits
 
 MANY, FEW = 64, 8
 
@@ -198,10 +199,14 @@ def test_bombs_are_scored_within_seconds(task):
     prompt = held_out[0]
     held_out.scores([scripted_episode(prompt, "?")])  # what is loaded once
     for kind, text in BOMBS.items():
-        start = time.process_time(), time.monotonic()
-        scores = held_out.scores([scripted_episode(prompt, text)])[0]
-        assert all(math.isfinite(score) and score <= 1 for score in scores.values()) and scores["exact"] == 0, kind
-        assert time.process_time() - start[0] < 1 and time.monotonic() - start[1] < 30, kind
+
+        def score(kind: str = kind, text: str = text) -> None:
+            start = time.monotonic()
+            scores = held_out.scores([scripted_episode(prompt, text)])[0]
+            assert all(math.isfinite(score) and score <= 1 for score in scores.values()) and scores["exact"] == 0, kind
+            assert time.monotonic() - start < 60, kind
+
+        assert fits(score, 1), kind
 
 
 @pytest.mark.parametrize("task", FLOORS, indirect=True, scope="module")

@@ -1,12 +1,11 @@
 """Boxes of LaTeX: what stands beside a box, boxes in boxes, and long texts."""
 
-import time
-
 import pytest
 
 from mmrl.rewards.answers.latex_boxes import find_boxes
 from mmrl.rewards.extract import build_extractor
 from tests.rewards.latex_boxes import PARTS, WHOLE
+from tests.times import fits
 
 
 @pytest.mark.parametrize("name", ["boxed", "answer"])
@@ -47,6 +46,4 @@ def test_one_box_within_another_is_a_part_of_it():
 
 @pytest.mark.parametrize("part", [r"\boxed{", r"\boxed{1}", "{", "}", r"\boxed{ ", r"\boxed", "\\", r"(\boxed{1})^2"])
 def test_long_texts_are_read_in_linear_time(part):
-    start = time.process_time()
-    find_boxes(part * (100_000 // len(part)))
-    assert time.process_time() - start < 1
+    assert fits(lambda: find_boxes(part * (100_000 // len(part))), 1)

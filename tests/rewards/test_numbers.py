@@ -1,6 +1,5 @@
 """One grammar of numbers: a table of forms, its readers, and texts on which a grammar could hang."""
 
-import time
 from fractions import Fraction
 
 import pytest
@@ -9,6 +8,7 @@ from mmrl.rewards.answers.numbers import find_last_number, parse_number
 from mmrl.rewards.extract import EXTRACTORS, build_extractor
 from tasks.dataset.verify import verify
 from tests.rewards.number_forms import FORMS
+from tests.times import fits
 
 WRAPPED = {
     **{name: kind().write for name, kind in EXTRACTORS.items()},
@@ -77,6 +77,4 @@ def test_whole_texts_are_numbers_and_sentences_are_not():
     ["1", "- ", "1 ", "1,", " 000", "(", "a", r"\frac", "a1", "x^", "1/", "½", "minus ", r"\frac{1}{", "_", " ", "{,}"],
 )
 def test_long_texts_are_read_in_linear_time(part):
-    started = time.process_time()
-    find_last_number("1" + part * (60_000 // len(part)))
-    assert time.process_time() - started < 2
+    assert fits(lambda: find_last_number("1" + part * (60_000 // len(part))), 2)

@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from tasks.scenes.scene import Scene, Shape, list_facts
 from tasks.scenes.shapes import COLOURS, SHAPES, SMALLEST, draw_mask
 from tasks.scenes.spatial import relate
 from tests.tasks.replies import reply
+from tests.times import fits
 
 TASKS = (Attribute, Counting, Detection, Grounding, Pointing, Spatial, Statements)
 
@@ -184,10 +183,7 @@ def test_facts_name_each_object_and_its_region():
 def test_a_thousand_scenes_take_less_than_a_second_of_a_core():
     task = Counting()
     task[0]
-    start = time.process_time()
-    for index in range(1000):
-        task[index]
-    assert time.process_time() - start < 1
+    assert fits(lambda: [task[index] for index in range(1000)], 1)
 
 
 @pytest.mark.parametrize(
