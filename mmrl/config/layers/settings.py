@@ -83,9 +83,10 @@ def choose_setting(words: Sequence[str]) -> Setting:
     if choice is None:
         return Setting(list(words))
     if _is_pretrained(words, read_layers("setting", choice)) and not is_for_pretrained(choice):
+        fit = _find_pretrained(words, layers)
         raise ConfigError(
             f"setting={choice} has the numbers of a small policy with random weights (learning rate, lengths, start), "
-            f"which would spoil a pretrained one; take setting={_find_pretrained(words, layers)}, or setting=paper"
+            f"which would spoil a pretrained one; take setting={fit}, or setting={_find_paper(fit)}"
         )
     if choice == setting:
         return Setting(list(words))
@@ -93,7 +94,7 @@ def choose_setting(words: Sequence[str]) -> Setting:
     chosen = {group for group, _ in _pairs(words)}
     rest = [word for word in words if word.partition("=")[0] not in LAYERS]
     task, values = _keep_task(layers, choice, chosen) if set(named) & set(RUNS) or not named else ([], {})
-    values |= _read_numbers(method) if _header(choice).get("numbers") == "paper" else {}
+    values |= _read_numbers(method, choice) if _header(choice).get("numbers") == "paper" else {}
     line = "" if "setting" in named else _explain(named, method, choice, task)
     return Setting([f"method={method}", f"setting={choice}", *task, *rest], values, line)
 
@@ -109,13 +110,13 @@ def read_paper_setting(method: str) -> dict[str, Any]:
     return dict(read_layers("method", method)[-1].keys.get(PAPER) or {})
 
 
-def _read_numbers(method: str) -> dict[str, Any]:
+def _read_numbers(method: str, setting: str) -> dict[str, Any]:
     block = read_paper_setting(method)
     block.pop("place", None)
     if not block:
         raise ConfigError(
-            f"setting=paper: method={method} has no {PAPER} with numbers of its paper; take setting=pretrained_text, "
-            "or add the block to the method's file"
+            f"setting={setting}: method={method} has no {PAPER} with numbers of its paper; take a setting "
+            "for pretrained weights (`mmrl list settings`), or add the block to the method's file"
         )
     return dict(flatten(block))
 
@@ -160,7 +161,7 @@ def _explain(named: Mapping[str, str], method: str, setting: str, task: Sequence
     kept = f" with {' '.join(task)}" if task else ""
     return (
         f"{run} has the numbers of a small policy; a pretrained one runs method={method} in setting={setting}{kept}. "
-        "setting=NAME chooses another, setting=paper the numbers of the method's paper"
+        f"setting=NAME chooses another, setting={_find_paper(setting)} the numbers of the method's paper"
     )
 
 
@@ -206,6 +207,11 @@ def _find_pretrained(words: Sequence[str], layers: Sequence[Layer]) -> str:
     name = next((setting for base, setting in _KINDS.items() if base in bases), "pretrained_vla")
     lora = any(key.startswith(("policy.lora", "model.policy.lora")) and value != "null" for key, value in pairs.items())
     return f"{name}_lora" if lora or _policy_key(str(option), "lora") else name
+
+
+def _find_paper(pretrained: str) -> str:
+    """The setting with the numbers of papers for the same kind of policy."""
+    return pretrained.removesuffix("_lora").replace("pretrained", "paper").removesuffix("_text")
 
 
 def _policy_key(option: str, key: str) -> Any:

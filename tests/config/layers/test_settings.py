@@ -110,3 +110,15 @@ def test_the_numbers_of_an_extended_method_are_not_those_of_the_one_that_extends
 def test_a_setting_with_a_task_replaces_that_of_the_recipe():
     cfg = compose(["recipe=gspo", "setting=gridworld"])
     assert cfg.choices.task == "gridworld" and cfg.choices.rollout == "text_environment" and "recipe" not in cfg.choices
+
+
+@pytest.mark.parametrize(
+    "words", [["method=papo", "setting=paper_vlm", "policy=vlm"], ["method=ppo_vla", "setting=paper_vla", "policy=pi0"]]
+)
+def test_the_numbers_of_a_paper_are_taken_for_every_kind_of_policy(words):
+    method = words[0].removeprefix("method=")
+    rate = read_paper_setting(method)["model"]["optimizer"]["lr"]
+    cfg = compose([*words, "policy.path=x"])
+    assert cfg.model.optimizer.lr == rate
+    with pytest.raises(ConfigError, match=r"setting=paper_v"):
+        compose([words[0], "setting=sums", *words[2:], "policy.path=x"])
