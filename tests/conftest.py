@@ -19,6 +19,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave what the test modules have imported out of garbage collections: each would take a third of a second."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # seldom: tests end before much garbage is theirs
     gc.enable()
 
 
