@@ -148,7 +148,8 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
             known = [*PLAIN, *ROOTS, *SHORT, *options]
-            raise ConfigError(f"{key}: unknown key.{_suggest(head, known)} Top-level keys are {sorted(set(known))}")
+            near = _suggest(head, known) or f" Top-level keys are {sorted(set(known))}"
+            raise ConfigError(f"{key}: unknown key.{near}")
     return out
 
 
