@@ -28,28 +28,28 @@ def resolve(scope: Mapping[str, Any], path: str | None, sizes: Sequence[str]) ->
     """Return a policy's settings: the arguments of its constructor, or what is stored under `path`.
 
     Args:
-        scope: `locals()` at the start of the constructor, which has its arguments; `own` are those of a subclass.
+        scope: `locals()` at the start of the constructor, which has its arguments; `options` are those of a subclass.
         path: folder that `save` wrote; None without one.
         sizes: settings that must not differ from the stored ones where they are given.
     """
-    hidden = ("self", "__class__", "path", "own")
-    given = {name: value for name, value in scope.items() if name not in hidden} | scope.get("own", {})
-    return given if path is None else _read_settings(path, {name: given[name] for name in sizes})
+    hidden = ("self", "__class__", "path", "options")
+    arguments = {name: value for name, value in scope.items() if name not in hidden} | scope.get("options", {})
+    return arguments if path is None else _read_settings(path, {name: arguments[name] for name in sizes})
 
 
-def _read_settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _read_settings(folder: str | Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Read the stored settings; refuse a requested setting (not None) that differs."""
     file = Path(folder) / _SETTINGS
     if not file.is_file():
         raise ValueError(f"policy.path={folder}: {file} is missing; give a folder that save_pretrained wrote")
     stored = read_json_object(file, "give a folder that save_pretrained wrote", finite=False)
-    absent = sorted(set(asked) - set(stored))
+    absent = sorted(set(sizes) - set(stored))
     if absent:
         raise ValueError(f"{file}: {absent} missing; give a folder that save_pretrained wrote")
-    differing = {name: value for name, value in asked.items() if value is not None and value != stored[name]}
+    differing = {name: value for name, value in sizes.items() if value is not None and value != stored[name]}
     if differing:
-        found = {name: stored[name] for name in differing}
-        raise ValueError(f"policy.path={folder} was saved with {found}, but the recipe says {differing}")
+        entries = {name: stored[name] for name in differing}
+        raise ValueError(f"policy.path={folder} was saved with {entries}, but the recipe says {differing}")
     return stored
 
 

@@ -112,16 +112,16 @@ class Processor:
 
     def encode(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Convert a raw observation to the policy's names, images and units; other entries are unchanged."""
-        seen = {self.names.get(name, name): value for name, value in raw.items()}
+        observation = {self.names.get(name, name): value for name, value in raw.items()}
         steps: dict[str, Any] = {**self.images, **self.vectors}
         for name, step in steps.items():
-            if name not in seen:
+            if name not in observation:
                 raise ValueError(
                     f"the policy's processor expects observation {name!r}, but it is given {sorted(raw)}; "
                     "set policy.processor.names to {given: expected}"
                 )
-            seen[name] = step.apply(seen[name])
-        return seen
+            observation[name] = step.apply(observation[name])
+        return observation
 
     def names_before(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the robot's or dataset's names of observations, given the policy's: the inverse of `names`."""
@@ -156,8 +156,8 @@ class Processor:
         """Build a processor from the result of `to_dict`."""
         return cls(
             names=dict(plain.get("names", {})),
-            images={name: ImageTransform(**given) for name, given in plain.get("images", {}).items()},
-            vectors={name: Scale(**given) for name, given in plain.get("vectors", {}).items()},
+            images={name: ImageTransform(**arguments) for name, arguments in plain.get("images", {}).items()},
+            vectors={name: Scale(**arguments) for name, arguments in plain.get("vectors", {}).items()},
             action=Scale(**plain.get("action", {})),
             gripper=Gripper(**plain["gripper"]) if plain.get("gripper") else None,
         )
@@ -173,14 +173,14 @@ class Processor:
         """
         if saved is None:
             return given or cls()
-        kept = cls.from_dict(saved)
-        if given is not None and (lines := differences(kept.contract(), given.contract())):
+        processor = cls.from_dict(saved)
+        if given is not None and (lines := differences(processor.contract(), given.contract())):
             raise ValueError(
                 f"{where} was trained with another policy.processor:\n  "
                 + "\n  ".join(lines)
                 + "\nleave policy.processor out to take the saved one"
             )
-        return kept
+        return processor
 
     @classmethod
     def with_statistics(cls, given: Processor | None, statistics: Processor | None, where: str) -> Processor:
@@ -196,9 +196,9 @@ class Processor:
         """
         if given is None or statistics is None:
             return given or statistics or cls()
-        known, asked = statistics._list_scales(), given._list_scales()
-        both = known.keys() & asked.keys()
-        if lines := differences({name: known[name] for name in both}, {name: asked[name] for name in both}):
+        reference, scales = statistics._list_scales(), given._list_scales()
+        both = reference.keys() & scales.keys()
+        if lines := differences({name: reference[name] for name in both}, {name: scales[name] for name in both}):
             raise ValueError(
                 f"{where} has statistics of its own, and policy.processor gives other ones:\n  "
                 + "\n  ".join(lines)
@@ -209,8 +209,8 @@ class Processor:
 
     def _list_scales(self) -> dict[str, dict[str, Any]]:
         """List the scales that change something, as plain values by their name."""
-        named = {"processor.action": self.action, **{f"processor.vectors.{k}": v for k, v in self.vectors.items()}}
-        return {name: dataclasses.asdict(scale) for name, scale in named.items() if scale.kind != "identity"}
+        scales = {"processor.action": self.action, **{f"processor.vectors.{k}": v for k, v in self.vectors.items()}}
+        return {name: dataclasses.asdict(scale) for name, scale in scales.items() if scale.kind != "identity"}
 
 
 def check_chunk(output: Any, chunk: int, action_dims: int) -> np.ndarray:

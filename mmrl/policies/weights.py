@@ -99,15 +99,15 @@ def checkpoint_weights(saved: Any, place: str, prefix: str = "policy.") -> dict[
         raise ValueError(f"{place} holds {kind(saved)}, not a checkpoint of mmrl fit; {remedy}")
     state = saved.get("state_dict")
     if not isinstance(state, Mapping):
-        found = "no weights (state_dict)" if "state_dict" not in saved else f"{kind(state)} as its state_dict"
-        raise ValueError(f"{place} holds {found}, so it is no checkpoint of mmrl fit; {remedy}")
+        content = "no weights (state_dict)" if "state_dict" not in saved else f"{kind(state)} as its state_dict"
+        raise ValueError(f"{place} holds {content}, so it is no checkpoint of mmrl fit; {remedy}")
     wrong = [name for name, value in state.items() if not (isinstance(name, str) and isinstance(value, Tensor))]
     if wrong:
         raise ValueError(f"{place}: {wrong[0]!r} of its state_dict is {kind(state[wrong[0]])}, not a tensor; {remedy}")
-    own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-    if not own:
+    weights = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    if not weights:
         raise ValueError(f"{place}: none of its {len(state)} weights is of a policy; {remedy}")
-    return own
+    return weights
 
 
 def check_fits(
@@ -133,8 +133,8 @@ def check_fits(
         for name in given
         if name in own and given[name].shape != own[name].shape
     ]
-    found = (("missing", missing), ("not of this policy", extra), ("of another shape", shapes))
-    lines = [f"{len(names)} {what}: {_few(names)}" for what, names in found if names]
+    problems = (("missing", missing), ("not of this policy", extra), ("of another shape", shapes))
+    lines = [f"{len(names)} {what}: {_few(names)}" for what, names in problems if names]
     if lines:
         raise ValueError(
             f"the weights of {place} do not fit the policy: {'; '.join(lines)}; take the policy settings that "
@@ -150,9 +150,9 @@ def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: C
     """
     if any(parameter.is_meta for parameter in module.parameters()):
         return
-    own = module.state_dict()
-    check_fits(own, given, place, optional, optional)
-    module.load_state_dict({name: tensor for name, tensor in given.items() if name in own}, strict=False)
+    state = module.state_dict()
+    check_fits(state, given, place, optional, optional)
+    module.load_state_dict({name: tensor for name, tensor in given.items() if name in state}, strict=False)
 
 
 def _few(names: list[str]) -> str:

@@ -67,23 +67,27 @@ class ActorPolicy(Policy):
         action_shape: Sequence[int] | None = None,
         normalize_observations: bool = False,
         path: str | None = None,
-        **own: Any,
+        **options: Any,
     ):
         super().__init__()
         self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
-        own = SimpleNamespace(**{"normalize_observations": False, **self.config})  # older folders do not have it
-        if not own.actions:
-            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {own.actions}")
-        self.actions, self.action_shape = own.actions, tuple(own.action_shape or [own.actions])
+        options = SimpleNamespace(**{"normalize_observations": False, **self.config})  # older folders do not have it
+        if not options.actions:
+            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {options.actions}")
+        self.actions, self.action_shape = options.actions, tuple(options.action_shape or [options.actions])
         if math.prod(self.action_shape) != self.actions:
             raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={self.actions} entries")
         self.encoder = ObservationEncoder(
-            own.observation_dims, own.state, own.image_size, own.image_features, own.normalize_observations
+            options.observation_dims,
+            options.state,
+            options.image_size,
+            options.image_features,
+            options.normalize_observations,
         )
-        widths = [self.encoder.width, *own.hidden]
+        widths = [self.encoder.width, *options.hidden]
         self.actor = perceptron(widths, nn.ReLU)
         self.head = self._head(widths[-1])
-        for name, bound in (("low", own.low), ("high", own.high)):
+        for name, bound in (("low", options.low), ("high", options.high)):
             value = torch.as_tensor(bound).float().expand(self.actions).clone()
             if not value.isfinite().all():
                 raise ValueError(f"policy.{name} must be finite, got {bound}: an actor in a box needs its bounds")
@@ -154,8 +158,8 @@ class ActorPolicy(Policy):
 
     def _build_action(self, action: Tensor, logprobs: Tensor) -> Action:
         share = (self.to_action(action[:, 0]) + 1) / 2
-        given = torch.lerp(self.low, self.high, share).view(-1, *self.action_shape).cpu().numpy()
-        return Action(action, logprobs, torch.ones_like(logprobs, dtype=torch.bool), list(given))
+        actions = torch.lerp(self.low, self.high, share).view(-1, *self.action_shape).cpu().numpy()
+        return Action(action, logprobs, torch.ones_like(logprobs, dtype=torch.bool), list(actions))
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Convert a simulator's action to the stored choice; values outside the box are clipped to it."""

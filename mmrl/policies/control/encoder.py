@@ -81,11 +81,11 @@ class ObservationEncoder(nn.Module):
 
     def check_space(self, space: Space) -> None:
         """Refuse a simulator that lacks these observations."""
-        given = space.spaces if isinstance(space, spaces.Dict) else {"state": space}
-        wanted: dict[str, tuple[int, ...]] = {self.state: (self.observation_dims,)} if self.observation_dims else {}
-        wanted |= {"image": self.image_shape} if self.image_shape else {}
-        for name, shape in wanted.items():
-            if not isinstance(given.get(name), spaces.Box) or given[name].shape != shape:
+        entries = space.spaces if isinstance(space, spaces.Dict) else {"state": space}
+        shapes: dict[str, tuple[int, ...]] = {self.state: (self.observation_dims,)} if self.observation_dims else {}
+        shapes |= {"image": self.image_shape} if self.image_shape else {}
+        for name, shape in shapes.items():
+            if not isinstance(entries.get(name), spaces.Box) or entries[name].shape != shape:
                 raise ValueError(
                     f"the policy reads observation {name!r} of shape {shape} (policy.observation_dims="
                     f"{self.observation_dims}, policy.image_size={self.image_shape}), but the simulator's observations "

@@ -143,8 +143,8 @@ class Gaussian(Choices):
     log_std: Tensor  # [N, A], temperature already applied
 
     def sample(self, noise: Noise) -> Tensor:
-        drawn = noise.normal(self.loc.shape[1]).to(self.loc.device)
-        return torch.addcmul(self.loc, self.log_std.exp(), drawn)[:, None]
+        epsilon = noise.normal(self.loc.shape[1]).to(self.loc.device)
+        return torch.addcmul(self.loc, self.log_std.exp(), epsilon)[:, None]
 
     def logprobs(self, action: Tensor) -> Tensor:
         """-sum_a ((x_a - loc_a) / std_a)^2 / 2 + log std_a + log(2 pi) / 2."""

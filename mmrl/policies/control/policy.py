@@ -80,30 +80,34 @@ class ControlPolicy(Policy):
     ):
         super().__init__()
         self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
-        own = SimpleNamespace(**{**_LATER_OPTIONS, **self.config})
-        if not (own.observation_dims or own.image_size) or not own.actions:
+        options = SimpleNamespace(**{**_LATER_OPTIONS, **self.config})
+        if not (options.observation_dims or options.image_size) or not options.actions:
             raise ValueError(
                 "policy.observation_dims and policy.actions must be at least 1 (or give policy.path), "
-                f"got {own.observation_dims} and {own.actions}"
+                f"got {options.observation_dims} and {options.actions}"
             )
-        _check_options(own)
-        self.observation_dims, self.actions = own.observation_dims, own.actions
-        self.kind, self.reads_mask = own.kind, own.action_mask
-        dims = len(own.actions) if isinstance(own.actions, list) else own.actions
+        _check_options(options)
+        self.observation_dims, self.actions = options.observation_dims, options.actions
+        self.kind, self.reads_mask = options.kind, options.action_mask
+        dims = len(options.actions) if isinstance(options.actions, list) else options.actions
         self.encoder = ObservationEncoder(
-            own.observation_dims, "state", own.image_size, own.image_features, own.normalize_observations
+            options.observation_dims,
+            "state",
+            options.image_size,
+            options.image_features,
+            options.normalize_observations,
         )
-        widths = [self.encoder.width, *own.hidden]
-        self.actor = perceptron(widths, ACTIVATIONS[own.activation])
-        self.critic = perceptron(widths, ACTIVATIONS[own.activation])
+        widths = [self.encoder.width, *options.hidden]
+        self.actor = perceptron(widths, ACTIVATIONS[options.activation])
+        self.critic = perceptron(widths, ACTIVATIONS[options.activation])
         self.value = nn.Linear(widths[-1], 1)
         if self.kind == "categorical":
-            self.head = CategoricalHead(widths[-1], own.actions)
+            self.head = CategoricalHead(widths[-1], options.actions)
         elif self.kind == "multi_categorical":
-            self.head = MultiCategoricalHead(widths[-1], own.actions)
+            self.head = MultiCategoricalHead(widths[-1], options.actions)
         else:
-            self.head = GaussianHead(widths[-1], own.actions, own.log_std, own.state_dependent_std)
-        for name, bound in (("low", own.low), ("high", own.high)):
+            self.head = GaussianHead(widths[-1], options.actions, options.log_std, options.state_dependent_std)
+        for name, bound in (("low", options.low), ("high", options.high)):
             self.register_buffer(name, torch.as_tensor(bound).float().expand(dims).clone(), persistent=False)
         self._orthogonal()
         policy_folder.load(path, self)
@@ -132,18 +136,18 @@ class ControlPolicy(Policy):
         if self.kind == "categorical":
             fits = isinstance(action_space, spaces.Discrete) and action_space.n == self.actions
             fits = fits and action_space.start == 0
-            own = f"{self.actions} numbered actions (kind=categorical)"
+            description = f"{self.actions} numbered actions (kind=categorical)"
         elif self.kind == "multi_categorical":
             fits = isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.tolist() == self.actions
-            own = f"numbers of {self.actions} actions (kind=multi_categorical)"
+            description = f"numbers of {self.actions} actions (kind=multi_categorical)"
         else:
             fits = isinstance(action_space, spaces.Box) and action_space.shape == (self.actions,)
             fits = fits and bool((self.low.cpu().numpy() == action_space.low).all())
             fits = fits and bool((self.high.cpu().numpy() == action_space.high).all())
-            own = f"{self.actions} reals in [{self.low.tolist()}, {self.high.tolist()}] (kind=gaussian)"
+            description = f"{self.actions} reals in [{self.low.tolist()}, {self.high.tolist()}] (kind=gaussian)"
         if not fits:
             raise ValueError(
-                f"the policy gives {own}, but the simulator takes {action_space}; "
+                f"the policy gives {description}, but the simulator takes {action_space}; "
                 "set policy.kind, policy.actions, policy.low and policy.high to fit"
             )
 
@@ -226,17 +230,17 @@ class ControlPolicy(Policy):
         policy_folder.save(folder, self.config, self)
 
 
-def _check_options(own: SimpleNamespace) -> None:
+def _check_options(options: SimpleNamespace) -> None:
     """Refuse options that do not fit each other."""
-    if own.kind not in ("categorical", "multi_categorical", "gaussian"):
-        raise ValueError(f"policy.kind must be categorical, multi_categorical or gaussian, got {own.kind!r}")
-    several = own.kind == "multi_categorical"
-    if isinstance(own.actions, list) != several or (several and min(own.actions) < 1):
+    if options.kind not in ("categorical", "multi_categorical", "gaussian"):
+        raise ValueError(f"policy.kind must be categorical, multi_categorical or gaussian, got {options.kind!r}")
+    several = options.kind == "multi_categorical"
+    if isinstance(options.actions, list) != several or (several and min(options.actions) < 1):
         form = "a list of numbers of actions" if several else "a whole number"
-        raise ValueError(f"policy.actions must be {form} where policy.kind={own.kind}, got {own.actions}")
-    if own.activation not in ACTIVATIONS:
-        raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {own.activation!r}")
-    if own.action_mask and own.kind == "gaussian":
+        raise ValueError(f"policy.actions must be {form} where policy.kind={options.kind}, got {options.actions}")
+    if options.activation not in ACTIVATIONS:
+        raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {options.activation!r}")
+    if options.action_mask and options.kind == "gaussian":
         raise ValueError(
             "policy.action_mask=true needs numbered actions; real ones (policy.kind=gaussian) have no mask"
         )

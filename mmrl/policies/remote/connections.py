@@ -116,10 +116,10 @@ class Connections:
         start, reported = time.monotonic(), False
         while True:
             try:
-                found = self._connect()
+                connection = self._connect()
                 if reported:
                     _say(f"policy.url={self.url}: connected after {time.monotonic() - start:.1f} s")
-                return found
+                return connection
             except (OSError, WebSocketException) as error:
                 if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403):
                     raise ConfigError(

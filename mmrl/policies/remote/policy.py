@@ -86,16 +86,16 @@ class RemotePolicy(Policy):
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Encode the observation as the bytes of a message [L], since a batch holds tensors alone."""
-        seen = self.processor.encode(raw)
+        observation = self.processor.encode(raw)
         if self.names:
-            require_inputs(seen, tuple(self.names), self)
-            seen = {there: seen[here] for here, there in self.names.items()}
+            require_inputs(observation, tuple(self.names), self)
+            observation = {server_name: observation[name] for name, server_name in self.names.items()}
         try:
-            message = pack({name: _to_plain(value) for name, value in seen.items()})
+            message = pack({name: _to_plain(value) for name, value in observation.items()})
         except TypeError as error:
             raise ValueError(f"policy.url={self.path}: an observation cannot be sent: {error}") from error
-        sent = torch.frombuffer(bytearray(message), dtype=torch.uint8)
-        return {"message": sent, "length": torch.tensor(len(message))}
+        data = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+        return {"message": data, "length": torch.tensor(len(message))}
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
@@ -122,9 +122,9 @@ class RemotePolicy(Policy):
 
     def contract(self) -> dict[str, Any]:
         """Return the conversions here, and the contract of the server's policy once it was connected."""
-        own = {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
-        there = (self.server.metadata or {}).get("policy")
-        return {**own, "names": self.names} | ({"server": there} if isinstance(there, Mapping) else {})
+        entries = {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
+        contract = (self.server.metadata or {}).get("policy")
+        return {**entries, "names": self.names} | ({"server": contract} if isinstance(contract, Mapping) else {})
 
     def read_training_simulator(self) -> Mapping[str, Any]:
         """Return what `mmrl serve` says about the simulator of the training; empty of another server."""

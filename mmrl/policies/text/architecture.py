@@ -129,8 +129,8 @@ def find_switch(config: Any) -> tuple[int, str] | None:
         for kind in kinds
         if kind.get("rope_type") in ("longrope", "dynamic")
     ]
-    chosen = [[getattr(config, name, None) for name in names] for names in SELECTIONS]
-    selected = [math.prod(numbers) for numbers in chosen if all(isinstance(number, int) for number in numbers)]
+    sizes = [[getattr(config, name, None) for name in names] for names in SELECTIONS]
+    selected = [math.prod(numbers) for numbers in sizes if all(isinstance(number, int) for number in numbers)]
     lengths = [
         *(
             (

@@ -59,11 +59,11 @@ class PreallocatedLayer(DynamicLayer):
 
     def grow(self, new: int) -> None:
         """Extend by `new` tokens, which are written later."""
-        held = self.keys.shape[-2] + new
+        length = self.keys.shape[-2] + new
         keys, values = self._buffers
-        if held > keys.shape[-2]:
-            raise RuntimeError(f"the cache holds {keys.shape[-2]} tokens at most, and {held} are written")
-        self.keys, self.values = keys[:, :, :held], values[:, :, :held]
+        if length > keys.shape[-2]:
+            raise RuntimeError(f"the cache holds {keys.shape[-2]} tokens at most, and {length} are written")
+        self.keys, self.values = keys[:, :, :length], values[:, :, :length]
 
     def get_seq_length(self) -> int:
         return super().get_seq_length() + (0 if self.prefix is None else self.prefix.length)
@@ -85,25 +85,25 @@ class PreallocatedLayer(DynamicLayer):
         """Select rows by `indices`, in that order, with repeats."""
         if self.prefix is not None:
             self.prefix = self.prefix.select(indices)
-        keys, values, held = self.keys[indices], self.values[indices], self.keys.shape[-2]
+        keys, values, length = self.keys[indices], self.values[indices], self.keys.shape[-2]
         if self._buffers is None or len(indices) > len(self.keys):
             self._allocate(keys, values, len(indices))
             return
         # fewer rows reuse the buffers, since allocation costs more than the copy
         self._buffers = self._buffers[0][: len(indices)], self._buffers[1][: len(indices)]
-        self.keys, self.values = self._buffers[0][:, :, :held], self._buffers[1][:, :, :held]
+        self.keys, self.values = self._buffers[0][:, :, :length], self._buffers[1][:, :, :length]
         self.keys.copy_(keys)
         self.values.copy_(values)
 
     def _allocate(self, keys: Tensor, values: Tensor, rows: int) -> None:
         """Allocate buffers with free space after the present tokens."""
-        held = keys.shape[-2]
-        capacity = held + self.max_new_tokens if self._buffers is None else self._buffers[0].shape[-2]
+        length = keys.shape[-2]
+        capacity = length + self.max_new_tokens if self._buffers is None else self._buffers[0].shape[-2]
         buffers = [part.new_empty(rows, part.shape[1], capacity, part.shape[3]) for part in (keys, values)]
-        if held:
-            buffers[0][:, :, :held], buffers[1][:, :, :held] = keys, values
+        if length:
+            buffers[0][:, :, :length], buffers[1][:, :, :length] = keys, values
         self._buffers = buffers[0], buffers[1]
-        self.keys, self.values = buffers[0][:, :, :held], buffers[1][:, :, :held]
+        self.keys, self.values = buffers[0][:, :, :length], buffers[1][:, :, :length]
 
 
 class PromptCache(DynamicCache):
@@ -148,12 +148,12 @@ class PreallocatedCache(PromptCache):
 
     def grow(self, new: int) -> list[Tensor]:
         """Extend by `new` tokens, which are written later."""
-        held = []
+        tensors = []
         for layer in self.layers:
             layer.grow(new)
-            held += [layer.keys, layer.values]
-            held += [] if layer.prefix is None else [layer.prefix.keys, layer.prefix.values]
-        return held
+            tensors += [layer.keys, layer.values]
+            tensors += [] if layer.prefix is None else [layer.prefix.keys, layer.prefix.values]
+        return tensors
 
     def ignores_prefix(self) -> bool:
         return any(layer.prefix is not None and not layer.prefix.used for layer in self.layers)

@@ -54,8 +54,8 @@ def remove_quantization(model: Any) -> Any:
 def find_package_file(path: str) -> str:
     """Return the place of package:NAME/FILE, a file of an installed Python package, which is not imported."""
     package, _, file = path.removeprefix(PACKAGE).partition("/")
-    found = importlib.util.find_spec(package) if package.isidentifier() else None
-    places = [] if found is None else list(found.submodule_search_locations or ())
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
     if not places:
         raise ValueError(
             f"policy.path={path!r}: the package {package!r} is not installed. `make smollm2` installs that of "

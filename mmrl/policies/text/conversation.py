@@ -77,9 +77,9 @@ def assistant_spans(
         raise ValueError("a conversation to imitate ends with the assistant's message; add the answer")
     text, spans = render(list(messages), False), []
     for position, message in enumerate(messages):
-        written = " ".join(str(entry) for key, entry in message.items() if key != "role")
-        if held := [token for token in end_tokens if token in written]:
-            raise ValueError(f"the message {written[:80]!r} holds {held[0]}, which ends turns; delete it")
+        content = " ".join(str(entry) for key, entry in message.items() if key != "role")
+        if matches := [token for token in end_tokens if token in content]:
+            raise ValueError(f"the message {content[:80]!r} holds {matches[0]}, which ends turns; delete it")
         if message["role"] != "assistant":
             continue
         before = render(list(messages[:position]), True)

@@ -54,7 +54,7 @@ def generate(
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
-    drawn = _Drawn(rows, limit, device)
+    completions = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
@@ -62,7 +62,7 @@ def generate(
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
     # without padding no mask is needed, so that the model builds none at every token
-    seen = None if attention.all() else attention[owner]
+    mask = None if attention.all() else attention[owner]
     prefill = 0.0
     for t in range(limit):
         token, logprob, support = draw(
@@ -74,8 +74,8 @@ def generate(
             min_p=sampling.min_p,
             greedy=sampling.decode == "argmax",
         )
-        drawn.add(t, live, token, logprob, support)
-        running = drawn.running(t, live, stops)
+        completions.add(t, live, token, logprob, support)
+        running = completions.running(t, live, stops)
         if t == 0:
             prefill = time.perf_counter() - began  # the accelerator has finished, since `running` was read
         if t + 1 == limit or not running.any():
@@ -84,20 +84,20 @@ def generate(
             keep = running.nonzero().flatten()
             cache.batch_select_indices(keep)
             live, token, following = live[keep], token[keep], following[..., keep, :]
-            seen = None if seen is None else seen[keep]
-        seen = None if seen is None else torch.cat([seen, seen.new_ones(len(live), 1)], dim=1)
-        new = {"input_ids": token[:, None]}, seen, following, cache
+            mask = None if mask is None else mask[keep]
+        mask = None if mask is None else torch.cat([mask, mask.new_ones(len(live), 1)], dim=1)
+        new = {"input_ids": token[:, None]}, mask, following, cache
         logits = step(*new) if t else _decode_first(step, *new)
         following = following + 1
-    return drawn.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
+    return completions.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 
 
 def next_logits(
     model: Any, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: PromptCache
 ) -> Tensor:
     """Compute the logits [N, V] of the next token with a transformers model; the inputs extend its cache."""
-    kept = {cache_argument(model): cache}
-    out = model(**inputs, **kept, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+    cache_kwargs = {cache_argument(model): cache}
+    out = model(**inputs, **cache_kwargs, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     return out.logits[:, -1]
 
 

@@ -127,12 +127,12 @@ class ServedPolicy(Policy):
 
     def _token_text(self, ids: tuple[int, ...]) -> str:
         """Text of ids behind another token, because tokenizers drop a space at the beginning."""
-        known = self.__dict__.setdefault("_token_text_cache", {})
-        if ids not in known:
+        texts = self.__dict__.setdefault("_token_text_cache", {})
+        if ids not in texts:
             before = self.tokenizer.encode("a", add_special_tokens=False)[-1:]
             start, whole = (self.tokenizer.decode(part) for part in (before, [*before, *ids]))
-            known[ids] = whole[len(start) :]
-        return known[ids]
+            texts[ids] = whole[len(start) :]
+        return texts[ids]
 
     def export_weights(self) -> dict[str, Tensor]:
         """Return the weights by transformers' checkpoint names: adapters merged, tied weights under each name."""
@@ -229,8 +229,8 @@ class ServedPolicy(Policy):
             raise ValueError(f"policy.path={self.path!r} has no chat template, so a conversation has no form")
         ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
         text, spans = assistant_spans(lambda part, opened: self.prompt_text(part, tools, opened), messages, ends)
-        made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        ids, places = made["input_ids"], made["offset_mapping"]
+        encoding = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids, places = encoding["input_ids"], encoding["offset_mapping"]
         mask = [any(start <= a and b <= end for start, end in spans) for a, b in places]
         last = next((i for i, mine in zip(reversed(ids), reversed(mask)) if mine), None)
         if last not in self._eos_ids():

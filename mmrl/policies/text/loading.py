@@ -105,10 +105,10 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     if missing:
         raise ValueError(f"the checkpoint lacks {len(missing)} weights, the first of them {missing[0]}")
     if other := sorted(report["mismatched_keys"], key=str):
-        name, found, wanted = other[0]
+        name, file_shape, config_shape = other[0]
         raise ValueError(
-            f"{len(other)} weights are not those of config.json, the first of them {name}: {list(found)} in the file, "
-            f"{list(wanted)} in config.json"
+            f"{len(other)} weights are not those of config.json, the first of them {name}: "
+            f"{list(file_shape)} in the file, {list(config_shape)} in config.json"
         )
     check_finite(model.named_parameters(), path)
     if unused := sorted(report["unexpected_keys"]):

@@ -95,9 +95,9 @@ class TextPolicy(PackedScoring):
         self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
         if path is not None:
             with loading.checkpoint_error(path):
-                known = loading.read_config(path)
-            if known is not None:
-                refuse_other_tasks(known, self.auto_model)
+                checkpoint_config = loading.read_config(path)
+            if checkpoint_config is not None:
+                refuse_other_tasks(checkpoint_config, self.auto_model)
             with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 load = partial(loading.load_model, self.auto_model, path, dtype=dtype)
@@ -143,8 +143,8 @@ class TextPolicy(PackedScoring):
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         # `act` gives no values, since an engine may have only the language model; the annotator `values` writes them
-        made = {"values": init_args.get("value_head"), "hidden_states": init_args.get("hidden_layers")}
-        return frozenset(name for name, given in made.items() if given).union(init_args.get("statistics") or ())
+        options = {"values": init_args.get("value_head"), "hidden_states": init_args.get("hidden_layers")}
+        return frozenset(name for name, value in options.items() if value).union(init_args.get("statistics") or ())
 
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
@@ -211,16 +211,16 @@ class TextPolicy(PackedScoring):
 
         plain = self.captured is None and len(inputs) == 1
         common = self.prefix_sharing.count_common(ids, attention) if plain else 0
-        made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common)
-        lengths = made.lengths.tolist()
+        result = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common)
+        lengths = result.lengths.tolist()
         return Action(
-            action=made.ids,
-            behavior_logprobs=made.logprobs,
-            action_mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
-            output=[self.decode(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
-            ended=["done" if stop else "length" for stop in made.stopped.tolist()],
-            extra={} if made.support is None else dict(zip(("packed_support_ids", "support_sizes"), made.support)),
-            seconds=made.seconds,
+            action=result.ids,
+            behavior_logprobs=result.logprobs,
+            action_mask=torch.arange(result.ids.shape[1], device=ids.device) < result.lengths[:, None],
+            output=[self.decode(row[:n]) for row, n in zip(result.ids.tolist(), lengths)],
+            ended=["done" if stop else "length" for stop in result.stopped.tolist()],
+            extra={} if result.support is None else dict(zip(("packed_support_ids", "support_sizes"), result.support)),
+            seconds=result.seconds,
         )
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: str) -> Tensor:

@@ -74,9 +74,11 @@ class ScoringPolicy(Policy):
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
-            given = dict(config or {})
-            made = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer), num_labels=1)
-            model = build_pretrained(AutoModelForSequenceClassification, made, dtype=dtype)
+            options = dict(config or {})
+            model_config = build_config(
+                options.pop("model_type", "qwen2"), options, **special_ids(self.tokenizer), num_labels=1
+            )
+            model = build_pretrained(AutoModelForSequenceClassification, model_config, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
         noise = list_noise(model)

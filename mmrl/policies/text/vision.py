@@ -179,12 +179,12 @@ class VisionLanguagePolicy(TextPolicy):
 
 def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
     """Build one ragged input of all rows; completions of a prompt share a tensor, which is stored once."""
-    given = [row.get(name, nothing) for row in observations]
-    distinct = {id(part): part for part in given}
+    parts = [row.get(name, nothing) for row in observations]
+    distinct = {id(part): part for part in parts}
     number = {key: i for i, key in enumerate(distinct)}
     sizes = torch.tensor([len(part) for part in distinct.values()])
     return Ragged(
-        torch.cat(_pad_images(list(distinct.values()))), sizes, torch.tensor([number[id(part)] for part in given])
+        torch.cat(_pad_images(list(distinct.values()))), sizes, torch.tensor([number[id(part)] for part in parts])
     )
 
 

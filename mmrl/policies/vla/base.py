@@ -83,25 +83,28 @@ class ActionPolicy(Policy):
         super().__init__()
         saved = {} if path is None else self._read_config(path)
         vision_args = SMALL_CONVNEXT if vision_args is None else vision_args
-        given: dict[str, Any] = {"vision": vision, "vision_args": vision_args}
-        given |= {"visual_tokens": visual_tokens, "hidden_size": hidden_size, "layers": layers, "heads": heads}
-        given |= {"intermediate_size": intermediate_size, "action_dims": action_dims, "chunk": chunk}
-        own = saved.get("architecture", {**given, "proprio_dims": proprio_dims, **(head or {})})
-        self.architecture: dict[str, Any] = own
+        arguments: dict[str, Any] = {"vision": vision, "vision_args": vision_args}
+        arguments |= {"visual_tokens": visual_tokens, "hidden_size": hidden_size, "layers": layers, "heads": heads}
+        arguments |= {"intermediate_size": intermediate_size, "action_dims": action_dims, "chunk": chunk}
+        architecture = saved.get("architecture", {**arguments, "proprio_dims": proprio_dims, **(head or {})})
+        self.architecture: dict[str, Any] = architecture
         self.processor = Processor.resolve(processor, saved.get("processor"), f"policy.path={path}")
         self.tokenizer = instruction_tokenizer(words) if path is None else _read_tokenizer(path)
         self.path, self.freeze_vision, self.critic = path, freeze_vision, critic
         self.cached_inputs = frozenset({"image"}) if freeze_vision else frozenset()
-        if freeze_vision and not own["visual_tokens"]:
+        if freeze_vision and not architecture["visual_tokens"]:
             raise ValueError(
                 "policy.freeze_vision=true needs an encoder, but policy.visual_tokens=0 has none: set it false"
             )
         self._spelt: dict[str, Tensor] = {}
         self._predicts_values = value_head
-        self.action_dims, self.chunk, self.proprio_dims = own["action_dims"], own["chunk"], own["proprio_dims"]
-        width = own["hidden_size"]
-        tokens = own["visual_tokens"]
-        self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, tokens) if tokens else None
+        self.action_dims, self.chunk = architecture["action_dims"], architecture["chunk"]
+        self.proprio_dims = architecture["proprio_dims"]
+        width = architecture["hidden_size"]
+        tokens = architecture["visual_tokens"]
+        self.vision = (
+            VisionEncoder(architecture["vision"], architecture["vision_args"], width, width, tokens) if tokens else None
+        )
 
     def _ready(self) -> None:
         """Add the value head, load weights and freeze modules, after the subclass has built its modules."""
@@ -184,8 +187,8 @@ class ActionPolicy(Policy):
     def _critic(self) -> StateValue:
         """Build the layers that predict the return from the input that `critic` selects."""
         width = self.architecture["hidden_size"]
-        own = (self.architecture["visual_tokens"] + 1) * width + self.proprio_dims
-        return StateValue(own if self.critic == "own" else width, width)
+        input_width = (self.architecture["visual_tokens"] + 1) * width + self.proprio_dims
+        return StateValue(input_width if self.critic == "own" else width, width)
 
     def _values(self, summary: Tensor, visual: Tensor, observation: Mapping[str, Any]) -> Tensor | None:
         """Compute values [N], or None without a value head; `summary` [N, D] are features of the context."""

@@ -89,7 +89,7 @@ def entropy_nats(logprobs: Tensor) -> Tensor:
 def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor, Tensor, Tensor | None]:
     """Sample ids [N, T] with log-probabilities [N, T] and support [N, T, K]; one uniform number per choice."""
     shape = logits.shape[:2]
-    chosen, logprobs, support_ids = draw(
+    ids, logprobs, support_ids = draw(
         logits.flatten(0, 1),
         noise.uniform(shape[1]).flatten().to(logits.device),
         temperature=sampling.temperature,
@@ -98,7 +98,7 @@ def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor,
         min_p=sampling.min_p,
         greedy=sampling.decode == "argmax",
     )
-    return chosen.view(shape), logprobs.view(shape), None if support_ids is None else support_ids.view(*shape, -1)
+    return ids.view(shape), logprobs.view(shape), None if support_ids is None else support_ids.view(*shape, -1)
 
 
 class BinChoice(NamedTuple):
@@ -124,12 +124,12 @@ def choose_bins(
         sampling: temperature, truncation and decode.
         noise: one uniform number per choice is drawn.
     """
-    chosen, logprobs, support_ids = draw_bins(logits, sampling, noise)
-    values = centres[chosen]
+    ids, logprobs, support_ids = draw_bins(logits, sampling, noise)
+    values = centres[ids]
     if sampling.decode == "mean":
         temperature = logits.new_full((len(logits),), sampling.temperature)
         every = choice_logprobs(logits, temperature, support_ids)
         values = every.exp() @ centres
-        chosen = encode(values)
-        logprobs = every.gather(2, chosen[..., None])[..., 0]
-    return BinChoice(chosen, values, logprobs, support_ids)
+        ids = encode(values)
+        logprobs = every.gather(2, ids[..., None])[..., 0]
+    return BinChoice(ids, values, logprobs, support_ids)

@@ -90,9 +90,9 @@ class ChainPolicy(Policy):
             )
         chain = self.teacher or self.chain
         rows = torch.arange(batch.rows, device=batch["action"].device)
-        prefix, x, drawn = self.encode_context(batch.observation()).prefix, self._state(batch, rows, 0 * rows), rows < 0
+        prefix, x, mask = self.encode_context(batch.observation()).prefix, self._state(batch, rows, 0 * rows), rows < 0
         for i in range(chain.steps):
-            x = self._step(prefix, x, 0 * rows + i, drawn, 1.0, chain).mean
+            x = self._step(prefix, x, 0 * rows + i, mask, 1.0, chain).mean
         return self._core(x)
 
     @classmethod
@@ -119,22 +119,22 @@ class ChainPolicy(Policy):
         prefix, device, count = select_prefix(encoded.prefix, owner), owner.device, len(noise)
         shape = self.state_shape
         x = noise.normal(*shape).to(device) if self.chain.stores_noise else torch.zeros(count, *shape, device=device)
-        drawn = self.chain.stochastic_mask(noise) & (sampling.decode == "sample")
+        stochastic = self.chain.stochastic_mask(noise) & (sampling.decode == "sample")
         # the number of draws does not depend on what is stochastic, so that streams stay aligned
         fresh = noise.normal(self.chain.max_stochastic_steps, self.chunk, self.action_dims)
         states, logprobs = ([x], [x.new_zeros(count, self.chunk)]) if self.chain.stores_noise else ([], [])
         for i in range(self.chain.steps):
             index = torch.full((count,), i, device=device)
-            step = self._step(prefix, x, index, drawn[:, i].to(device), sampling.temperature)
+            step = self._step(prefix, x, index, stochastic[:, i].to(device), sampling.temperature)
             x = step.mean + step.std * self.pad_actions(
                 fresh[:, min(i, self.chain.max_stochastic_steps - 1)].to(device)
             )
             states.append(x)
             logprobs.append(normal_logprob(*map(self._core, (x, step.mean, step.std))).sum(dim=-1))
-        mask = torch.cat([drawn.new_zeros(count, 1), drawn], dim=1) if self.chain.stores_noise else drawn
-        chosen, rest = self._to_choices(states)
+        mask = torch.cat([stochastic.new_zeros(count, 1), stochastic], dim=1) if self.chain.stores_noise else stochastic
+        choices, rest = self._to_choices(states)
         return Action(
-            action=chosen,
+            action=choices,
             behavior_logprobs=torch.cat(logprobs, dim=1),
             action_mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
             output=self.decode_chunks(self.crop_actions(x)),
@@ -198,10 +198,10 @@ class ChainPolicy(Policy):
     def _score(self, prefix: Prefix, batch: Batch) -> tuple[Tensor, Tensor]:
         """Compute log-probabilities and entropies [N, T] of the stochastic transitions in one pass of the network."""
         chain = batch["action"].unflatten(1, (-1, self.chunk))
-        drawn = batch["action_mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
+        stochastic = batch["action_mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
         if self.chain.stores_noise:
-            drawn = drawn & (torch.arange(drawn.shape[1], device=drawn.device) > 0)
-        rows, block = drawn.nonzero(as_tuple=True)
+            stochastic = stochastic & (torch.arange(stochastic.shape[1], device=stochastic.device) > 0)
+        rows, block = stochastic.nonzero(as_tuple=True)
         logprobs = torch.zeros(chain.shape[:3], device=chain.device)
         if not len(rows):  # a pass with an unused result keeps every parameter in the graph
             first = torch.zeros(1, dtype=torch.long, device=chain.device)
@@ -214,10 +214,10 @@ class ChainPolicy(Policy):
         every = torch.ones_like(rows, dtype=torch.bool)
         step = self._step(select_prefix(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
         mean, std = self._core(step.mean), self._core(step.std)
-        found = normal_logprob(chain[rows, block], mean, std).sum(dim=-1)
+        transition_logprobs = normal_logprob(chain[rows, block], mean, std).sum(dim=-1)
         openness = normal_entropy(std).sum(dim=-1)
         return (
-            logprobs.index_put((rows, block), found).flatten(1),
+            logprobs.index_put((rows, block), transition_logprobs).flatten(1),
             logprobs.index_put((rows, block), openness).flatten(1),
         )
 

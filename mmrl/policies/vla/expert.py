@@ -78,12 +78,12 @@ class ActionExpert(nn.Module):
         dtype = self.place.dtype
         clock = self._clock(time, end_time)[:, None].expand(-1, x.shape[1], -1)
         token = self.mix(torch.cat([self.enter(x.to(dtype)), clock], dim=-1)) + self.place
-        seen = present[:, None, None]
+        mask = present[:, None, None]
         for number, block in enumerate(self.blocks):
             if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
-                token = checkpoint(block, token, keys[:, number], values[:, number], seen, use_reentrant=False)
+                token = checkpoint(block, token, keys[:, number], values[:, number], mask, use_reentrant=False)
             else:
-                token = block(token, keys[:, number], values[:, number], seen)
+                token = block(token, keys[:, number], values[:, number], mask)
         token = self.leave(token)
         return self.output(token).float(), None if self.log_std is None else self.log_std(token).float()
 

@@ -45,11 +45,11 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     ):
         head = {"expert_layers": expert_layers, "prediction_type": chain.prediction_type}
         super().__init__(head=head, **kwargs)
-        own = self.architecture
-        if own["prediction_type"] != chain.prediction_type:
+        architecture = self.architecture
+        if architecture["prediction_type"] != chain.prediction_type:
             raise ValueError(
-                f"policy.path={self.path}: its network predicts the {own['prediction_type']}, but policy.chain "
-                f"{type(chain).__name__} needs one that predicts the {chain.prediction_type}"
+                f"policy.path={self.path}: its network predicts the {architecture['prediction_type']}, but "
+                f"policy.chain {type(chain).__name__} needs one that predicts the {chain.prediction_type}"
             )
         check_teacher(chain, teacher)
         self.chain, self.teacher, self.timesteps_per_sample = chain, teacher, timesteps_per_sample
@@ -60,14 +60,14 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             self.body.requires_grad_(False)
 
     def _build(self) -> None:
-        own = self.architecture
-        shared = {name: own[name] for name in ("hidden_size", "heads", "intermediate_size")}
+        architecture = self.architecture
+        shared = {name: architecture[name] for name in ("hidden_size", "heads", "intermediate_size")}
         self.body = ContextTransformer(
-            vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
+            vocabulary=len(self.tokenizer), layers=architecture["layers"], proprio_dims=self.proprio_dims, **shared
         )
         sizes: Any = {"action_dims": self.action_dims, "chunk": self.chunk}
         kinds: Any = {"predicts_std": self.chain.predicts_std, "reads_end_time": self.chain.reads_end_time}
-        self.expert = ActionExpert(layers=own["expert_layers"], **kinds, **sizes, **shared)
+        self.expert = ActionExpert(layers=architecture["expert_layers"], **kinds, **sizes, **shared)
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -97,6 +97,6 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     def _context(self, visual: Tensor, observation: Mapping[str, Any], complete: bool) -> tuple[Prefix, Tensor | None]:
         """Compute the expert's keys and values of every context, and values [N]."""
         present = None if complete else self._present(observation)
-        hidden, there = self.body.read(visual, observation["instruction"], present, observation["proprio"])
-        prefix = self.expert.prefix(hidden, there)
+        hidden, mask = self.body.read(visual, observation["instruction"], present, observation["proprio"])
+        prefix = self.expert.prefix(hidden, mask)
         return prefix, self._values(hidden[:, -1], visual, observation)

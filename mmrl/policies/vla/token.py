@@ -65,11 +65,11 @@ class ActionTokenPolicy(ActionPolicy):
         logits, values = self._think(visual, observation)
         centres = bin_centres(self.bins, logits.device, self.layout)
         encode = partial(to_bins, bins=self.bins, layout=self.layout)
-        chosen, real, logprobs, support_ids = choose_bins(logits, centres, encode, sampling, noise)
+        ids, real, logprobs, support_ids = choose_bins(logits, centres, encode, sampling, noise)
         return Action(
-            action=chosen,
+            action=ids,
             behavior_logprobs=logprobs,
-            action_mask=torch.ones_like(chosen, dtype=torch.bool),
+            action_mask=torch.ones_like(ids, dtype=torch.bool),
             output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),  # type: ignore[arg-type]
             values=values,
             extra={} if support_ids is None else {"support_ids": support_ids},
@@ -93,8 +93,8 @@ class ActionTokenPolicy(ActionPolicy):
         logprobs = choice_logprobs(logits, batch["temperature"], batch.get("support_ids"))
         extra = {"choice_logprobs": logprobs, **full_distribution(logits, batch)}
         extra |= {} if maps is None else {"map_logits": maps}
-        chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
-        return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
+        action_logprobs = logprobs.gather(2, batch["action"][..., None])[..., 0]
+        return PolicyOutput(action_logprobs, entropy_nats(logprobs), values, extra)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Convert real actions [H, A] to bins [T]; the processor scales them to [-1, 1]."""

@@ -57,11 +57,12 @@ class ContextTransformer(nn.Module):
         if present is not None:
             mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions skip padding, so that padding changes nothing
-        position, there = mask.cumsum(dim=1) - 1, mask.bool()
-        seen, turned = None if present is None else _causal(there), self.transformer.rotary_emb(joined, position)
+        position, token_mask = mask.cumsum(dim=1) - 1, mask.bool()
+        causal_mask = None if present is None else _causal(token_mask)
+        turned = self.transformer.rotary_emb(joined, position)
         for layer in self.transformer.layers:
-            joined = layer(joined, attention_mask=seen, position_ids=position, position_embeddings=turned)
-        return self.transformer.norm(joined), there
+            joined = layer(joined, attention_mask=causal_mask, position_ids=position, position_embeddings=turned)
+        return self.transformer.norm(joined), token_mask
 
 
 def _causal(there: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def check_chat_template(tokenizer: Any) -> None:
         return
     tokens = getattr(tokenizer, "tokenizer", tokenizer)
     names = ("bos_token", "eos_token", "pad_token", "unk_token")
-    given = {
+    arguments = {
         "templates": templates,
         "messages": [
             [*([{"role": "system", "content": content}] if system else []), {"role": "user", "content": content}]
@@ -89,5 +89,5 @@ def check_chat_template(tokenizer: Any) -> None:
         ],
         "tokens": {name: str(getattr(tokens, name, None) or "") for name in names},
     }
-    if failure := find_failure(_RENDER, given, seconds=2):
+    if failure := find_failure(_RENDER, arguments, seconds=2):
         raise ValueError(f"its chat template cannot be used: {failure}; correct chat_template.jinja")

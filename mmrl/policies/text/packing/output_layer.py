@@ -62,14 +62,14 @@ class OutputLayer:
         Returns:
             The tensors of `score` for all tokens, and the model's output.
         """
-        given = {**inputs.tensors, "use_cache": False, "logits_to_keep": inputs.width, **options}
+        arguments = {**inputs.tensors, "use_cache": False, "logits_to_keep": inputs.width, **options}
         rows = self.rows_of_chunk(model, len(inputs.tensors["input_ids"]) * inputs.width, ids)
         if rows is None:
-            out = model(**given)
+            out = model(**arguments)
             return score(out.logits[:, -inputs.width :].flatten(0, 1), slice(None)), out
         layer = model.get_output_embeddings()
         with capture_hidden(layer) as captured:
-            out = model(**given)
+            out = model(**arguments)
         return apply_in_chunks(layer, captured[0][:, -inputs.width :].flatten(0, 1), score, rows), out
 
     def rows_of_chunk(self, model: Any, tokens: int, ids: Sequence[int]) -> int | None:

@@ -71,20 +71,20 @@ class BatchTokens:
         self.rows, self.choices = emitted.shape
         self.last = observation["input_ids"][:, -1]  # [U] last token of each prompt
         self.ragged = {name: column for name, column in observation.items() if isinstance(column, Ragged)}
-        of = torch.from_numpy(lengths.prompt).to(self.device)
+        owner = torch.from_numpy(lengths.prompt).to(self.device)
         self.columns = {
-            name: _flatten(column, column[of, -1:], column.new_zeros(self.rows, self.choices - 1))
+            name: _flatten(column, column[owner, -1:], column.new_zeros(self.rows, self.choices - 1))
             for name, column in observation.items()
             if not isinstance(column, Ragged) and name not in ("input_ids", "attention_mask")
         }
         self.columns["input_ids"] = _flatten(
-            observation["input_ids"], observation["input_ids"][of, -1:], emitted[:, : self.choices - 1], padding
+            observation["input_ids"], observation["input_ids"][owner, -1:], emitted[:, : self.choices - 1], padding
         )
         # choices follow the largest position of the prompt, in all dimensions
         furthest = positions.amax(-1) if positions.dim() == 2 else positions.amax((0, -1))
-        following = furthest[of][:, None] + torch.arange(1, self.choices, device=self.device)
+        following = furthest[owner][:, None] + torch.arange(1, self.choices, device=self.device)
         following = following.expand(*positions.shape[:-2], *following.shape)
-        self.columns["position_ids"] = _flatten(positions, positions[..., of, -1:], following)
+        self.columns["position_ids"] = _flatten(positions, positions[..., owner, -1:], following)
 
     def has_images(self) -> bool:
         """Whether a prompt has inputs that are not per token, such as images."""
@@ -92,10 +92,10 @@ class BatchTokens:
 
     def with_images(self) -> np.ndarray:
         """[U] bool: which prompts have inputs that are not per token."""
-        found = np.zeros(self.prompts, dtype=bool)
+        mask = np.zeros(self.prompts, dtype=bool)
         for column in self.ragged.values():
-            found |= column.lengths.cpu().numpy() > 0
-        return found
+            mask |= column.lengths.cpu().numpy() > 0
+        return mask
 
     def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
         """Build the network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
@@ -119,8 +119,8 @@ class BatchTokens:
                 logit_indices.append(np.concatenate(where))
                 choice_indices.append(row * self.choices + np.arange(sum(map(len, where))))
             owners += [self.lengths.prompt[rows[0]] for rows in segments]
-        taken = torch.from_numpy(source).to(self.device)
-        inputs = {name: column[..., taken] for name, column in self.columns.items()}
+        indices = torch.from_numpy(source).to(self.device)
+        inputs = {name: column[..., indices] for name, column in self.columns.items()}
         if shares_prefix(packed):
             parts = (completion, depth, owner)
             inputs["attention_mask"] = mask(*(torch.from_numpy(part).to(self.device) for part in parts))
@@ -183,12 +183,12 @@ def packed_mask(completion: Tensor, depth: Tensor, owner: Tensor, window: int | 
     """
     order = torch.arange(completion.shape[1], device=completion.device)
     asks, offers = completion[:, :, None], completion[:, None, :]
-    seen = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
+    mask = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
     if int(owner.max()) > 0:
-        seen &= owner[:, :, None] == owner[:, None, :]
+        mask &= owner[:, :, None] == owner[:, None, :]
     if window is not None:
-        seen &= depth[:, :, None] - depth[:, None, :] < window
-    return (seen | (order[:, None] == order))[:, None]  # a softmax over nothing is NaN
+        mask &= depth[:, :, None] - depth[:, None, :] < window
+    return (mask | (order[:, None] == order))[:, None]  # a softmax over nothing is NaN
 
 
 def annotate_mask(mask: Tensor, completion: Tensor, owner: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ def fill_sequences(lengths: Lengths, cost_model: PackingCost) -> list[PackedSequ
     sizes = [sequence_size(group, lengths)[0] for group in groups]
     room, filled = list[int](), list[list[PackedSequence]]()
     for number in np.argsort([-size for size in sizes], kind="stable").tolist():
-        place = next((i for i, left in enumerate(room) if left >= sizes[number]), None)
+        place = next((i for i, space in enumerate(room) if space >= sizes[number]), None)
         if place is None:
             place = len(room)
             room.append(max(sizes))

@@ -47,10 +47,10 @@ class Prefix:
 
     def select(self, indices: Tensor) -> Prefix:
         """Select rows; prompts without a row are dropped."""
-        kept, owner = self.owner[indices].unique(return_inverse=True)
-        if len(kept) == len(self.keys):
+        prompts, owner = self.owner[indices].unique(return_inverse=True)
+        if len(prompts) == len(self.keys):
             return Prefix(self.keys, self.values, owner)
-        return Prefix(self.keys[kept], self.values[kept], owner)
+        return Prefix(self.keys[prompts], self.values[prompts], owner)
 
     def times_keys(self, query: Tensor) -> Tensor:
         """Multiply queries [R, Hk, r, D] by the keys to scores [R, Hk, r, P]."""
@@ -116,7 +116,7 @@ def prefix_attention(
         )
     prefix.used = True
     if query.shape[2] > 1 or others.get("position_bias") is not None:
-        key, value = (torch.cat([p[prefix.owner], own], -2) for p, own in ((prefix.keys, key), (prefix.values, value)))
+        key, value = (torch.cat([p[prefix.owner], row], -2) for p, row in ((prefix.keys, key), (prefix.values, value)))
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
@@ -136,8 +136,8 @@ def _packed_attention(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, head: int, **options: Any
 ) -> Tensor:
     """Compute attention over packed sequences; that of prompts separately, often without a mask."""
-    own = None if mask.causal else mask[:, :, :head, :head]
-    first = query[:, :, :head], key[:, :, :head], value[:, :, :head], own
+    prompt_mask = None if mask.causal else mask[:, :, :head, :head]
+    first = query[:, :, :head], key[:, :, :head], value[:, :, :head], prompt_mask
     second = query[:, :, head:], key, value, mask[:, :, head:]
     both = (first, second) if head < query.shape[2] else (first,)
     parts = [sdpa_attention_forward(module, *part, **options)[0] for part in both]

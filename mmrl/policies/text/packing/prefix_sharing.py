@@ -107,14 +107,14 @@ class PrefixSharing:
                 alone = score([[(row,) for sequence in sequences for row in sequence]])
                 try:
                     joined = [tuple(row for sequence in sequences for row in sequence)] if self.across else sequences
-                    found = float((alone - score([joined])).abs().max())
+                    difference = float((alone - score([joined])).abs().max())
                 except torch.OutOfMemoryError:
                     raise
                 except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
                     return f"it does not take the mask: {error}"  # an architecture's code may raise any exception
         except torch.OutOfMemoryError:
             return "too little memory to compare shared and unshared sequences in fp32"
-        return "" if found <= EXACT else f"log-probs or entropies would change by {found:.2g} nats"
+        return "" if difference <= EXACT else f"log-probs or entropies would change by {difference:.2g} nats"
 
 
 def count_common(ids: Tensor, attention: Tensor) -> int:

@@ -141,24 +141,24 @@ class PackedScoring(ServedPolicy):
         choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
         action = batch["action"].flatten()[choice_index]
         forbidden = self._is_forbidden(action)
-        chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
+        ids = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
         temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
 
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
-            given = logits[:, None], temperature[at], chosen[at][:, None]
-            scored = score_tokens(logits, chosen[at], batch, choice_index[at], forbidden[at])
-            return [*scored, *(each.measure(*given)[:, 0] for each in measured)]
+            arguments = logits[:, None], temperature[at], ids[at][:, None]
+            scored = score_tokens(logits, ids[at], batch, choice_index[at], forbidden[at])
+            return [*scored, *(each.measure(*arguments)[:, 0] for each in measured)]
 
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
         scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
-        made = list(scores)
+        results = list(scores)
         if self.hidden_layers:
-            made.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
+            results.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
         if self.value_head is not None:
             hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
-            made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
-        return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
+            results.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
+        return [inputs.choice_index, *(part[inputs.logit_index] for part in results)]
 
     def measure_network(self) -> None:
         self.output_layer.verify(self.model, self.text_ids())

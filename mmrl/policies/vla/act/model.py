@@ -93,8 +93,8 @@ class ACT(nn.Module):
         `padded` [N, S] marks control steps that do not belong to the demonstration.
         """
         cls = self.vae_encoder_cls_embed.weight.expand(len(actions), 1, -1)
-        seen = self.vae_encoder_robot_state_input_proj(state)[:, None]
-        x = torch.cat([cls, seen, self.vae_encoder_action_input_proj(actions)], dim=1)
+        state_token = self.vae_encoder_robot_state_input_proj(state)[:, None]
+        x = torch.cat([cls, state_token, self.vae_encoder_action_input_proj(actions)], dim=1)
         ignored = torch.cat([padded.new_zeros(len(actions), 2), padded], dim=1)
         out = self.vae_encoder(x, self.vae_encoder_pos_enc, ignored)[:, 0]
         mean, log_variance = self.vae_encoder_latent_output_proj(out).chunk(2, dim=1)

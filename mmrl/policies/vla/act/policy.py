@@ -102,8 +102,8 @@ class ACTPolicy(LeRobotPolicy, ChainPolicy):
         tokens = self.model.read(pixels, observation["proprio"][:, 0])
         if self.value_head is None:
             return EncodedContext((tokens,))
-        seen = tokens if self.critic == "shared" else tokens.detach()
-        return EncodedContext((tokens,), self.value_head(seen.mean(dim=1)))
+        critic_input = tokens if self.critic == "shared" else tokens.detach()
+        return EncodedContext((tokens,), self.value_head(critic_input.mean(dim=1)))
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None

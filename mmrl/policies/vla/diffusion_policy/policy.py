@@ -158,8 +158,8 @@ class DiffusionPolicy(LeRobotPolicy, ChainPolicy):
         cached = {"visual": visual} if self.freeze_vision else {}
         if self.value_head is None:
             return EncodedContext((features,), cached_features=cached)
-        seen = features if self.critic == "shared" else features.detach()
-        return EncodedContext((features,), self.value_head(seen), cached_features=cached)
+        critic_input = features if self.critic == "shared" else features.detach()
+        return EncodedContext((features,), self.value_head(critic_input), cached_features=cached)
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None

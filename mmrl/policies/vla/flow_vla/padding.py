@@ -12,12 +12,12 @@ def action_padding(sizes: Sizes, action_dims: int, chunk: int, proprio_dims: int
     Raises:
         ValueError: the simulator needs more than the checkpoint has.
     """
-    for word, given, most, name in (
+    for word, size, most, name in (
         ("action_dims", action_dims, sizes.action_dims, "max_action_dim"),
         ("chunk", chunk, sizes.horizon, "chunk_size (policy.horizon)"),
         ("proprio_dims", proprio_dims, sizes.state_dims, "max_state_dim"),
     ):
-        if not 1 <= given <= most:
-            raise ValueError(f"policy.{word}={given}, but the checkpoint's {name} is {most}")
+        if not 1 <= size <= most:
+            raise ValueError(f"policy.{word}={size}, but the checkpoint's {name} is {most}")
     padding = ActionPadding(chunk, action_dims, sizes.horizon, sizes.action_dims)
     return padding if padding.entries_per_step else None

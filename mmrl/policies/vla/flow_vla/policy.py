@@ -143,8 +143,8 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
         """Collate rows; shorter instructions are padded at the end, kept contexts are ragged."""
-        kept = collate_kept(observations)
-        return {**super().collate(observations), **kept}
+        contexts = collate_kept(observations)
+        return {**super().collate(observations), **contexts}
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the chunk [H, A]: a chain without transitions."""
@@ -167,11 +167,11 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
         if self.knowledge_insulation:
             prefix = insulate(prefix, context.hidden)
         mean = None if self.value_head is None else mean_features(context.hidden, context.mask)
-        kept: dict[str, Tensor | Ragged] = {}
+        cached_features: dict[str, Tensor | Ragged] = {}
         if self.keep_contexts and self.learns_from_rows and not torch.is_grad_enabled():
-            kept = {KEPT: keep_context(context, self.network.tokens_axis)}
-            kept |= {} if mean is None else {MEAN: mean}
-        return EncodedContext(prefix, self._mean_values(mean, proprio), cached_features=kept)
+            cached_features = {KEPT: keep_context(context, self.network.tokens_axis)}
+            cached_features |= {} if mean is None else {MEAN: mean}
+        return EncodedContext(prefix, self._mean_values(mean, proprio), cached_features=cached_features)
 
     def _encode_kept(self, observation: Mapping[str, Any]) -> EncodedContext:
         """Encode contexts that were kept; what is trained after the vision-language model is computed again."""
@@ -197,6 +197,6 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        found = self.network.decode_actions(prefix, x, time)
-        log_std = None if self.log_std is None else self.log_std(found.to(self.log_std.weight.dtype)).float()
-        return self.network.velocity(found).float(), log_std
+        hidden = self.network.decode_actions(prefix, x, time)
+        log_std = None if self.log_std is None else self.log_std(hidden.to(self.log_std.weight.dtype)).float()
+        return self.network.velocity(hidden).float(), log_std

@@ -38,20 +38,20 @@ class Features:
         Raises:
             ValueError: the policy reads something else than images and a state, or images of several sizes.
         """
-        given: dict[str, Any] = dict(config.get("input_features") or {})
-        images = {name: part["shape"] for name, part in given.items() if part.get("type") == "VISUAL"}
-        others = sorted(set(given) - set(images) - {STATE})
+        inputs: dict[str, Any] = dict(config.get("input_features") or {})
+        images = {name: part["shape"] for name, part in inputs.items() if part.get("type") == "VISUAL"}
+        others = sorted(set(inputs) - set(images) - {STATE})
         output = (config.get("output_features") or {}).get(ACTION)
-        if others or STATE not in given or not images or output is None:
+        if others or STATE not in inputs or not images or output is None:
             raise ValueError(
-                f"{place}: the policy reads {sorted(given)}; mmrl computes policies that read images and {STATE}, and "
+                f"{place}: the policy reads {sorted(inputs)}; mmrl computes policies that read images and {STATE}, and "
                 f"return {ACTION!r}"
             )
         shapes = {tuple(shape) for shape in images.values()}
         if len(shapes) > 1 or next(iter(shapes))[0] != 3:
             raise ValueError(f"{place}: images have shapes {sorted(shapes)}; mmrl needs one shape [3, H, W] for all")
         height, width = next(iter(shapes))[1:]
-        return cls(tuple(images), (height, width), given[STATE]["shape"][0], output["shape"][0])
+        return cls(tuple(images), (height, width), inputs[STATE]["shape"][0], output["shape"][0])
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries input_features and output_features of config.json."""
@@ -63,13 +63,14 @@ class Features:
 
     def check(self, cameras: Sequence[str], state_dims: int, action_dims: int, place: str) -> None:
         """Refuse a simulator whose cameras, proprioception or actions are not those of the checkpoint."""
-        for word, given, own in (
+        for word, size, checkpoint_size in (
             ("number of cameras", len(cameras), len(self.images)),
             ("proprio_dims", state_dims, self.state_dims),
             ("action_dims", action_dims, self.action_dims),
         ):
-            if given != own:
+            if size != checkpoint_size:
                 raise ValueError(
-                    f"{place}: the checkpoint's {word} is {own}, but the policy is given {given}; take a simulator "
-                    "that fits, or policy.cameras, policy.proprio_dims and policy.action_dims of the checkpoint"
+                    f"{place}: the checkpoint's {word} is {checkpoint_size}, but the policy is given {size}; take a "
+                    "simulator that fits, or policy.cameras, policy.proprio_dims and policy.action_dims of the "
+                    "checkpoint"
                 )

@@ -81,10 +81,10 @@ class LeRobotPolicy(Policy):
         if self.path is None:
             return
         file, remedy = need_file(self.path, WEIGHTS), "save the policy there again"
-        given = {name.replace("._orig_mod.", "."): part for name, part in read_weights(file, remedy).items()}
-        given = {name: part for name, part in given.items() if not name.startswith(("normalize_", "unnormalize_"))}
+        weights = {name.replace("._orig_mod.", "."): part for name, part in read_weights(file, remedy).items()}
+        weights = {name: part for name, part in weights.items() if not name.startswith(("normalize_", "unnormalize_"))}
         heads = find_file(self.path, EXTRA)
-        fill(self, given | ({} if heads is None else read_weights(heads, remedy)), str(file), self.optional)
+        fill(self, weights | ({} if heads is None else read_weights(heads, remedy)), str(file), self.optional)
 
     # ---------------------------------------------------------------- inputs
 
@@ -177,8 +177,8 @@ class LeRobotPolicy(Policy):
         save_file(plain, folder / WEIGHTS, metadata={"format": "pt"})
         if heads:
             save_file(heads, folder / EXTRA)
-        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
-        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
+        metadata = {"class": type(self).__name__, "processor": self.processor.to_dict()}
+        (folder / OWN).write_text(json.dumps(metadata, indent=2) + "\n")
 
 
 def _resolve_processor(path: str, scales: Mapping[str, Scale], given: Processor | None) -> Processor:

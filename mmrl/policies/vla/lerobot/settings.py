@@ -40,8 +40,8 @@ class LeRobotSettings:
             ValueError: it is of another policy, or of a variant that mmrl does not compute.
         """
         raw = read_config(path, cls.kind)
-        given = {name: _freeze(raw[name]) for name in cls.entries() if name in raw}
-        return cls(features=Features.read(raw, f"{path}/{CONFIG}"), raw=raw, **given)
+        values = {name: _freeze(raw[name]) for name in cls.entries() if name in raw}
+        return cls(features=Features.read(raw, f"{path}/{CONFIG}"), raw=raw, **values)
 
     @classmethod
     def of(cls, features: Features, given: Mapping[str, Any]) -> Self:
@@ -56,10 +56,10 @@ class LeRobotSettings:
 
     def save(self, folder: Path, changes: Mapping[str, Any]) -> None:
         """Write config.json; `changes` are entries that are not those of the checkpoint any more."""
-        own = {name: getattr(self, name) for name in self.entries()}
+        values = {name: getattr(self, name) for name in self.entries()}
         # without an entry LeRobot takes weights of ImageNet, which it would download before it reads ours
-        given = {"pretrained_backbone_weights": None, **self.raw}
-        content = {"type": self.kind, **given, **own, **self.features.to_json(), **changes}
+        raw = {"pretrained_backbone_weights": None, **self.raw}
+        content = {"type": self.kind, **raw, **values, **self.features.to_json(), **changes}
         (folder / CONFIG).write_text(json.dumps(content, indent=4) + "\n")
 
 

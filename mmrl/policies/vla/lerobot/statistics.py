@@ -65,7 +65,7 @@ def read_scales(
             statistics |= {} if saved is None else _nest(read_weights(saved, REMEDY))
     features = [(kind, name, modes.get(kind, mode)) for kind, name in FEATURES.items()]
     features += [(name, name, modes.get("VISUAL", "IDENTITY")) for name in images]
-    return {kind: _scale(own, statistics.get(_flatten(name), {}), name) for kind, name, own in features}
+    return {kind: _scale(norm, statistics.get(_flatten(name), {}), name) for kind, name, norm in features}
 
 
 def read_steps(path: str) -> list[dict[str, Any]]:
@@ -117,20 +117,20 @@ def _write_pipeline(folder: Path, name: str, steps: Sequence[Step], flat: Mappin
 
 def _read_buffers(weights: Path | None) -> dict[str, dict[str, np.ndarray]]:
     """Read the statistics among the weights, for example normalize_inputs.buffer_observation_state.mean."""
-    found: dict[str, dict[str, np.ndarray]] = {}
+    statistics: dict[str, dict[str, np.ndarray]] = {}
     for name, value in ({} if weights is None else read_weights(weights, REMEDY)).items():
         if match := _BUFFER.fullmatch(name):
-            found.setdefault(match[1], {})[match[2]] = value.float().numpy()
-    return found
+            statistics.setdefault(match[1], {})[match[2]] = value.float().numpy()
+    return statistics
 
 
 def _nest(flat: Mapping[str, torch.Tensor]) -> dict[str, dict[str, np.ndarray]]:
     """Convert {"observation.state.mean": values} to {"observation_state": {"mean": values}}."""
-    found: dict[str, dict[str, np.ndarray]] = {}
+    statistics: dict[str, dict[str, np.ndarray]] = {}
     for name, value in flat.items():
         feature, _, statistic = name.rpartition(".")
-        found.setdefault(_flatten(feature), {})[statistic] = value.float().numpy()
-    return found
+        statistics.setdefault(_flatten(feature), {})[statistic] = value.float().numpy()
+    return statistics
 
 
 def _flatten(feature: str) -> str:
@@ -155,13 +155,13 @@ def _open_ranges(kind: Kind, statistics: Mapping[str, np.ndarray]) -> dict[str, 
 
     A constant action is thereby its mean whatever the network says, to 1e-8, as lerobot's inverse x std + mean has it.
     """
-    found = {name: value.astype(np.float64) for name, value in statistics.items()}
+    values = {name: value.astype(np.float64) for name, value in statistics.items()}
     if kind in ("quantile", "min_max"):
-        low, high = (found[name] for name in STATISTICS[kind])
-        found[STATISTICS[kind][1]] = np.where(high == low, low + EPSILON, high)
+        low, high = (values[name] for name in STATISTICS[kind])
+        values[STATISTICS[kind][1]] = np.where(high == low, low + EPSILON, high)
     elif kind == "mean_std":
-        found["std"] = np.where(found["std"] == 0, EPSILON, found["std"])
-    return found
+        values["std"] = np.where(values["std"] == 0, EPSILON, values["std"])
+    return values
 
 
 def _mode(scale: Scale) -> str:

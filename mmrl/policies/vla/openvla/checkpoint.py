@@ -39,14 +39,14 @@ def load_network(build: Callable[[], Any], path: str, dtype: str, apart: tuple[s
         model = build().to(kind)
     if torch.get_default_device().type == "meta":
         return model.train()
-    given = read_published(path)
-    for name in given:  # one by one, so that there are never two copies
-        given[name] = given[name].to(kind)
+    weights = read_published(path)
+    for name in weights:  # one by one, so that there are never two copies
+        weights[name] = weights[name].to(kind)
     tied = model.settings.text_config.tie_word_embeddings
     for name, other in (_TIED, _TIED[::-1]) if tied else ():
-        given.setdefault(name, given[other])  # one weight, saved under one of its two names
-    check_fits(model.state_dict(), given, path, apart)
-    model.load_state_dict(given, strict=False, assign=True)
+        weights.setdefault(name, weights[other])  # one weight, saved under one of its two names
+    check_fits(model.state_dict(), weights, path, apart)
+    model.load_state_dict(weights, strict=False, assign=True)
     model.language_model.tie_weights()  # changes nothing where they are not tied
     llama = model.language_model.model
     llama.rotary_emb = type(llama.rotary_emb)(llama.config)  # its buffer is not in the file
@@ -60,10 +60,10 @@ def read_published(path: str) -> dict[str, Tensor]:
     """Read all weights of a checkpoint under timm's and transformers' names, from one file or from shards."""
     index = find_file(path, INDEX)
     shards = [WEIGHTS] if index is None else sorted(set(read_json_object(index, REMEDY)["weight_map"].values()))
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for shard in shards:
-        found |= read_weights(need_file(path, shard), REMEDY)
-    return {name.replace(_PUBLISHED, _OURS): value for name, value in found.items()}
+        weights |= read_weights(need_file(path, shard), REMEDY)
+    return {name.replace(_PUBLISHED, _OURS): value for name, value in weights.items()}
 
 
 def save_network(model: Any, folder: Path, apart: tuple[str, ...] = ()) -> None:

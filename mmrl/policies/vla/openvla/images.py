@@ -44,8 +44,8 @@ class ImageSettings:
         if strategy not in STRATEGIES:
             raise ValueError(f"{place}: image_resize_strategy is {strategy!r}; mmrl has {', '.join(STRATEGIES)}")
         sizes = tuple((int(size[-2]), int(size[-1])) for size in raw["input_sizes"])
-        given = (tuple(raw["interpolations"]), *(tuple(map(tuple, raw[name])) for name in ("means", "stds")))
-        return cls(sizes, *given, strategy, dict(raw))
+        arguments = (tuple(raw["interpolations"]), *(tuple(map(tuple, raw[name])) for name in ("means", "stds")))
+        return cls(sizes, *arguments, strategy, dict(raw))
 
     def pixels(self, images: Tensor) -> Tensor:
         """Convert uint8 images [M, H, W, 3] to pixels [M, 3 per encoder, h, w], on their device."""
@@ -55,8 +55,8 @@ class ImageSettings:
             pictures = [_pad_to_square(picture, fills[0]) for picture in pictures]
         parts = []
         for size, interpolation, mean, std in zip(self.sizes, self.interpolations, self.means, self.stds):
-            found = np.stack([self._fit(picture, size, interpolation) for picture in pictures])
-            scaled = torch.from_numpy(found).to(images.device).movedim(-1, 1).float() / 255
+            array = np.stack([self._fit(picture, size, interpolation) for picture in pictures])
+            scaled = torch.from_numpy(array).to(images.device).movedim(-1, 1).float() / 255
             centre, width = (scaled.new_tensor(value)[:, None, None] for value in (mean, std))
             parts.append((scaled - centre) / width)
         return torch.cat(parts, dim=1)

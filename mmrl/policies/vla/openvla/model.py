@@ -87,8 +87,8 @@ class OpenVLA(nn.Module):
 
     def embed_images(self, pixels: Tensor) -> Tensor:
         """Embed images [N, cameras, channels, h, w]: [N, cameras * patches, width]."""
-        seen = self.projector(self.vision_backbone(pixels.flatten(0, 1)))
-        return seen.unflatten(0, pixels.shape[:2]).flatten(1, 2)
+        features = self.projector(self.vision_backbone(pixels.flatten(0, 1)))
+        return features.unflatten(0, pixels.shape[:2]).flatten(1, 2)
 
     def embed_context(self, input_ids: Tensor, images: Tensor) -> Tensor:
         """Insert embedded images [N, P, width] after the first of the tokens [N, L]: [N, P + L, width]."""
@@ -113,6 +113,6 @@ def _create_encoder(arguments: dict[str, Any]) -> Any:
 
 def _patch_features(encoder: Any, image: Tensor) -> Tensor:
     """Compute features [N, P, width] of the last block but one."""
-    wanted = [len(encoder.blocks) - 2]
+    indices = [len(encoder.blocks) - 2]
     options = {"norm": False, "stop_early": True, "output_fmt": "NLC", "intermediates_only": True}
-    return encoder.forward_intermediates(image, indices=wanted, **options)[0]
+    return encoder.forward_intermediates(image, indices=indices, **options)[0]

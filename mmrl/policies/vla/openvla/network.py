@@ -69,9 +69,9 @@ class OpenVLANetwork(TokenVLANetwork):
         hidden, mask = state[owner], mask[owner]
         cache.batch_select_indices(owner)
         for number in range(count):
-            chosen = choose(self.model.action_logits(hidden[:, None]))
+            ids = choose(self.model.action_logits(hidden[:, None]))
             if number + 1 < count:
-                token = self.model.language_model.model.embed_tokens(self.model.action_tokens(chosen))
+                token = self.model.language_model.model.embed_tokens(self.model.action_tokens(ids))
                 mask = pad(mask, (0, 1), value=1)
                 hidden = self.run(token, mask, cache)[:, -1]
         return state

@@ -76,9 +76,9 @@ class OpenVLAReading(PretrainedReading):
     def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
         """Return token ids [L] of the prompt with the instruction in lower case; the last one is the empty token."""
         if instruction not in self._ids:
-            found = self.tokenizer(PROMPT.format(instruction=instruction.lower()))["input_ids"]
-            found = found if found[0] == self.tokenizer.bos_token_id else [self.tokenizer.bos_token_id, *found]
-            self._ids[instruction] = torch.tensor(found if found[-1] == self.empty_id else [*found, self.empty_id])
+            ids = self.tokenizer(PROMPT.format(instruction=instruction.lower()))["input_ids"]
+            ids = ids if ids[0] == self.tokenizer.bos_token_id else [self.tokenizer.bos_token_id, *ids]
+            self._ids[instruction] = torch.tensor(ids if ids[-1] == self.empty_id else [*ids, self.empty_id])
         return self._ids[instruction]
 
     def pixels(self, images: Tensor) -> Tensor:

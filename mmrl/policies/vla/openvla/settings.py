@@ -53,9 +53,9 @@ class OpenVLASettings:
     def encoder_arguments(self, number: int) -> dict[str, Any]:
         """Return the arguments of timm.create_model for an encoder."""
         acts, extra = self.timm_override_act_layers, self.timm_model_args
-        own = {"img_size": self.image_sizes[number], "num_classes": 0, "pretrained": False}
-        own |= {"act_layer": acts[number] if number < len(acts) else None, "weight_init": "skip"}
-        return {"model_name": self.timm_model_ids[number], **own, **(extra[number] if number < len(extra) else {})}
+        options = {"img_size": self.image_sizes[number], "num_classes": 0, "pretrained": False}
+        options |= {"act_layer": acts[number] if number < len(acts) else None, "weight_init": "skip"}
+        return {"model_name": self.timm_model_ids[number], **options, **(extra[number] if number < len(extra) else {})}
 
 
 def need_file(path: str, name: str) -> Path:

@@ -24,9 +24,9 @@ def select_key(norm_stats: Mapping[str, Any], unnorm_key: str | None, path: str)
         return names[0] if names else None
     if unnorm_key in norm_stats:
         return unnorm_key
-    asked = "it has statistics of several datasets" if unnorm_key is None else f"it has none of {unnorm_key!r}"
+    cause = "it has statistics of several datasets" if unnorm_key is None else f"it has none of {unnorm_key!r}"
     raise ValueError(
-        f"policy.path={path}: {asked}; set policy.unnorm_key to one of {', '.join(names)}, or set policy.processor to "
+        f"policy.path={path}: {cause}; set policy.unnorm_key to one of {', '.join(names)}, or set policy.processor to "
         "the units of another robot"
     )
 
@@ -39,9 +39,9 @@ def read_units(statistics: Mapping[str, Any], kind: Kind, proprio: bool) -> Proc
         kind: "quantile" takes q01 and q99 to -1 and 1, "min_max" the extremes.
         proprio: whether the model reads proprioception.
     """
-    own = statistics.get("proprio") if proprio else None
+    state = statistics.get("proprio") if proprio else None
     return Processor(
-        vectors={} if own is None else {"proprio": Scale.of(kind, own, own.get("mask"), "proprio")},
+        vectors={} if state is None else {"proprio": Scale.of(kind, state, state.get("mask"), "proprio")},
         action=Scale.of(kind, statistics["action"], statistics["action"].get("mask"), "action"),
     )
 

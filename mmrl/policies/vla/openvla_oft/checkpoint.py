@@ -50,9 +50,9 @@ def load_oft(build: Any, path: str, dtype: str) -> OpenVLAOFT:
             log.warning("policy.path=%s has no %s: a new one is trained", path, name)
             part.apply(_reset)
             continue
-        given = _read(need_file(path, file))
-        check_fits(part.state_dict(), given, f"{path}/{file}")
-        part.load_state_dict(given)
+        weights = _read(need_file(path, file))
+        check_fits(part.state_dict(), weights, f"{path}/{file}")
+        part.load_state_dict(weights)
     return model
 
 
@@ -74,8 +74,8 @@ def _list_files(path: str) -> list[str]:
 
 def _find(names: list[str], component: str) -> str | None:
     """Return the component's file, for example action_head--150000_checkpoint.pt; the last of several."""
-    found = [name for name in names if name.startswith(component) and name.endswith("checkpoint.pt")]
-    return max(found, key=lambda name: (name.endswith(_SUFFIX), len(name), name), default=None)
+    files = [name for name in names if name.startswith(component) and name.endswith("checkpoint.pt")]
+    return max(files, key=lambda name: (name.endswith(_SUFFIX), len(name), name), default=None)
 
 
 def _read(file: Path) -> dict[str, Tensor]:

@@ -33,8 +33,8 @@ class PaliGemmaDecoder(DecoderModel):
 
     def embed_context(self, input_ids: Tensor, pixels: Tensor) -> Tensor:
         """Embed images [N, cameras, 3, h, w] and token ids [N, L], images first: [N, cameras * patches + L, width]."""
-        seen = self.vlm.vision_tower(pixel_values=pixels.flatten(0, 1)).last_hidden_state
-        images = self.vlm.multi_modal_projector(seen).unflatten(0, pixels.shape[:2]).flatten(1, 2)
+        features = self.vlm.vision_tower(pixel_values=pixels.flatten(0, 1)).last_hidden_state
+        images = self.vlm.multi_modal_projector(features).unflatten(0, pixels.shape[:2]).flatten(1, 2)
         words = self.embed_words(input_ids)
         return torch.cat([images.to(words.dtype), words], dim=1)
 

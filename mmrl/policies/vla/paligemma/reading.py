@@ -47,10 +47,10 @@ class PaliGemmaReading(PretrainedReading):
         artifact, name = step.get("artifacts", {}).get("tokenizer_name"), _PALIGEMMA
         if artifact is None:
             name = step.get("config", {}).get("tokenizer_name") or _PALIGEMMA
-        given: dict[str, Any] = {"pretrained_model_name_or_path": reader or name}
+        arguments: dict[str, Any] = {"pretrained_model_name_or_path": reader or name}
         if reader is None and artifact is not None:
-            given = {"pretrained_model_name_or_path": self.path, "subfolder": artifact}
-        return name, refuse_empty(load_pretrained(AutoTokenizer, **given))
+            arguments = {"pretrained_model_name_or_path": self.path, "subfolder": artifact}
+        return name, refuse_empty(load_pretrained(AutoTokenizer, **arguments))
 
     @property
     def image_size(self) -> tuple[int, int]:

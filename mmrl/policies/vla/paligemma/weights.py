@@ -48,13 +48,13 @@ def network_weights(given: Mapping[str, Tensor], model: nn.Module, tied: bool) -
         model: that is filled with them.
         tied: whether its output layer is the word embeddings; a different output layer of the file is left out.
     """
-    found = {_own(name): value for name, value in given.items()}
-    if EMBEDDING not in found and HEAD in found:
-        found[EMBEDDING] = found[HEAD]
-    if EMBEDDING in found and (tied or HEAD not in found):
-        found[HEAD] = found[EMBEDDING]
+    weights = {_own(name): value for name, value in given.items()}
+    if EMBEDDING not in weights and HEAD in weights:
+        weights[EMBEDDING] = weights[HEAD]
+    if EMBEDDING in weights and (tied or HEAD not in weights):
+        weights[HEAD] = weights[EMBEDDING]
     names = {_own(name): name for name in model.state_dict()}
-    return {names.get(name, name): value for name, value in found.items()}
+    return {names.get(name, name): value for name, value in weights.items()}
 
 
 def save_weights(model: nn.Module, folder: Path) -> None:

@@ -97,8 +97,8 @@ class Pi0Network(FlowVLANetwork):
         body, mask, pixels = self.model.model, inputs["attention_mask"], inputs["pixel_values"]
         cache: Any = Cache(layer_class_to_replicate=PageLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and any(p.requires_grad for p in body.vlm.parameters())):
-            seen = torch.ones(pixels.shape[:2], dtype=torch.bool, device=pixels.device)
-            embedded = body.embed_prefix(inputs["input_ids"], pixels, seen)
+            image_mask = torch.ones(pixels.shape[:2], dtype=torch.bool, device=pixels.device)
+            embedded = body.embed_prefix(inputs["input_ids"], pixels, image_mask)
             hidden = body.vlm(
                 inputs_embeds=embedded,
                 attention_mask=mask,

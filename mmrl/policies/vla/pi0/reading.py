@@ -34,10 +34,10 @@ class Pi0Reading(PretrainedReading):
     def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
         """Return token ids [L]: image placeholders, then the instruction."""
         if instruction not in self._ids:
-            own = self.processor
-            images = own.image_token * own.image_seq_length * self.cameras
-            text = f"{images}{own.tokenizer.bos_token}{instruction}\n"
-            self._ids[instruction] = torch.tensor(own.tokenizer(text)["input_ids"])
+            processor = self.processor
+            images = processor.image_token * processor.image_seq_length * self.cameras
+            text = f"{images}{processor.tokenizer.bos_token}{instruction}\n"
+            self._ids[instruction] = torch.tensor(processor.tokenizer(text)["input_ids"])
         return self._ids[instruction]
 
     def pixels(self, images: Tensor) -> Tensor:
@@ -46,8 +46,9 @@ class Pi0Reading(PretrainedReading):
         return pixels.to(images.device).unflatten(0, images.shape[:2])
 
     def units(self) -> Processor | None:
-        own = self.processor
-        state, action = _scale(own.state_mean, own.state_std), _scale(own.actions_mean, own.actions_std)
+        processor = self.processor
+        state = _scale(processor.state_mean, processor.state_std)
+        action = _scale(processor.actions_mean, processor.actions_std)
         if state.kind == action.kind == "identity":  # none of transformers; perhaps of lerobot
             scales = read_scales(self.path, {}, None, "MEAN_STD")
             state, action = scales["STATE"], scales["ACTION"]

@@ -68,8 +68,8 @@ class Pi05Network(FlowVLANetwork):
     def read(self, inputs: Mapping[str, Tensor]) -> Context:
         trains = any(weight.requires_grad for weight in self.context.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and trains):
-            given = inputs["input_ids"], inputs["attention_mask"], inputs["pixel_values"]
-            hidden, mask, pairs = self.model.read_context(*given)
+            arguments = inputs["input_ids"], inputs["attention_mask"], inputs["pixel_values"]
+            hidden, mask, pairs = self.model.read_context(*arguments)
         layers = [part for pair in pairs for part in pair]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()

@@ -72,11 +72,11 @@ class FastTokenizer:
     def decode(self, ids: Sequence[int], horizon: int, dims: int) -> Decoded:
         """Decode ids to a chunk [horizon, dims]."""
         numbers = np.array([ord(c) for c in self.bpe.decode(list(ids), skip_special_tokens=False)], dtype=np.int64)
-        wanted, broken = horizon * dims, numbers == _BROKEN
-        failure = "too_few" if len(numbers) < wanted else "too_many" if len(numbers) > wanted else None
+        count, broken = horizon * dims, numbers == _BROKEN
+        failure = "too_few" if len(numbers) < count else "too_many" if len(numbers) > count else None
         failure = "broken" if broken.any() else failure
-        found = np.where(broken, 0, numbers + self.lowest)[:wanted]
-        coefficients = np.pad(found, (0, wanted - len(found))).reshape(horizon, dims)
+        values = np.where(broken, 0, numbers + self.lowest)[:count]
+        coefficients = np.pad(values, (0, count - len(values))).reshape(horizon, dims)
         return Decoded((dct_matrix(horizon).T @ (coefficients / self.scale)).astype(np.float32), failure)
 
     def _coefficients(self, chunk: np.ndarray) -> np.ndarray:

@@ -73,10 +73,12 @@ class Pi0Fast(PaliGemmaDecoder):
             if before is None
             else [(torch.cat([a, c], dim=1), torch.cat([b, d], dim=1)) for (a, b), (c, d) in zip(context, before)]
         )
-        hidden, own = self.run_vlm(self.embed_words(ids), positions, mask, past)
+        hidden, keys_values = self.run_vlm(self.embed_words(ids), positions, mask, past)
         if before is None:
-            return hidden, own
-        return hidden, [(torch.cat([a, c], dim=1), torch.cat([b, d], dim=1)) for (a, b), (c, d) in zip(before, own)]
+            return hidden, keys_values
+        return hidden, [
+            (torch.cat([a, c], dim=1), torch.cat([b, d], dim=1)) for (a, b), (c, d) in zip(before, keys_values)
+        ]
 
     def logits(self, hidden: Tensor, rows: Tensor) -> Tensor:
         """Compute logits [..., V] of the vocabulary's `rows` [V] from features [..., width], in float32."""

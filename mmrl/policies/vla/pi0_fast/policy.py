@@ -157,18 +157,18 @@ class Pi0FastPolicy(PretrainedVLA):
         mask, pairs, values = self._read(observation)
         mask, pairs = mask[owner], [(keys[owner], entries[owner]) for keys, entries in pairs]
         start = self.start_ids.to(owner.device).expand(len(owner), -1)
-        hidden, written = self.network.run_tokens(start, mask, pairs)
+        hidden, cache = self.network.run_tokens(start, mask, pairs)
         rows = self.choice_ids.to(owner.device)
 
         def step(last: Tensor) -> Tensor:
-            nonlocal written
-            hidden, written = self.network.run_tokens(rows[last][:, None], mask, pairs, written)
+            nonlocal cache
+            hidden, cache = self.network.run_tokens(rows[last][:, None], mask, pairs, cache)
             return self.network.logits(hidden[:, -1], rows)
 
         limit = min(self.limit, sampling.max_tokens)
         first = self.network.logits(hidden[:, -1], rows)
-        drawn = draw_tokens(first, step, self.end, limit, sampling, noise)
-        return self._action(drawn, values if values is None else values[owner])
+        tokens = draw_tokens(first, step, self.end, limit, sampling, noise)
+        return self._action(tokens, values if values is None else values[owner])
 
     def _action(self, drawn: Drawn, values: Tensor | None) -> Action:
         rows = [row[:length] for row, length in zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)]
@@ -197,17 +197,17 @@ class Pi0FastPolicy(PretrainedVLA):
         batch.require({"action", "temperature"}, type(self).__name__)
         mask, pairs, values = self._read(batch.observation())
         shifted = batch["action"][:, 0] == NOTHING
-        chosen = take_back(batch["action"], shifted).clamp(min=0)
+        ids = take_back(batch["action"], shifted).clamp(min=0)
         support = batch.get("support_ids")
-        rows = self.choice_ids.to(chosen.device)
-        start = self.start_ids.to(chosen.device).expand(len(chosen), -1)
-        hidden, _ = self.network.run_tokens(torch.cat([start, rows[chosen[:, :-1]]], dim=1), mask, pairs)
+        rows = self.choice_ids.to(ids.device)
+        start = self.start_ids.to(ids.device).expand(len(ids), -1)
+        hidden, _ = self.network.run_tokens(torch.cat([start, rows[ids[:, :-1]]], dim=1), mask, pairs)
         logits = self.network.logits(hidden[:, start.shape[1] - 1 :], rows)
         support = None if support is None else take_back(support, shifted)
         every = choice_logprobs(logits, batch["temperature"], support)
-        own = every.gather(2, chosen[..., None])[..., 0]
-        logprobs, entropy = (move_on(part, shifted) for part in (own, entropy_nats(every)))
-        extra = {"choice_logprobs": every, **full_distribution(logits, batch.with_columns(action=chosen))}
+        action_logprobs = every.gather(2, ids[..., None])[..., 0]
+        logprobs, entropy = (move_on(part, shifted) for part in (action_logprobs, entropy_nats(every)))
+        extra = {"choice_logprobs": every, **full_distribution(logits, batch.with_columns(action=ids))}
         return PolicyOutput(logprobs, entropy, values, {name: move_on(part, shifted) for name, part in extra.items()})
 
     def _read(self, observation: Mapping[str, Any]) -> tuple[Tensor, KeysValues, Tensor | None]:

@@ -60,11 +60,11 @@ def draw_tokens(
         if t + 1 == limit or bool(over.all()):
             break
         logits = step(columns[-1][0])
-    ids, logprobs, kept = zip(*columns)
+    ids, logprobs, supports = zip(*columns)
     support = None
     if sampling.truncated:
-        widest = max(part.shape[1] for part in kept)
-        support = torch.stack([pad(part, (0, widest - part.shape[1]), value=-1) for part in kept], dim=1)
+        widest = max(part.shape[1] for part in supports)
+        support = torch.stack([pad(part, (0, widest - part.shape[1]), value=-1) for part in supports], dim=1)
     return Drawn(torch.stack(ids, dim=1), torch.stack(logprobs, dim=1), lengths, support)
 
 

@@ -101,8 +101,8 @@ class PretrainedVLA(Policy):
         }
         if heads:
             save_file(heads, folder / EXTRA)
-        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
-        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
+        metadata = {"class": type(self).__name__, "processor": self.processor.to_dict()}
+        (folder / OWN).write_text(json.dumps(metadata, indent=2) + "\n")
 
     def _save_model(self, model: Any, folder: Path) -> None:
         """Save the pretrained model, adapters merged, in the checkpoint's format."""

@@ -78,8 +78,8 @@ class SmolVLA(DecoderModel):
     def embed_context(self, input_ids: Tensor, pixels: Tensor) -> Tensor:
         """Embed images [N, cameras, 3, h, w] and token ids [N, L], images first: [N, cameras * patches + L, width]."""
         vlm = self.vlm_with_expert.vlm.model
-        seen = vlm.vision_model(pixel_values=pixels.flatten(0, 1)).last_hidden_state
-        images = vlm.connector(seen).unflatten(0, pixels.shape[:2]).flatten(1, 2)
+        features = vlm.vision_model(pixel_values=pixels.flatten(0, 1)).last_hidden_state
+        images = vlm.connector(features).unflatten(0, pixels.shape[:2]).flatten(1, 2)
         words = vlm.text_model.embed_tokens(input_ids)
         return torch.cat([images.to(words.dtype), words], dim=1) * words.shape[-1] ** 0.5
 
@@ -121,5 +121,5 @@ class SmolVLA(DecoderModel):
 
 def expert_intermediate_size(width: int, multiple: int = 256) -> int:
     """Return the expert's MLP width: 8/3 of its width, rounded up to a multiple of 256."""
-    wanted = 4 * (2 * width // 3)
-    return multiple * -(-wanted // multiple)
+    size = 4 * (2 * width // 3)
+    return multiple * -(-size // multiple)

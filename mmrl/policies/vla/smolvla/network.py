@@ -95,10 +95,10 @@ class SmolVLANetwork(FlowVLANetwork):
         filled = pad(state, (0, self.model.settings.max_state_dim - state.shape[1])).to(self.dtype)
         token = self.model.state_proj(filled)[:, None]
         mask_with_state = pad(mask, (0, 1), value=True)
-        last, own = self.model.run_vlm(token, mask.sum(dim=1, keepdim=True), mask_with_state[:, None], pairs)
+        last, state_pairs = self.model.run_vlm(token, mask.sum(dim=1, keepdim=True), mask_with_state[:, None], pairs)
         layers = [
             torch.cat([before.to(after.dtype), after], dim=1)
-            for pair in zip(pairs, own)
+            for pair in zip(pairs, state_pairs)
             for before, after in zip(*pair)
         ]
         layers[-1] = layers[-1] + 0 * last.sum()  # as in `read`
@@ -123,12 +123,12 @@ def network_weights(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Statistics of older checkpoints, saved among the weights, are left out, and the prefix of torch.compile is removed.
     Word embeddings and output layer may be one weight, saved under one of its two names.
     """
-    found = {
+    weights = {
         name.removeprefix(_PREFIX).removeprefix("_orig_mod."): value
         for name, value in given.items()
         if name.startswith(_PREFIX)
     }
     for name, other in (_TIED, _TIED[::-1]):
-        if name not in found and other in found:
-            found[name] = found[other]
-    return found
+        if name not in weights and other in weights:
+            weights[name] = weights[other]
+    return weights

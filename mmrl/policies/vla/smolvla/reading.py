@@ -40,8 +40,8 @@ class SmolVLAReading(PretrainedReading):
         """Return token ids [L] of the instruction and a line break, at most `tokenizer_max_length` of them."""
         if instruction not in self._ids:
             text = instruction if instruction.endswith("\n") else f"{instruction}\n"
-            found = self.tokenizer(text, truncation=True, max_length=self.settings.tokenizer_max_length)
-            self._ids[instruction] = torch.tensor(found["input_ids"])
+            encoding = self.tokenizer(text, truncation=True, max_length=self.settings.tokenizer_max_length)
+            self._ids[instruction] = torch.tensor(encoding["input_ids"])
         return self._ids[instruction]
 
     def pixels(self, images: Tensor) -> Tensor:

@@ -56,8 +56,8 @@ class SmolVLASettings:
     def to_json(self) -> dict[str, Any]:
         """Return the content of config.json: the entries that were read, with the present chunk size."""
         executed = min(int(self.raw.get("n_action_steps", self.chunk_size)), self.chunk_size)
-        own = {part.name: getattr(self, part.name) for part in dataclasses.fields(self) if part.name != "raw"}
-        return {"type": "smolvla", **self.raw, **own, "n_action_steps": executed}
+        entries = {part.name: getattr(self, part.name) for part in dataclasses.fields(self) if part.name != "raw"}
+        return {"type": "smolvla", **self.raw, **entries, "n_action_steps": executed}
 
 
 def read_settings(path: str, horizon: int | None = None) -> SmolVLASettings:

@@ -99,23 +99,23 @@ class TokenVLAPolicy(PretrainedVLA):
     @torch.no_grad()
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         """Sample chunks; `choose_bins` says what the decodes do."""
-        centres, found = bin_centres(self.network.bins, self.device, "openvla"), []
+        centres, parts = bin_centres(self.network.bins, self.device, "openvla"), []
 
         def choose(logits: Tensor) -> Tensor:
-            found.append(choose_bins(logits.float(), centres, self._encode, sampling, noise))
-            return found[-1].ids
+            parts.append(choose_bins(logits.float(), centres, self._encode, sampling, noise))
+            return parts[-1].ids
 
         state = self.network.sample(self._prepare(observation), owner, self.choices, choose)
-        chosen = concatenate_choices(found)
-        real = chosen.values.view(-1, self.chunk, self.action_dims)
+        choice = concatenate_choices(parts)
+        real = choice.values.view(-1, self.chunk, self.action_dims)
         values = self._values(state)
         return Action(
-            action=chosen.ids,
-            behavior_logprobs=chosen.logprobs,
-            action_mask=torch.ones_like(chosen.ids, dtype=torch.bool),
+            action=choice.ids,
+            behavior_logprobs=choice.logprobs,
+            action_mask=torch.ones_like(choice.ids, dtype=torch.bool),
             output=list(self.processor.decode(real.cpu().numpy())),
             values=None if values is None else values[owner],
-            extra={} if chosen.support_ids is None else {"support_ids": chosen.support_ids},
+            extra={} if choice.support_ids is None else {"support_ids": choice.support_ids},
         )
 
     @torch.no_grad()
@@ -129,9 +129,9 @@ class TokenVLAPolicy(PretrainedVLA):
         batch.require({"action", "temperature"}, type(self).__name__)
         logits, state = self.network.score(self._prepare(batch.observation()), batch["action"])
         logprobs = choice_logprobs(logits, batch["temperature"], batch.get("support_ids"))
-        chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
+        action_logprobs = logprobs.gather(2, batch["action"][..., None])[..., 0]
         extra = {"choice_logprobs": logprobs, **full_distribution(logits, batch)}
-        return PolicyOutput(chosen, entropy_nats(logprobs), self._values(state), extra)
+        return PolicyOutput(action_logprobs, entropy_nats(logprobs), self._values(state), extra)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Convert real actions [H, A] to bins [T]; the processor scales them, what is beyond [-1, 1] is clipped."""
@@ -151,8 +151,8 @@ class TokenVLAPolicy(PretrainedVLA):
 def concatenate_choices(parts: Sequence[BinChoice]) -> BinChoice:
     """Join choices along T; supports of different size are filled up with -1."""
     ids, values, logprobs, supports = zip(*parts)
-    kept = [part for part in supports if part is not None]
-    widest = max((part.shape[2] for part in kept), default=0)
-    filled = [pad(part, (0, widest - part.shape[2]), value=-1) for part in kept]
+    tensors = [part for part in supports if part is not None]
+    widest = max((part.shape[2] for part in tensors), default=0)
+    filled = [pad(part, (0, widest - part.shape[2]), value=-1) for part in tensors]
     joined = (torch.cat(part, dim=1) for part in (ids, values, logprobs))
     return BinChoice(*joined, torch.cat(filled, dim=1) if filled else None)
