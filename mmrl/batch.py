@@ -123,12 +123,12 @@ class Batch(dict[str, Any]):  # values are Tensor or Ragged; Any, because a unio
     def with_context(self, context: str) -> Batch:
         """Return the same choices in another context, whose columns other.<context>.* become the policy's inputs."""
         prefix = f"other.{context}."
-        there = {name.removeprefix(prefix): column for name, column in self.items() if name.startswith(prefix)}
-        if not there:
+        inputs = {name.removeprefix(prefix): column for name, column in self.items() if name.startswith(prefix)}
+        if not inputs:
             raise KeyError(f"the batch has no context {context!r}: add an entry to data.transforms that writes it")
-        own = {name: column for name, column in self.items() if not name.startswith(("obs.", "other."))}
-        shared: dict[str, Any] = {name: there.pop(name) for name in ("prompt_id", "prompt_length") if name in there}
-        return Batch({**own, **shared, **{f"obs.{name}": column for name, column in there.items()}})
+        choices = {name: column for name, column in self.items() if not name.startswith(("obs.", "other."))}
+        shared: dict[str, Any] = {name: inputs.pop(name) for name in ("prompt_id", "prompt_length") if name in inputs}
+        return Batch({**choices, **shared, **{f"obs.{name}": column for name, column in inputs.items()}})
 
     def split(self, size: int) -> list[Batch]:
         """Split into consecutive batches of at most `size` rows."""

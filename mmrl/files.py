@@ -130,8 +130,8 @@ def replace_folder(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     beside, before = (path.with_name(f".{path.name}.{ending}") for ending in ("part", "before"))
-    for left in (beside, before):
-        remove_path(left)
+    for leftover in (beside, before):
+        remove_path(leftover)
     beside.mkdir(parents=True)
     try:
         yield beside

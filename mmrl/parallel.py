@@ -159,8 +159,8 @@ def shard_models(trainer: Any, models: Iterable[nn.Module]) -> bool:
 
 def refuse_strategy(trainer: Any) -> None:
     """Refuse, by name, strategies that are not implemented."""
-    known = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2)
-    if known and not isinstance(trainer.strategy, DeepSpeedStrategy):  # which is a DDPStrategy of Lightning's
+    is_supported = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2)
+    if is_supported and not isinstance(trainer.strategy, DeepSpeedStrategy):  # which is a DDPStrategy of Lightning's
         return
     name = type(trainer.strategy).__name__
     reason = f"{name} is not implemented: the policy would be sampled from, or saved with, a part of its weights"

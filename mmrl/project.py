@@ -26,8 +26,8 @@ def enter_project(folder: Path) -> None:
         if package is not None:
             name = package.__name__
             others = [place for place in package.__path__ if place not in {f"{old}/{name}" for old in _added}]
-            own = [f"{path}/{name}"] if (folder / name).is_dir() else []
-            package.__path__ = list(dict.fromkeys([str(_OURS / name), *others, *own]))
+            folders = [f"{path}/{name}"] if (folder / name).is_dir() else []
+            package.__path__ = list(dict.fromkeys([str(_OURS / name), *others, *folders]))
     _added.clear()
     if path not in sys.path:
         sys.path.append(path)

@@ -48,8 +48,8 @@ class Prompt:
     @property
     def observation(self) -> dict[str, Any]:
         """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
-        seen = {"messages": self.messages, "images": self.images}
-        return {**seen, "tools": list(self.tools)} if self.tools else seen
+        fields = {"messages": self.messages, "images": self.images}
+        return {**fields, "tools": list(self.tools)} if self.tools else fields
 
 
 @dataclass
@@ -128,8 +128,8 @@ class Episode:
     @property
     def env_reward(self) -> float:
         """Sum of the environment's rewards over all turns."""
-        known = getattr(self.turns, "env_reward", None)
-        return float(sum(turn.reward for turn in self.turns)) if known is None else known
+        total = getattr(self.turns, "env_reward", None)
+        return float(sum(turn.reward for turn in self.turns)) if total is None else total
 
     def light(self) -> Episode:
         """A copy without tensors and images, cheap to send between processes and to log; a text's answer stays."""

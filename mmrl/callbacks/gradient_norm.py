@@ -24,8 +24,8 @@ class GradientNorm(L.Callback):
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: Any) -> None:
         # parameters of other optimisers still have the gradients of their last step
-        own = [p for group in optimizer.param_groups for p in group["params"]]
-        norms = [p.grad.detach().float().norm() for p in own if p.grad is not None]
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        norms = [p.grad.detach().float().norm() for p in parameters if p.grad is not None]
         self._norms.append(torch.stack(norms).norm())
         mean = torch.stack(self._norms).mean()
         pl_module.report({"train/gradient_norm": float(mean)})

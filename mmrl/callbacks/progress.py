@@ -66,8 +66,8 @@ class Progress(RichProgressBar):
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)
-        if self._plain and self._prints and trainer.current_epoch == 0 and (shown := _format_start(trainer)):
-            print(f"{format_stage()}start: held-out {shown}", flush=True)
+        if self._plain and self._prints and trainer.current_epoch == 0 and (text := _format_start(trainer)):
+            print(f"{format_stage()}start: held-out {text}", flush=True)
         self._started, self._measured = time.perf_counter(), False
 
     def on_train_batch_end(
@@ -87,8 +87,8 @@ class Progress(RichProgressBar):
         held_out = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
         metrics: Any = getattr(pl_module, "iteration_metrics", {})
         last = "" if trainer.max_epochs in (None, -1) else f"/{trainer.max_epochs - 1}"
-        shown = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
-        line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, shown)
+        names = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
+        line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, names)
         print(f"{format_stage()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
 
     def _reset_progress_bar_ids(self) -> None:
@@ -97,8 +97,8 @@ class Progress(RichProgressBar):
 
     def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        shown = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
-        numbers = {short: metrics[name] for name, short in shown.items() if name in metrics}
+        names = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
+        numbers = {short: metrics[name] for name, short in names.items() if name in metrics}
         numbers = {short: numbers[short] for short in ("reward", "return") if short in numbers}
         numbers = numbers or select_loss_metrics(metrics)
         held_out = {name.removeprefix("val/"): value for name, value in metrics.items() if name.startswith("val/")}
@@ -119,11 +119,11 @@ def select_episode_metrics(data: Any, metrics: Mapping[str, float]) -> dict[str,
     rollout, reward = getattr(data, "rollout", None), getattr(data, "reward", None)
     if rollout is not None and not rollout.samples:
         return {"rollout/errors": "errors"}
-    shown = SAMPLED
+    names = SAMPLED
     if isinstance(rollout, ContinuingRollout):
-        shown = {name: "return" for name in metrics if re.fullmatch(r"return_\d+", name)} | SEGMENTS
+        names = {name: "return" for name in metrics if re.fullmatch(r"return_\d+", name)} | SEGMENTS
     constant = reward is not None and reward.constant
-    return {name: short for name, short in shown.items() if not (constant and short == "reward")}
+    return {name: short for name, short in names.items() if not (constant and short == "reward")}
 
 
 def select_loss_metrics(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -52,8 +52,8 @@ class Samples(L.Callback):
         rows = EpisodeRows(collected.episodes, batch)
         groups = rows.add_trained(first_groups(collected.sampled, self.groups))
         described = SampleFormat(ctx.policy, score_name, self.max_tokens).describe_groups(groups, rows)
-        found = [{"iteration": ctx.iteration, **group} for group in described]
-        self.folder.write(ctx.iteration, found)
+        samples = [{"iteration": ctx.iteration, **group} for group in described]
+        self.folder.write(ctx.iteration, samples)
         for logger in trainer.loggers:
             if isinstance(logger, SampleLogger):
-                logger.log_samples(found, trainer.global_step)
+                logger.log_samples(samples, trainer.global_step)

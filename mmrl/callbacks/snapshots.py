@@ -30,12 +30,14 @@ def average_weights(models: Iterable[Mapping[str, Tensor]], weights: Iterable[fl
     Numbers that are no floating point, such as counts, are those of the first. Source: Model soups, 2022,
     arXiv:2203.05482; Kimi k1.5, 2025, model merging of long and short reasoning, section 2.4, arXiv:2501.12599.
     """
-    states, given = list(models), list(weights)
-    if not states or len(states) != len(given) or not sum(given) > 0:
-        raise ValueError(f"average_weights: {len(states)} models need as many weights with a positive sum, got {given}")
+    states, factors = list(models), list(weights)
+    if not states or len(states) != len(factors) or not sum(factors) > 0:
+        raise ValueError(
+            f"average_weights: {len(states)} models need as many weights with a positive sum, got {factors}"
+        )
     if odd := sorted({name for state in states for name in set(state) ^ set(states[0])}):
         raise ValueError(f"average_weights: the models differ in {odd[:3]}; average models of one architecture")
-    shares = [weight / sum(given) for weight in given]
+    shares = [weight / sum(factors) for weight in factors]
     out = dict(states[0])
     for name, first in out.items():
         if first.is_floating_point():

@@ -63,10 +63,10 @@ class WarmStart(L.Callback):
         if stage != "fit" or trainer.ckpt_path is not None:
             return
         frozen = getattr(pl_module, "frozen_models", frozenset())
-        own = {name: words for name, words in self.stages.items() if name not in frozen}
+        policy_stages = {name: words for name, words in self.stages.items() if name not in frozen}
         for name in sorted(frozen & set(self.stages)):
             self._train(trainer, pl_module.models[name], {name: self.stages[name]}, None)
-        self._train(trainer, pl_module.policy, own, self.checkpoint)
+        self._train(trainer, pl_module.policy, policy_stages, self.checkpoint)
 
     def _train(self, trainer: L.Trainer, model: Any, stages: dict[str, list[str]], checkpoint: str | None) -> None:
         """Run these stages, which a loaded model skips without `pretrained`, and load the last one's weights."""
@@ -81,11 +81,11 @@ class WarmStart(L.Callback):
             load_policy(model, checkpoint, self.frozen_only, self.trust)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
-        kept = _find_cached([*self.common, *words], checkpoint)
+        cache = _find_cached([*self.common, *words], checkpoint)
         last = folder / "checkpoints" / "last.ckpt"
-        if kept is not None and kept.exists():
-            log.info("warm-start stage %r: taken from %s", name, kept)
-            _copy(kept, last)
+        if cache is not None and cache.exists():
+            log.info("warm-start stage %r: taken from %s", name, cache)
+            _copy(cache, last)
             return
         # the stage is part of this run, so it may replace what an earlier start left in its folder
         command = [*_select_common(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
@@ -96,8 +96,8 @@ class WarmStart(L.Callback):
         log.info("warm-start stage %r: mmrl fit %s", name, " ".join(command))
         environment = {**{k: v for k, v in os.environ.items() if k not in _LAUNCHED}, STAGE: name}
         child_process.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
-        if kept is not None:
-            _copy(last, kept)
+        if cache is not None:
+            _copy(last, cache)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -108,8 +108,8 @@ def _copy(source: Path, target: Path) -> None:
 
 def _select_common(common: list[str], words: list[str]) -> list[str]:
     """Return the common arguments without the config groups that the stage sets: each can be given once."""
-    named = {word.partition("=")[0] for word in words}
-    return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in named]
+    keys = {word.partition("=")[0] for word in words}
+    return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in keys]
 
 
 def _find_cached(words: list[str], checkpoint: str | None) -> Path | None:
@@ -136,14 +136,14 @@ def load_policy(policy: Any, checkpoint: str, frozen_only: bool = False, trust: 
         trust: whether pickled objects in the file may be loaded.
     """
     saved = read_weights(checkpoint, trust)
-    own = checkpoint_weights(saved, str(checkpoint))
+    weights = checkpoint_weights(saved, str(checkpoint))
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
-    kept = {name for name, part in policy.named_parameters() if frozen_only and part.requires_grad}
+    exclusions = {name for name, part in policy.named_parameters() if frozen_only and part.requires_grad}
     if frozen_only and not any(not part.requires_grad for part in policy.parameters()):
         raise ValueError(
             "trainer.callbacks.warm_start.frozen_only=true: this run's policy trains all its weights; freeze a part"
         )
-    given = {name: tensor for name, tensor in own.items() if name not in kept}
-    wanted = {name: tensor for name, tensor in policy.state_dict().items() if name not in kept}
-    check_fits(wanted, given, str(checkpoint), may_lack=policy.optional)
-    policy.load_state_dict(given, strict=False)
+    source = {name: tensor for name, tensor in weights.items() if name not in exclusions}
+    target = {name: tensor for name, tensor in policy.state_dict().items() if name not in exclusions}
+    check_fits(target, source, str(checkpoint), may_lack=policy.optional)
+    policy.load_state_dict(source, strict=False)

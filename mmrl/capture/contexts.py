@@ -46,7 +46,7 @@ class CapturedContexts:
             return policy.encode_context(observation)
         complete = policy.is_complete(observation)
         key = complete, policy.training, torch.is_autocast_enabled("cpu")
-        return _build(self.graph(lambda seen: _name_parts(policy.encode_context(seen, complete)), observation, key))
+        return _build(self.graph(lambda inputs: _name_parts(policy.encode_context(inputs, complete)), observation, key))
 
     def _weights_unchanged(self, policy: nn.Module) -> bool:
         """Whether the weights have been the same for long enough."""
@@ -70,8 +70,8 @@ def _name_parts(encoded: EncodedContext) -> Tensors:
     """All tensors of encoded contexts by name."""
     values = {} if encoded.values is None else {"values": encoded.values}
     prefix = {str(k): part for k, part in enumerate(encoded.prefix)}
-    named = {"prefix": prefix, "cached_features": encoded.cached_features, "extra": encoded.extra}
-    return values | {full: part for name, parts in named.items() for full, part in add_prefix(name, parts).items()}
+    fields = {"prefix": prefix, "cached_features": encoded.cached_features, "extra": encoded.extra}
+    return values | {full: part for name, parts in fields.items() for full, part in add_prefix(name, parts).items()}
 
 
 def _build(parts: Tensors) -> EncodedContext:

@@ -79,11 +79,13 @@ def _trace(model: nn.Module, kind: tuple[bool, bool], tensors: Tensors) -> Calla
     return trace_any_size(_TensorCacheModel(model, *kind), tensors)
 
 
-def _name_tensors(ids: Tensor, mask: Tensor | None, positions: Tensor, held: list[Tensor], prefix: Any) -> Tensors:
+def _name_tensors(
+    ids: Tensor, mask: Tensor | None, positions: Tensor, cache_tensors: list[Tensor], prefix: Any
+) -> Tensors:
     """All inputs of a captured step, in the order of `_TensorCacheModel.forward`."""
     masks = [] if mask is None else [mask[:, None, None].bool()]
     shared = [] if prefix is None else [prefix.slot, prefix.row]
-    return {str(k): part for k, part in enumerate([ids, positions, *masks, *shared, *held])}
+    return {str(k): part for k, part in enumerate([ids, positions, *masks, *shared, *cache_tensors])}
 
 
 class _TensorCacheModel(nn.Module):
@@ -111,9 +113,9 @@ class _TensorCacheLayer(DynamicLayer):
     keys: Any
     values: Any
 
-    def __init__(self, held: list[Tensor], slots: tuple[Tensor, Tensor] | None):
+    def __init__(self, cache_tensors: list[Tensor], slots: tuple[Tensor, Tensor] | None):
         super().__init__()
-        self.keys, self.values, *prompt = held
+        self.keys, self.values, *prompt = cache_tensors
         self.prefix = Prefix(prompt[0], prompt[1], slots=slots) if slots else None
         self.is_initialized = True
 

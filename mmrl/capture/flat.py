@@ -37,8 +37,8 @@ class FlatParameters:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """The gradient of a loss, as one vector; nothing is accumulated."""
-        found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-        return torch.cat([part.flatten() for part in found])
+        gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        return torch.cat([part.flatten() for part in gradients])
 
     def clip(self, max_norm: float) -> None:
         """Scale the gradient so that its norm is at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does."""

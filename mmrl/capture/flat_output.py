@@ -16,18 +16,18 @@ def flatten_output(out: PolicyOutput) -> dict[str, Tensor]:
     values = {} if out.values is None else {"values": out.values}
     extra = {f"extra.{name}": part for name, part in out.extra.items()}
     others = {
-        f"{other}/{name}": part for other, made in out.others.items() for name, part in flatten_output(made).items()
+        f"{other}/{name}": part for other, output in out.others.items() for name, part in flatten_output(output).items()
     }
     return {"logprobs": out.logprobs, "entropy": out.entropy, **values, **extra, **others}
 
 
 def unflatten_output(parts: Mapping[str, Tensor]) -> PolicyOutput:
     """Build the output from its named tensors: the inverse of `flatten_output`."""
-    own = {name: part for name, part in parts.items() if "/" not in name}
-    extra = {name.removeprefix("extra."): part for name, part in own.items() if name.startswith("extra.")}
+    main_parts = {name: part for name, part in parts.items() if "/" not in name}
+    extra = {name.removeprefix("extra."): part for name, part in main_parts.items() if name.startswith("extra.")}
     passes = dict.fromkeys(name.partition("/")[0] for name in parts if "/" in name)
     others = {name: unflatten_output(strip_prefix(name, parts)) for name in passes}
-    return PolicyOutput(own["logprobs"], own["entropy"], own.get("values"), extra, others)
+    return PolicyOutput(main_parts["logprobs"], main_parts["entropy"], main_parts.get("values"), extra, others)
 
 
 def join_outputs(outs: Sequence[PolicyOutput]) -> PolicyOutput:

@@ -78,10 +78,10 @@ class CapturedGraph:
                 self.graphs[kind] = graph = trace()
             except Exception as error:  # whatever the code of a policy, or torch, says about it
                 self._discard(kind, str(error).strip().split("\n")[0])
-        found = graph(dict(tensors)) if graph is not None else {}
+        outputs = graph(dict(tensors)) if graph is not None else {}
         expected = compute(dict(tensors))
         if graph is not None:
-            if _same(found, expected):
+            if _same(outputs, expected):
                 self._current.add(kind)
                 self.verified.setdefault(kind, set()).update(cases)
             else:
@@ -93,8 +93,8 @@ class CapturedGraph:
         self.graphs[kind] = None
 
 
-def _same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:
-    return found.keys() == expected.keys() and all(_equal(found[name], part) for name, part in expected.items())
+def _same(outputs: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:
+    return outputs.keys() == expected.keys() and all(_equal(outputs[name], part) for name, part in expected.items())
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

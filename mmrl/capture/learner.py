@@ -61,10 +61,10 @@ class CapturedLearner(Learner):
         return [self.flat.vector]
 
     def configure_optimizers(self) -> Any:
-        made = super().configure_optimizers()
+        configuration = super().configure_optimizers()
         if parallel.runs_on_one_cpu(self.trainer):
-            disable_checks(made["optimizer"] if isinstance(made, dict) else made)
-        return made
+            disable_checks(configuration["optimizer"] if isinstance(configuration, dict) else configuration)
+        return configuration
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if self.takes_update_epochs:
@@ -124,9 +124,9 @@ class CapturedLearner(Learner):
             constants = () if scheduled is None else scheduled.constants
             # what their code asks beside the columns
             key = (self.policy.training, *self.objective.disabled_terms(), *constants)
-            found = self._graph(compute, minibatch, key)
+            tensors = self._graph(compute, minibatch, key)
         else:
-            found = compute(minibatch)
+            tensors = compute(minibatch)
         assert self.flat.vector.grad is not None  # since `tie`
-        self.flat.vector.grad.copy_(found["gradient"])
-        return unflatten_output(strip_prefix("out", found)), strip_prefix("term", found)
+        self.flat.vector.grad.copy_(tensors["gradient"])
+        return unflatten_output(strip_prefix("out", tensors)), strip_prefix("term", tensors)

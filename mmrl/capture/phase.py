@@ -55,8 +55,8 @@ class CapturedPhase:
         kind = (key, *((name, column.shape) for name, column in batch.items()))
         if kind in self._draw_shapes:
             draws = {str(k): normal(*shape) for k, shape in enumerate(self._draw_shapes[kind])}
-            given = {**add_prefix("column", batch), **add_prefix("draw", draws)}
-            found = self.graph(lambda tensors: self._replay(tensors, models), given, key)
+            inputs = {**add_prefix("column", batch), **add_prefix("draw", draws)}
+            outputs = self.graph(lambda tensors: self._replay(tensors, models), inputs, key)
         else:
             shapes = self._draw_shapes[kind] = []
 
@@ -64,26 +64,26 @@ class CapturedPhase:
                 shapes.append(shape)
                 return normal(*shape)
 
-            found = self._compute(batch, models, note_shape)
-        gradient = strip_prefix("gradient", found)
+            outputs = self._compute(batch, models, note_shape)
+        gradient = strip_prefix("gradient", outputs)
         return (
-            strip_prefix("column", found),
-            strip_prefix("metric", found),
+            strip_prefix("column", outputs),
+            strip_prefix("metric", outputs),
             [gradient.get(str(k)) for k in range(len(self.parameters))],
         )
 
-    def _replay(self, given: dict[str, Tensor], models: Mapping[str, Any]) -> dict[str, Tensor]:
-        draws = list(strip_prefix("draw", given).values())
+    def _replay(self, inputs: dict[str, Tensor], models: Mapping[str, Any]) -> dict[str, Tensor]:
+        draws = list(strip_prefix("draw", inputs).values())
 
         def next_draw(*shape: int) -> Tensor:
             if not draws or draws[0].shape != shape:
                 self._refuse(f"another draw of shape {list(shape)}")
             return draws.pop(0)
 
-        found = self._compute(Batch(strip_prefix("column", given)), models, next_draw)
+        outputs = self._compute(Batch(strip_prefix("column", inputs)), models, next_draw)
         if draws:
             self._refuse("fewer draws")
-        return found
+        return outputs
 
     def _refuse(self, what: str) -> NoReturn:
         raise ValueError(
@@ -92,14 +92,14 @@ class CapturedPhase:
         )
 
     def _compute(self, batch: Batch, models: Mapping[str, Any], normal: Draw) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        outputs: dict[str, Tensor] = {}
 
         def minimize(loss: Tensor) -> None:
             parts = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-            found.update({f"gradient/{k}": part for k, part in enumerate(parts) if part is not None})
+            outputs.update({f"gradient/{k}": part for k, part in enumerate(parts) if part is not None})
 
         def log(metrics: Mapping[str, Tensor]) -> None:
-            found.update(add_prefix("metric", metrics))
+            outputs.update(add_prefix("metric", metrics))
 
         after = self.phase(batch, UpdateContext(models, normal, minimize, log))
-        return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes())})
+        return outputs | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes())})

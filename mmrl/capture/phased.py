@@ -22,11 +22,11 @@ class CapturedPhasedLearner(PhasedLearner):
     """
 
     def configure_optimizers(self) -> Any:
-        made = super().configure_optimizers()
+        result = super().configure_optimizers()
         self._captures = parallel.runs_on_one_cpu(self.trainer)
-        for optimizer in (made[0] if isinstance(made, tuple) else made) if self._captures else ():
+        for optimizer in (result[0] if isinstance(result, tuple) else result) if self._captures else ():
             disable_checks(optimizer)
-        return made
+        return result
 
     def on_train_start(self) -> None:
         super().on_train_start()
@@ -45,8 +45,8 @@ class CapturedPhasedLearner(PhasedLearner):
         if name not in self._phases or not CapturedPhase.supports(phase, batch):
             return super().run_phase(name, phase, batch, ctx)
         # its code asks these beside the columns
-        asked = self.gradient_phases[name].objective.disabled_terms() if name in self.gradient_phases else ()
-        key = *(model.training for model in ctx.models.values()), *asked
+        terms = self.gradient_phases[name].objective.disabled_terms() if name in self.gradient_phases else ()
+        key = *(model.training for model in ctx.models.values()), *terms
         columns, metrics, gradient = self._phases[name](batch, ctx.models, ctx.normal, key)
         ctx.log(metrics)
         if name in self.gradient_phases:

@@ -29,16 +29,16 @@ def trace_gradients(compute: Compute, tensors: Mapping[str, Tensor]) -> Compute:
     inputs, outputs = list(tensors), list[str]()
 
     def compute_flat(*values: Tensor) -> list[Tensor]:
-        found = compute(dict(zip(inputs, values)))
-        outputs[:] = found
-        return list(found.values())
+        results = compute(dict(zip(inputs, values)))
+        outputs[:] = results
+        return list(results.values())
 
     traced = make_fx(compute_flat)(*tensors.values())
     for node in traced.graph.nodes:
         if node.op == "call_function":
             _check(node.target, node.args, node.kwargs)
     script = _script(traced, list(tensors.values()))
-    return lambda given: dict(zip(outputs, _run(script, given.values())))
+    return lambda arguments: dict(zip(outputs, _run(script, arguments.values())))
 
 
 def trace_any_size(module: nn.Module, tensors: Mapping[str, Tensor]) -> Compute:
@@ -53,10 +53,10 @@ def trace_any_size(module: nn.Module, tensors: Mapping[str, Tensor]) -> Compute:
         module(*values)
     script = _script(module, values)
     for node in script.inlined_graph.nodes():
-        held = node.output().toIValue() if node.kind() == "prim::Constant" else None
-        if isinstance(held, Tensor) and held.numel() > 1:
-            raise ValueError(f"its trace would hold a constant tensor of shape {tuple(held.shape)}")
-    return lambda given: {"out": _run(script, given.values())}
+        constant = node.output().toIValue() if node.kind() == "prim::Constant" else None
+        if isinstance(constant, Tensor) and constant.numel() > 1:
+            raise ValueError(f"its trace would hold a constant tensor of shape {tuple(constant.shape)}")
+    return lambda arguments: {"out": _run(script, arguments.values())}
 
 
 def _script(module: Any, values: list[Tensor]) -> Any:

@@ -96,8 +96,8 @@ class AsyncRolloutData(RolloutData):
     def _start(self, ctx: Context, count: int, first: int = 0) -> None:
         """Start collections until `count` are pending, from `first` iterations ahead to the last iteration."""
         last = self.trainer.max_epochs
-        left = count if last is None or last < 0 else last - self.trainer.current_epoch - first
-        for ahead in range(len(self._pending), min(count, left)):
+        limit = count if last is None or last < 0 else last - self.trainer.current_epoch - first
+        for ahead in range(len(self._pending), min(count, limit)):
             if self._thread is None:
                 self._stop.clear()
                 self._thread, self._learnt_state = (
@@ -105,12 +105,14 @@ class AsyncRolloutData(RolloutData):
                     copy.deepcopy(self._collection_state()),
                 )
             version = ctx.iteration
-            there = replace(
+            rollout_ctx = replace(
                 at_iteration(self, ctx, version + first + ahead),
                 policy=self._snapshots.of(ctx.policy, version),
                 progress=self._stop_if_ended,
             )
-            self._pending.append(PendingCollection(version, self._thread.submit(self._run_collection, there, version)))
+            self._pending.append(
+                PendingCollection(version, self._thread.submit(self._run_collection, rollout_ctx, version))
+            )
 
     def _run_collection(self, ctx: Context, version: int) -> tuple[Collected, dict[str, Any]]:
         """Run one collection (in the thread); returns its result and the collection state after it."""

@@ -41,12 +41,12 @@ def learnable(
         return collate(episodes, ctx.policy)
     if collected:
         log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
-    left = [spare]
+    spares = [spare]
     for transform in transforms:
         if transform.writes() or transform.contexts():
             alone = isinstance(transform, StatefulTransform)  # it gathers, and other ranks have rows and do not
-            left = transform(left, replace(ctx, collector=Collector()) if alone else ctx)
-    batch = collate(left, ctx.policy).select(torch.tensor([0]))
+            spares = transform(spares, replace(ctx, collector=Collector()) if alone else ctx)
+    batch = collate(spares, ctx.policy).select(torch.tensor([0]))
     return batch.with_columns(
         action_mask=torch.zeros_like(batch["action_mask"]), group=torch.full_like(batch["group"], NO_GROUP)
     )
@@ -54,13 +54,14 @@ def learnable(
 
 def _find_spare(collected: Sequence[Episode]) -> Episode | None:
     """Return this rank's first episode with a turn, else that of the first rank that has one; None if there is none."""
-    own = next((episode for episode in collected if episode.turns), None)
-    found = parallel.gather([own is not None])
-    if all(found) or not any(found):
-        return own
+    local_episode = next((episode for episode in collected if episode.turns), None)
+    flags = parallel.gather([local_episode is not None])
+    if all(flags) or not any(flags):
+        return local_episode
     rank, _ = parallel.rank_and_size()
-    shared = parallel.gather([own] if rank == found.index(True) else [])  # by one rank only: episodes may have images
-    return own or shared[0]
+    # by one rank only: episodes may have images
+    shared = parallel.gather([local_episode] if rank == flags.index(True) else [])
+    return local_episode or shared[0]
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
@@ -115,10 +116,10 @@ def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
         policy_version=torch.tensor([c.policy_version for c in done]),
     )
     values = [c.value for c in done]
-    given = [value for value in values if value is not None]
-    if len(given) == len(values):
-        batch["values"] = collate_rows("values", given)
-    elif given:
+    estimates = [value for value in values if value is not None]
+    if len(estimates) == len(values):
+        batch["values"] = collate_rows("values", estimates)
+    elif estimates:
         raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, _rows_of_column(name, done))
@@ -134,12 +135,12 @@ def _other(context: str, done: Sequence[Completion], prompts: Sequence[int], pol
     missing = sum(context not in c.others for c in done)
     if missing:
         raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
-    seen = _one_object([c.others[context] for c in done], prompts)
-    own = {
+    observations = _one_object([c.others[context] for c in done], prompts)
+    shared = {
         "prompt_id": torch.tensor(prompts),
-        "prompt_length": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
+        "prompt_length": torch.tensor([len(observation.get("input_ids", ())) for observation in observations]),
     }
-    return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
+    return {f"other.{context}.{name}": column for name, column in {**policy.collate(observations), **shared}.items()}
 
 
 def _one_object(observations: Sequence[Observation], prompts: Sequence[int]) -> list[Observation]:

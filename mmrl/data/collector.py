@@ -62,9 +62,9 @@ class PromptCollector(Scorer):
 
     def collect_samples(self, indices: Mapping[int, range]) -> list[Episode]:
         """Collect and score further episodes of this rank's prompts; the curriculum does not see them."""
-        mine = [(slot, self._slots[slot]) for slot, wanted in indices.items() if wanted]
-        episodes = self.rollout.collect(mine, replace(self.ctx, requested_indices=dict(indices))) if mine else []
-        expected = sorted((slot, index) for slot, _ in mine for index in indices[slot])
+        slots = [(slot, self._slots[slot]) for slot, samples in indices.items() if samples]
+        episodes = self.rollout.collect(slots, replace(self.ctx, requested_indices=dict(indices))) if slots else []
+        expected = sorted((slot, index) for slot, _ in slots for index in indices[slot])
         if sorted((episode.group, episode.sample_index) for episode in episodes) != expected:
             raise ValueError(
                 f"data.rollout ({type(self.rollout).__name__}) cannot collect further episodes of a prompt: it numbers "

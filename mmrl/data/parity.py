@@ -39,8 +39,8 @@ def measure_staleness(batch: Batch, ctx: Context, allowed: int) -> dict[str, flo
     Weights have the version of the iteration that began with them.
     """
     sampled = sampled_rows(batch)
-    own = (ctx.iteration - batch["policy_version"][sampled]).tolist()
-    ages = [age for part in ctx.collector.gather([own]) for age in part]
+    local_ages = (ctx.iteration - batch["policy_version"][sampled]).tolist()
+    ages = [age for part in ctx.collector.gather([local_ages]) for age in part]
     if not ages:
         return {}
     if max(ages) > allowed or min(ages) < 0:
@@ -93,8 +93,8 @@ class Parity:
         planned = ctx.iteration % self.every == 0
         if self._looked and not planned:
             return {}
-        own = _compare(self._select_rows(batch, ctx), policy, ctx.device)
-        ranks = [rank for rank in ctx.collector.gather([own]) if rank]
+        comparison = _compare(self._select_rows(batch, ctx), policy, ctx.device)
+        ranks = [rank for rank in ctx.collector.gather([comparison]) if rank]
         if not ranks:
             return {}
         self._looked = True

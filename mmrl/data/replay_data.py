@@ -113,8 +113,8 @@ class ReplayData(RolloutData):
         followed = [(i, episode.following) for i, episode in enumerate(episodes) if episode.following is not None]
         following = Batch(episode=torch.tensor([i for i, _ in followed], dtype=torch.long))
         if followed:
-            seen = policy.collate([observation for _, observation in followed])
-            following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
+            inputs = policy.collate([observation for _, observation in followed])
+            following = following.with_columns(**{f"obs.{name}": column for name, column in inputs.items()})
         rows = collate(episodes, policy) if episodes else Batch()
         self.replay.add(rows, following)
         return rows
@@ -125,14 +125,14 @@ class ReplayData(RolloutData):
         if ctx.world_size == 1:
             weights = [self.weighting(step, parallel.total) for step in steps]
             return batches.with_columns(loss_weights=torch.stack(weights))
-        own: list[Tensor] = []  # what the weighting sums over the processes; summed for all steps at once
+        terms: list[Tensor] = []  # what the weighting sums over the processes; summed for all steps at once
 
         def note(value: Tensor) -> Tensor:
-            own.append(value)
+            terms.append(value)
             return value
 
         for step in steps:
             self.weighting(step, note)
-        totals = iter(parallel.total(torch.stack(own), ctx.device))
+        totals = iter(parallel.total(torch.stack(terms), ctx.device))
         weights = [self.weighting(step, lambda value: next(totals)) for step in steps]
         return batches.with_columns(loss_weights=torch.stack(weights) * ctx.world_size)

@@ -168,9 +168,9 @@ class RolloutData(L.LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         annotators = {name: annotator.state_dict() for name, annotator in self.annotators.items()}
         start = {} if self.evaluation is None else self.evaluation.state_dict()
-        own = {"iteration": self.iteration, "empty": self.empty.state_dict(), "schedules": self.scheduled.state_dict()}
+        base = {"iteration": self.iteration, "empty": self.empty.state_dict(), "schedules": self.scheduled.state_dict()}
         rows = {name: part.state_dict() for name, part in self.rows.items()}
-        return {**own, "annotators": annotators, "rows": rows, "start": start, **self._collection_state()}
+        return {**base, "annotators": annotators, "rows": rows, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
         """State that collections change: curriculum, rollout and transforms."""

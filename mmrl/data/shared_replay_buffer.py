@@ -63,17 +63,17 @@ class SharedReplayBuffer(ReplayBuffer):
         """Append rows of all processes, of which this one stores `columns`."""
         if not columns:  # no process has rows
             return
-        own = owner == self.rank
-        number = torch.where(own, self.stored + own.cumsum(0) - 1, -1)
+        mask = owner == self.rank
+        number = torch.where(mask, self.stored + mask.cumsum(0) - 1, -1)
         self.order.write({"end": end, "owner": owner.short(), "number": number})
         owned = int((self.order.columns["owner"][: self.order.size] == self.rank).sum())
         if not self.storage.columns:
-            share = self.capacity * int(own.sum()) / max(len(own), 1)
+            share = self.capacity * int(mask.sum()) / max(len(mask), 1)
             self._allocate(max(owned, math.ceil(share * (1 + SLACK))))
         elif owned > self.storage.capacity:
             self._allocate(math.ceil(owned * (1 + SLACK)))
         self.storage.write(columns)
-        self.stored += int(own.sum())
+        self.stored += int(mask.sum())
 
     def _allocate(self, capacity: int) -> None:
         """Make room for so many rows of this process, and keep those that are stored."""
@@ -96,10 +96,10 @@ class SharedReplayBuffer(ReplayBuffer):
         """
         index = sample_transitions(self.order.columns["end"], self.order.size, updates * self.batch_size, rng)
         number = self.order.columns["number"][index].view(updates, self.batch_size)
-        own = number >= 0
-        width = max(int(own.sum(1).max()), 1)
-        place = own.byte().sort(dim=1, descending=True, stable=True).indices[:, :width]
-        filled = own.gather(1, place)
+        mask = number >= 0
+        width = max(int(mask.sum(1).max()), 1)
+        place = mask.byte().sort(dim=1, descending=True, stable=True).indices[:, :width]
+        filled = mask.gather(1, place)
         slot = torch.where(filled, number.gather(1, place) % self.storage.capacity, 0)
         rows = {name: column.unflatten(0, (updates, width)) for name, column in self.read(slot.flatten()).items()}
         rows["action_mask"] = rows["action_mask"] & filled[..., None]
@@ -120,8 +120,8 @@ class SharedReplayBuffer(ReplayBuffer):
         filled = self.order.size
         owner = self.order.columns["owner"][:filled] if filled else torch.zeros(0, dtype=torch.short)
         by_age = self._by_age(filled, self.order.head)
-        own = by_age[owner[by_age] == self.rank]
-        slots = self.order.columns["number"][own] % self.storage.capacity if filled else own
+        local_rows = by_age[owner[by_age] == self.rank]
+        slots = self.order.columns["number"][local_rows] % self.storage.capacity if filled else local_rows
         columns = {}
         for name, column in sorted(self.storage.columns.items()):
             parts = parallel.collect_on_first(column[slots], self.device)
@@ -153,10 +153,10 @@ class SharedReplayBuffer(ReplayBuffer):
         else:
             closes = ((end == TERMINATED) | (end == FINAL)).long()
             owner = (closes.cumsum(0) - closes) % self.size
-        own = by_age[owner == self.rank]
+        local_rows = by_age[owner == self.rank]
         # rows keep their places in the order, from which samples are drawn
         self.order.head = (whole["head"] - whole["size"]) % self.capacity
-        self._write(end, owner, {name: column[own] for name, column in whole["columns"].items()})
+        self._write(end, owner, {name: column[local_rows] for name, column in whole["columns"].items()})
 
     def _by_age(self, filled: int, head: int) -> Tensor:
         """Places of the filled rows in the order, the oldest first."""

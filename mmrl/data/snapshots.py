@@ -36,9 +36,9 @@ class Snapshots:
     def _refresh(self, policy: Policy) -> Policy:
         spare = self._spare.pop()
         pairs = [*zip(spare.parameters(), policy.parameters()), *zip(spare.buffers(), policy.buffers())]
-        if any(mine is its and its.requires_grad for mine, its in pairs):  # unfrozen since the copy
+        if any(target is source and source.requires_grad for target, source in pairs):  # unfrozen since the copy
             return copy_policy(policy).eval()
-        for mine, its in pairs:
-            if mine is not its:
-                mine.copy_(its)
+        for target, source in pairs:
+            if target is not source:
+                target.copy_(source)
         return spare

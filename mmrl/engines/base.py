@@ -132,9 +132,11 @@ class Engine(ABC):
         done: dict[int, Completion] = {}
         for name in names:
             places = [i for i, request in enumerate(requests) if request.model == name]
-            asked = [requests[i] for i in places]
-            found = sample_policy(asked, sampling) if name is None else self._sample_model(name, asked, sampling)
-            done.update(zip(places, found))
+            subset = [requests[i] for i in places]
+            completions = (
+                sample_policy(subset, sampling) if name is None else self._sample_model(name, subset, sampling)
+            )
+            done.update(zip(places, completions))
         return [done[i] for i in range(len(requests))]
 
     def _sample_model(self, name: str, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:

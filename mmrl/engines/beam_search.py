@@ -55,10 +55,10 @@ def extend_beams(
         if not children:
             pool.append(beam)
             continue
-        found = logprobs[row, list(children)].tolist()
+        child_logprobs = logprobs[row, list(children)].tolist()
         pool += [
             Beam(node, (*beam.ids, token), (*beam.logprobs, number), row)
-            for (token, node), number in zip(children.items(), found)
+            for (token, node), number in zip(children.items(), child_logprobs)
         ]
     return sorted(pool, key=lambda beam: -beam.score)[:num_beams]
 
@@ -89,10 +89,10 @@ class BeamSearchEngine(LocalEngine):
         with evaluation_mode(policy):
             for start in range(0, len(requests), size):
                 rows = slice(start, start + size)
-                found = _search(policy, read[rows], tree, num_beams, sampling.temperature)
+                beam_groups = _search(policy, read[rows], tree, num_beams, sampling.temperature)
                 done += [
-                    [self._complete(policy, beam, seen, request, sampling) for beam in beams]
-                    for beams, seen, request in zip(found, read[rows], requests[rows])
+                    [self._complete(policy, beam, observation, request, sampling) for beam in beams]
+                    for beams, observation, request in zip(beam_groups, read[rows], requests[rows])
                 ]
         return done
 
@@ -117,10 +117,10 @@ def _search(
 ) -> list[list[Beam]]:
     """Search for the beams of each observation in one batch, which reads the prompts once."""
     device = policy.device
-    seen = {name: column.to(device) for name, column in Batch(policy.collate(observations)).items()}
-    ids, mask = seen["input_ids"], seen["attention_mask"]
+    columns = {name: column.to(device) for name, column in Batch(policy.collate(observations)).items()}
+    ids, mask = columns["input_ids"], columns["attention_mask"]
     policy.refuse_long(ids.shape[1] + tree.depth - 1)
-    inputs: dict[str, Tensor] = {"input_ids": ids, **policy.extra_inputs(seen)}
+    inputs: dict[str, Tensor] = {"input_ids": ids, **policy.extra_inputs(columns)}
     positions = policy.positions(ids, mask, inputs)
     cache, forbidden = build_cache(policy.model.config, tree.depth), torch.tensor(policy.forbidden, dtype=torch.long)
     beams = [[Beam(row=row)] for row in range(len(ids))]

@@ -61,8 +61,8 @@ class LocalEngine(Engine):
     @torch.no_grad()
     def _sample_policy(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         policy = self._policy_in_use()
-        asked, owner = distinct(requests)
-        read = contexts(asked, policy)
+        distinct_requests, owner = distinct(requests)
+        read = contexts(distinct_requests, policy)
         # sorted by context and length, so that batches need little padding and few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
@@ -92,8 +92,8 @@ class LocalEngine(Engine):
             for start in range(0, len(observations), self.max_rows):
                 some = observations[start : start + self.max_rows]
                 inputs = policy.collate([policy.encode(observation) for observation in some])
-                found = policy.predict_values({name: column.to(self._device) for name, column in inputs.items()})
-                values += super().predict_values(some) if found is None else found.float().tolist()
+                predictions = policy.predict_values({name: column.to(self._device) for name, column in inputs.items()})
+                values += super().predict_values(some) if predictions is None else predictions.float().tolist()
         return values
 
     def _policy_in_use(self) -> Policy:
@@ -111,19 +111,19 @@ class LocalEngine(Engine):
     ) -> ActionBatch:
         """Sample the actions in at most `max_rows` contexts, as columns."""
         rows = slice(start, start + self.max_rows)
-        seen = {name: column[rows] for name, column in inputs.items()}
-        there = {name: column.to(self._device) for name, column in seen.items()}
-        action = policy.act_batch(there, sampling, Noise(seeds[rows]))
+        observations = {name: column[rows] for name, column in inputs.items()}
+        on_device = {name: column.to(self._device) for name, column in observations.items()}
+        action = policy.act_batch(on_device, sampling, Noise(seeds[rows]))
         self._count(action)
         if action.cached_features:
-            seen = {
-                name: column for name, column in seen.items() if name not in policy.cached_inputs
+            observations = {
+                name: column for name, column in observations.items() if name not in policy.cached_inputs
             } | action.cached_features
         columns: dict[str, Any] = {"action": action.action, "action_mask": action.action_mask, **action.extra}
         for name, column in (("behavior_logprobs", action.behavior_logprobs), ("values", action.values)):
             if column is not None:
                 columns[name] = column.float()
-        columns |= {f"obs.{name}": column for name, column in seen.items()}
+        columns |= {f"obs.{name}": column for name, column in observations.items()}
         deferred = partial(self._score_deferred, policy, sampling.temperature, self._version)
         return ActionBatch({name: column.to("cpu") for name, column in columns.items()}, action.output, deferred)
 
@@ -134,37 +134,37 @@ class LocalEngine(Engine):
         """Compute the columns that do not affect the actions, such as log-probs and values."""
         n = len(columns["action"])
         out = {"temperature": torch.full((n,), temperature), "policy_version": torch.full((n,), version)}
-        there = {name: column.to(self._device) for name, column in (columns | out).items()}
+        on_device = {name: column.to(self._device) for name, column in (columns | out).items()}
         with evaluation_mode(policy):
-            rest = policy.score_batch(there)
+            rest = policy.score_batch(on_device)
         return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(
         self,
         policy: Policy,
         read: list[Observation],
-        asked: Sequence[int],
+        numbers: Sequence[int],
         requests: Sequence[Request],
         sampling: Sampling,
     ) -> list[Completion]:
-        """Sample one completion for each request; `asked` has the index of each request's context."""
-        place = {number: i for i, number in enumerate(dict.fromkeys(asked))}
+        """Sample one completion for each request; `numbers` has the index of each request's context."""
+        place = {number: i for i, number in enumerate(dict.fromkeys(numbers))}
         columns = Batch(policy.collate([read[number] for number in place]))
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
-        owner = torch.tensor([place[number] for number in asked], device=device)
+        owner = torch.tensor([place[number] for number in numbers], device=device)
         action = policy.act_groups(inputs, owner, sampling, Noise([request.seed for request in requests]))
         self._count(action)
         ended: list[Ended] = action.ended or ["done"] * len(requests)
         lengths = last_inside(action.action_mask).clamp(min=1).tolist()
         # one transfer per column, not one per row
-        chosen, logprobs, mask = action.action.cpu(), action.behavior_logprobs.float().cpu(), action.action_mask.cpu()  # type: ignore[union-attr]
+        actions, logprobs, mask = action.action.cpu(), action.behavior_logprobs.float().cpu(), action.action_mask.cpu()  # type: ignore[union-attr]
         values = None if action.values is None else action.values.float().cpu()
         extra = {name: _rows(column.to("cpu"), lengths) for name, column in action.extra.items()}
         cached_features = {name: column.cpu() for name, column in action.cached_features.items()}
         temperature = torch.tensor(sampling.temperature)
         completions = []
-        for i, number in enumerate(asked):
+        for i, number in enumerate(numbers):
             observation = read[number]
             if cached_features:
                 observation = {k: v for k, v in observation.items() if k not in policy.cached_inputs}
@@ -173,7 +173,7 @@ class LocalEngine(Engine):
             completions.append(
                 Completion(
                     observation=observation,
-                    action=chosen[i, :t],
+                    action=actions[i, :t],
                     behavior_logprobs=logprobs[i, :t],
                     action_mask=mask[i, :t],
                     output=action.output[i],

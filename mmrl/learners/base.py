@@ -191,8 +191,8 @@ class BaseLearner(L.LightningModule):
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Report the metrics of the data module's evaluators, which are equal on all ranks."""
-        named = {f"val/{name}": float(value) for name, value in metrics.items()}
-        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)
+        values = {f"val/{name}": float(value) for name, value in metrics.items()}
+        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **values}, batch_size=1, sync_dist=False)
 
 
 def _highest_learning_rate(optimizers: Iterable[Optimizer]) -> float:

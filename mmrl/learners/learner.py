@@ -67,8 +67,8 @@ class Learner(BaseLearner):
         if "reference" in self.auxiliary_models:
             raise ValueError("model.auxiliary_models: the reference is frozen; give an auxiliary model another name")
         self.frozen_models = frozenset(frozen_models or ())
-        if taken := self.frozen_models & {"reference", *self.auxiliary_models}:
-            raise ValueError(f"model.frozen_models: the names {sorted(taken)} are taken by other models; choose others")
+        if clash := self.frozen_models & {"reference", *self.auxiliary_models}:
+            raise ValueError(f"model.frozen_models: the names {sorted(clash)} are taken by other models; choose others")
         for name, model in (frozen_models or {}).items():
             self.models[name] = model.requires_grad_(False).eval()
         self.offload_activations, self._sharded = offload_activations, False
@@ -93,11 +93,11 @@ class Learner(BaseLearner):
         """Trained parameters for the optimiser: a list, or groups with their own learning rates."""
         if not self.auxiliary_models and not self.learning_rates:
             return _trainable_parameters(self.policy)
-        own = [
+        groups = [
             {"params": _trainable_parameters(self.models[name]), "lr": rate}
             for name, rate in self.auxiliary_models.items()
         ]
-        return [*_parameter_groups(self.policy, self.learning_rates), *own]
+        return [*_parameter_groups(self.policy, self.learning_rates), *groups]
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.parameter_groups())
@@ -177,9 +177,9 @@ class Learner(BaseLearner):
         model, _, context = name.partition("@")
         if not context and model not in self.models:
             return self.policy(batch.with_context(name))
-        seen = batch.with_context(context) if context else batch
+        inputs = batch.with_context(context) if context else batch
         with nullcontext() if model in self.auxiliary_models else torch.no_grad():
-            return self.models[model](seen)
+            return self.models[model](inputs)
 
     def _means(self) -> dict[str, float]:
         """Mean of the loss terms and diagnostics over this iteration's minibatches and all ranks."""

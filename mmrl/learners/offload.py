@@ -31,8 +31,8 @@ class OffloadActivations(saved_tensors_hooks):
         def unpack(packed: Tensor | tuple[torch.device, Tensor]) -> Tensor:
             if isinstance(packed, Tensor):
                 return packed
-            there, host = packed
-            return host.to(there, non_blocking=True)
+            source, host = packed
+            return host.to(source, non_blocking=True)
 
         super().__init__(pack, unpack)
 

@@ -61,16 +61,16 @@ class PhasedLearner(BaseLearner):
         self._update_metrics: list[dict[str, Tensor]] = []  # of this iteration's updates
 
     def _check(self) -> None:
-        known = {"policy", *self.models, *self.target_networks}
+        names = {"policy", *self.models, *self.target_networks}
         for name, phase in self.phases.items():
             phase.check()
-            if missing := sorted(phase.models() - known):
+            if missing := sorted(phase.models() - names):
                 raise ValueError(
                     f"phase {name!r} uses {missing}, which model.models and model.target_networks do not name"
                 )
-        for name, of in self.target_networks.items():
-            if of not in {"policy", *self.models}:
-                raise ValueError(f"model.target_networks[{name!r}] starts as {of!r}; models are {sorted(known)}")
+        for name, source in self.target_networks.items():
+            if source not in {"policy", *self.models}:
+                raise ValueError(f"model.target_networks[{name!r}] starts as {source!r}; models are {sorted(names)}")
 
     def setup(self, stage: str) -> None:
         """Create the target networks, after callbacks have loaded the policy's initial weights and before a resume."""
@@ -80,19 +80,23 @@ class PhasedLearner(BaseLearner):
                 "strategy=fsdp2 shards the weights of text, VLM and VLA policies; the networks of off-policy recipes "
                 "are small and are called in parts. Use strategy=ddp, a copy of the weights in every process"
             )
-        for name, of in self.target_networks.items():
+        for name, source in self.target_networks.items():
             if name not in self.models:
-                self.models[name] = copy.deepcopy(self._models_by_name()[of]).requires_grad_(False)
+                self.models[name] = copy.deepcopy(self._models_by_name()[source]).requires_grad_(False)
 
     def _models_by_name(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, **self.models}
 
     def configure_optimizers(self) -> Any:
-        made = [phase.optimizer(self._parameters_of(phase)) for phase in self.gradient_phases.values()]
-        self.configured = [options_of(optimizer) for optimizer in made]
-        for optimizer, phase in zip(made, self.gradient_phases.values()):
+        optimizers = [phase.optimizer(self._parameters_of(phase)) for phase in self.gradient_phases.values()]
+        self.configured = [options_of(optimizer) for optimizer in optimizers]
+        for optimizer, phase in zip(optimizers, self.gradient_phases.values()):
             refuse_lost_updates(optimizer, phase.optimizer)
-        return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
+        return (
+            optimizers
+            if self.make_scheduler is None
+            else (optimizers, [self.make_scheduler(optimizer) for optimizer in optimizers])
+        )
 
     def _parameters_of(self, phase: Phase) -> list[nn.Parameter]:
         models = self._models_by_name()
@@ -129,8 +133,8 @@ class PhasedLearner(BaseLearner):
             scale = rows.scale if rows is not None and name not in self.gradient_phases else None
             log = partial(_add_metrics, metrics, name, scale)
             ctx = UpdateContext(models, normal, partial(self._minimize, name), log)
-            own = self._own_parameters.get(name, [])
-            with _TrainOnly(own, self._trainable) if own else nullcontext():
+            parameters = self._own_parameters.get(name, [])
+            with _TrainOnly(parameters, self._trainable) if parameters else nullcontext():
                 batch = self.run_phase(name, phase, batch, ctx)
         self._update_metrics.append(metrics)
 
@@ -198,9 +202,9 @@ class _TrainOnly:
             parameter.requires_grad = True
 
 
-def _as_list(given: Any) -> list[Any]:
+def _as_list(items: Any) -> list[Any]:
     """Lightning's optimisers or schedulers as a list: it gives a list, a single one, or None."""
-    return given if isinstance(given, list) else [] if given is None else [given]
+    return items if isinstance(items, list) else [] if items is None else [items]
 
 
 def _normal(generator: torch.Generator, *shape: int) -> Tensor:

@@ -49,8 +49,8 @@ def apply_configuration(
         replayed = _replay(make_scheduler, fresh, scheduler.last_epoch)
         scheduler.load_state_dict(replayed.state_dict())
     changed = []
-    for group, wanted in zip(optimizer.param_groups, fresh.param_groups):
-        for name, value in wanted.items():
+    for group, target in zip(optimizer.param_groups, fresh.param_groups):
+        for name, value in target.items():
             if name in group and name != "params" and group[name] != value:
                 changed.append(f"{name} {_text(group[name])} -> {_text(value)}")
                 group[name] = value
@@ -85,8 +85,8 @@ def _keeps_state(optimizer: Optimizer) -> bool:
     """Whether a class of optimisers stores something per parameter, by one step on a dummy parameter."""
     parameter = nn.Parameter(torch.zeros(1))
     try:
-        known = inspect.signature(type(optimizer)).parameters
-        probe = type(optimizer)([parameter], **{k: v for k, v in optimizer.defaults.items() if k in known})
+        arguments = inspect.signature(type(optimizer)).parameters
+        probe = type(optimizer)([parameter], **{k: v for k, v in optimizer.defaults.items() if k in arguments})
         parameter.grad = torch.zeros(1)
         probe.step()
     except Exception:  # a class with arguments of its own

@@ -51,14 +51,14 @@ def _keeps_tensors(module: nn.Module) -> bool:
 
 def take_weights(module: nn.Module) -> dict[str, Tensor]:
     """Move a module to the meta device, and return its parameters and buffers by name, without those of shards."""
-    taken = {name: tensor.detach() for name, tensor in _tensors(module) if not isinstance(tensor, DTensor)}
+    weights = {name: tensor.detach() for name, tensor in _tensors(module) if not isinstance(tensor, DTensor)}
     empty: dict[int, Tensor] = {}  # by the tensor that it replaces, so that tied weights stay tied
     for part in module.modules():
         for tensors in (part._parameters, part._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None and not isinstance(tensor, DTensor):
                     tensors[name] = empty.setdefault(id(tensor), _empty_like(tensor))  # type: ignore[assignment]
-    return taken
+    return weights
 
 
 def receive_weights(module: nn.Module, weights: dict[str, Tensor], device: str) -> None:
@@ -73,12 +73,16 @@ def receive_weights(module: nn.Module, weights: dict[str, Tensor], device: str) 
     several = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
     first = not several or torch.distributed.get_rank() == 0
     with torch.no_grad():
-        for name, own in [(name, tensor) for name, tensor in _tensors(module) if name in weights]:
-            given = weights.pop(name)
-            whole = given.to(device).contiguous() if first else torch.empty(own.shape, dtype=own.dtype, device=device)
+        for name, target in [(name, tensor) for name, tensor in _tensors(module) if name in weights]:
+            source = weights.pop(name)
+            whole = (
+                source.to(device).contiguous()
+                if first
+                else torch.empty(target.shape, dtype=target.dtype, device=device)
+            )
             if several:
                 torch.distributed.broadcast(whole, 0)
-            own.copy_(shard_like(whole, own))
+            target.copy_(shard_like(whole, target))
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -125,8 +125,8 @@ def _unwrap(optimizer: Any) -> Optimizer:
 
 def is_fsdp2(strategy: Any) -> bool:
     """Whether a configured `trainer.strategy` is this one: its registered name, or its class."""
-    given = strategy.get("class_path") if isinstance(strategy, Mapping) else strategy
-    return given in ("fsdp2", f"{FSDP2.__module__}.{FSDP2.__qualname__}")
+    name = strategy.get("class_path") if isinstance(strategy, Mapping) else strategy
+    return name in ("fsdp2", f"{FSDP2.__module__}.{FSDP2.__qualname__}")
 
 
 def mixed_precision(precision: str) -> MixedPrecisionPolicy:

@@ -74,8 +74,8 @@ def gather_weights(*models: nn.Module) -> Iterator[None]:
 
     Calls of the network inside do not communicate, so that each process may make as many as it needs.
     """
-    given = [model for model in models if is_sharded(model)]
-    sharded = list(dict.fromkeys(part for model in given for part in (*_shares_with[model], model)))
+    selected = [model for model in models if is_sharded(model)]
+    sharded = list(dict.fromkeys(part for model in selected for part in (*_shares_with[model], model)))
     for model in sharded:
         _gather(model)
     try:
@@ -99,10 +99,10 @@ def collect_weights(policy: Any) -> Iterator[Any]:
     plain, first = _plain[policy], torch.distributed.get_rank() == 0
     _take_buffers(policy, plain)
     whole: dict[int, nn.Parameter] = {}  # by the parameter without memory, so that tied weights stay tied
-    for parameter, kept in zip(policy.parameters(), plain.parameters(), strict=True):
+    for parameter, placeholder in zip(policy.parameters(), plain.parameters(), strict=True):
         value = _whole(parameter)  # one parameter at a time
         if first:
-            whole[id(kept)] = nn.Parameter(value.cpu(), parameter.requires_grad)
+            whole[id(placeholder)] = nn.Parameter(value.cpu(), parameter.requires_grad)
     with _fill(plain, whole):
         yield plain if first else None
 
@@ -119,12 +119,16 @@ def gather_blocks(policy: Any) -> Iterator[Any]:
         return
     plain = _plain[policy]
     _take_buffers(policy, plain)
-    owners = {id(kept): number for number, block in enumerate(_blocks(plain, set())) for kept in block.parameters()}
+    owners = {
+        id(placeholder): number
+        for number, block in enumerate(_blocks(plain, set()))
+        for placeholder in block.parameters()
+    }
     parts: dict[int, list[tuple[nn.Parameter, nn.Parameter]]] = {}
-    for own, kept in zip(policy.parameters(), plain.parameters(), strict=True):
-        parts.setdefault(owners.get(id(kept), -1), []).append((own, kept))
+    for source, placeholder in zip(policy.parameters(), plain.parameters(), strict=True):
+        parts.setdefault(owners.get(id(placeholder), -1), []).append((source, placeholder))
     for part in parts.values():
-        whole = {id(kept): nn.Parameter(_whole(own), own.requires_grad) for own, kept in part}
+        whole = {id(placeholder): nn.Parameter(_whole(source), source.requires_grad) for source, placeholder in part}
         with _fill(plain, whole):
             yield plain
 
@@ -136,8 +140,8 @@ def without_weights(policy: Any) -> Any:
 
 def _take_buffers(policy: nn.Module, plain: nn.Module) -> None:
     """Give the copy without shards the policy's present buffers, which are not sharded."""
-    for own, kept in zip(policy.modules(), plain.modules(), strict=True):
-        kept._buffers.update({name: buffer for name, buffer in own._buffers.items() if buffer is not None})
+    for source, target in zip(policy.modules(), plain.modules(), strict=True):
+        target._buffers.update({name: buffer for name, buffer in source._buffers.items() if buffer is not None})
 
 
 def _whole(parameter: nn.Parameter) -> torch.Tensor:
@@ -154,13 +158,13 @@ def _fill(plain: Any, whole: dict[int, nn.Parameter]) -> Iterator[None]:
     """
     places = [(module, name) for module in plain.modules() for name, p in module._parameters.items() if p is not None]
     empty = [module._parameters[name] for module, name in places]
-    for (module, name), kept in zip(places, empty):
-        module._parameters[name] = whole.get(id(kept), kept)
+    for (module, name), placeholder in zip(places, empty):
+        module._parameters[name] = whole.get(id(placeholder), placeholder)
     try:
         yield
     finally:
-        for (module, name), kept in zip(places, empty):
-            module._parameters[name] = kept
+        for (module, name), placeholder in zip(places, empty):
+            module._parameters[name] = placeholder
 
 
 def _copy_without_weights(policy: Policy) -> Policy:

@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 @torch.no_grad()
 def load_model_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load whole weights, equal on all processes, into a sharded model."""
-    for name, own in model.state_dict().items():
-        own.copy_(shard_like(state[name], own))
+    for name, target in model.state_dict().items():
+        target.copy_(shard_like(state[name], target))
 
 
 def collect_optimizer_state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
@@ -24,14 +24,16 @@ def collect_optimizer_state(model: nn.Module, optimizer: Optimizer) -> dict[str,
 
     torch names states by parameter; an optimiser of one process numbers its parameters in the order of its groups.
     """
-    named = get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
-    if not named:
+    by_name = get_optimizer_state_dict(
+        model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
+    )
+    if not by_name:
         return {}
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     order = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
     numbers = {name: i for i, name in enumerate(order)}
-    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in named["param_groups"]]
-    return {"state": {numbers[name]: state for name, state in named["state"].items()}, "param_groups": groups}
+    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in by_name["param_groups"]]
+    return {"state": {numbers[name]: state for name, state in by_name["state"].items()}, "param_groups": groups}
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
@@ -51,8 +53,8 @@ def shard_like(value: Any, parameter: Tensor) -> Any:
     """
     if not (isinstance(parameter, DTensor) and isinstance(value, Tensor) and value.shape == parameter.shape):
         return value
-    there = value.to(parameter.to_local().device)
-    return distribute_tensor(there, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    on_device = value.to(parameter.to_local().device)
+    return distribute_tensor(on_device, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
 
 def collect_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -110,8 +110,8 @@ def describe(episodes: Sequence[Episode]) -> str:
     missing = extracted.count(None)
     if extracted:
         parts.append(f"in {missing} of {len(extracted)} completions task.extract found no answer")
-    said = [str(e.info["answer"]) for e in episodes if "answer" in e.info]
-    answers = [str(answer) for answer in extracted if answer is not None] or said
+    replies = [str(e.info["answer"]) for e in episodes if "answer" in e.info]
+    answers = [str(answer) for answer in extracted if answer is not None] or replies
     if answers:
         common = ", ".join(
             f"{a[:ANSWER_LENGTH]!r} ({n} of {len(answers)})" for a, n in Counter(answers).most_common(ANSWERS)
@@ -122,7 +122,7 @@ def describe(episodes: Sequence[Episode]) -> str:
         first.append("longer completions (sampling.max_tokens)")
     if 2 * missing > len(extracted):
         first.append("another task.extract, task.state_form=true, or a task.system that asks for its format")
-    elif said and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
+    elif replies and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
         first.append("task.extract=answer (or last_number, boxed, ...) if the right answer stands inside a sentence")
         first.append("task.state_form=true if the prompt does not say how answers are written")
     return "; ".join(parts) + ". What to try: " + "; ".join([*first, REMEDIES])

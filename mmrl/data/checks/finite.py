@@ -97,10 +97,10 @@ def _local(tensor: Tensor) -> Tensor:
 def last_checkpoint(trainer: Any) -> str:
     """Format a sentence that names the newest checkpoint of the run."""
     folders = {Path(c.dirpath) for c in getattr(trainer, "checkpoint_callbacks", []) if getattr(c, "dirpath", None)}
-    found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.suffix == ".ckpt"]
-    if not found:
+    files = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.suffix == ".ckpt"]
+    if not files:
         return "The run has no checkpoint yet"
-    return f"The last good checkpoint is {max(found, key=lambda path: path.stat().st_mtime)}"
+    return f"The last good checkpoint is {max(files, key=lambda path: path.stat().st_mtime)}"
 
 
 def _iteration(trainer: Any) -> str:

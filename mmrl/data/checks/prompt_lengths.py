@@ -47,10 +47,10 @@ def check_prompt_lengths(
             continue  # an initial state of a simulator has no text
         place = prompt.place or prompt.key
         _refuse_reserved(prompt, reserved, place)
-        shown, tokens = lengths.prompt(prompt, max_tokens)
+        count, tokens = lengths.prompt(prompt, max_tokens)
         if tokens + max_tokens > lengths.limit:
             raise ValueError(
-                f"{place}: the prompt has {shown} tokens and sampling.max_tokens={max_tokens} come after it, more than "
+                f"{place}: the prompt has {count} tokens and sampling.max_tokens={max_tokens} come after it, more than "
                 f"the model's context of {limit} (max_position_embeddings); shorten the prompt, lower "
                 "sampling.max_tokens, or choose a model with a longer context"
             )
@@ -58,11 +58,12 @@ def check_prompt_lengths(
             if imitated and isinstance(answer, AssistantMessage):
                 with _name_place(place):
                     answer = policy.write_turn(observe(prompt), answer)
-            said, answer_tokens = lengths.text(answer, lengths.limit - tokens)
+            answer_count, answer_tokens = lengths.text(answer, lengths.limit - tokens)
             if tokens + answer_tokens > lengths.limit:
                 raise ValueError(
-                    f"{place}: the prompt has {shown} tokens and its answer {said}, more than the model's context of "
-                    f"{limit} (max_position_embeddings); shorten the answer or choose a model with a longer context"
+                    f"{place}: the prompt has {count} tokens and its answer {answer_count}, more than the model's "
+                    f"context of {limit} (max_position_embeddings); shorten the answer or choose a model with a longer "
+                    "context"
                 )
 
 
@@ -112,8 +113,8 @@ class _Lengths:
         if frame not in self._around:  # tokens of the template and the images
             short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))
             self._around[frame] = self._count(short)
-        written = "".join(text for message in messages for text in _texts(message))
-        return self._bound_tokens(written, self._around[frame], more, lambda: self._count(prompt))
+        content = "".join(text for message in messages for text in _texts(message))
+        return self._bound_tokens(content, self._around[frame], more, lambda: self._count(prompt))
 
     def _count(self, prompt: Prompt) -> int:
         with _name_place(prompt.place or prompt.key):

@@ -84,19 +84,19 @@ class WeightBroadcast:
         checks = [self._retry(r, lambda r=r: r.client.check_broadcast(contents)) for r in self._replicas]
         answers = self._run(wait_for_all(*checks))
         dtypes = {dtype for several in answers for answer in several for dtype in answer["dtypes"]}
-        sent, failure = SentWeights(), self._attempt(None, self._begin())
-        kept: dict[str, Tensor] = {}
+        fingerprints, failure = SentWeights(), self._attempt(None, self._begin())
+        host_tensors: dict[str, Tensor] = {}
         restartable = any(replica.launched for replica in self._replicas)
         for block in blocks:
-            sent.record(block, dtypes)
+            fingerprints.record(block, dtypes)
             if restartable:
-                kept.update({name: tensor.detach().to("cpu", copy=True) for name, tensor in block.items()})
+                host_tensors.update({name: tensor.detach().to("cpu", copy=True) for name, tensor in block.items()})
             failure = self._attempt(failure, self._send(self._replicas, answers, block, version, scales))
         failure = self._attempt(failure, self._finish(version))
-        self._kept = Kept(kept, scales, version) if restartable else None
+        self._kept = Kept(host_tensors, scales, version) if restartable else None
         if failure is not None:
             self._repeat(failure)
-        return sent
+        return fingerprints
 
     def _attempt(self, failure: Exception | None, step: Coroutine[Any, Any, None]) -> Exception | None:
         """Run a step unless one has failed; return the first failure."""
@@ -126,13 +126,13 @@ class WeightBroadcast:
     async def resend(self, replica: Replica) -> None:
         """Send the last weights to one server; nothing is sent before the first broadcast."""
         async with self._lock:
-            if (kept := self._kept) is None:
+            if (weights := self._kept) is None:
                 return
             try:
-                answers = [await replica.client.check_broadcast(_contents(kept.tensors, kept.scales))]
+                answers = [await replica.client.check_broadcast(_contents(weights.tensors, weights.scales))]
                 await replica.client.start_update()
-                await self._send([replica], answers, kept.tensors, kept.version, kept.scales)
-                await replica.client.finish_update(kept.version)
+                await self._send([replica], answers, weights.tensors, weights.version, weights.scales)
+                await replica.client.finish_update(weights.version)
             except FAILURES as error:
                 raise error if isinstance(error, OSError | Refused) else ConnectionError(str(error)) from error
             finally:

@@ -57,12 +57,12 @@ class Client:
         if self._session is None:
             # a reused connection may have been closed, which would look like a dead server
             local = self.address.startswith(SOCKET)
-            made: aiohttp.BaseConnector = (
+            connector: aiohttp.BaseConnector = (
                 aiohttp.UnixConnector(self.address.removeprefix(SOCKET), limit=0, force_close=True)
                 if local
                 else aiohttp.TCPConnector(limit=0, force_close=True)
             )
-            self._session = aiohttp.ClientSession(connector=made)
+            self._session = aiohttp.ClientSession(connector=connector)
         return self._session
 
     async def close(self) -> None:
@@ -162,11 +162,11 @@ class Client:
 
 def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
     """Convert a reply of /inference/v1/generate."""
-    (made,) = reply["choices"]
-    ended, error, support_ids = parse_finish_reason(made["finish_reason"], made["stop_reason"]), "", None
-    steps = made["logprobs"]["content"] if made["logprobs"] else []
+    (choice,) = reply["choices"]
+    ended, error, support_ids = parse_finish_reason(choice["finish_reason"], choice["stop_reason"]), "", None
+    steps = choice["logprobs"]["content"] if choice["logprobs"] else []
     if ended == "error":
-        error = f"vLLM ended it with {made['finish_reason']!r}"
+        error = f"vLLM ended it with {choice['finish_reason']!r}"
     elif drawing.support:
         try:
             support_ids = tuple(
@@ -174,11 +174,11 @@ def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
             )
         except ValueError as refused:
             ended, error = "error", str(refused)
-    named = [span["version"] for span in made["weight_versions"] or ()]
-    versions = [int(version) if version.isdigit() else UNKNOWN for version in named]
+    names = [span["version"] for span in choice["weight_versions"] or ()]
+    versions = [int(version) if version.isdigit() else UNKNOWN for version in names]
     return EngineOutput(
         prompt_ids=tuple(reply["prompt_token_ids"]),
-        ids=tuple(made["token_ids"]),
+        ids=tuple(choice["token_ids"]),
         logprobs=tuple(_real(step["logprob"]) for step in steps),
         ended=ended,
         support_ids=support_ids,

@@ -23,9 +23,9 @@ def launcher_variables() -> Iterator[None]:
         yield
         return
     device = torch.cuda.current_device() if torch.cuda.is_available() else int(os.environ.get("LOCAL_RANK", rank))
-    own = {"RANK": str(rank), "LOCAL_RANK": str(device), "WORLD_SIZE": str(processes)}
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
+    variables = {"RANK": str(rank), "LOCAL_RANK": str(device), "WORLD_SIZE": str(processes)}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -38,8 +38,8 @@ def diagnose(log: Path, begins: int = 0) -> tuple[str, str]:
             if re.search(pattern, line):
                 return line[:LONGEST], advice
     errors = [line for line in lines if _ERROR.match(line) and not _ECHO.search(line)]
-    said = errors[0] if errors else next((line for line in reversed(lines) if line), "it printed nothing")
-    return said[:LONGEST], ""
+    cause = errors[0] if errors else next((line for line in reversed(lines) if line), "it printed nothing")
+    return cause[:LONGEST], ""
 
 
 def strip_prefix(line: str) -> str:

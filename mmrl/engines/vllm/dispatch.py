@@ -70,19 +70,19 @@ class Dispatch:
 
     async def _answer(self, replica: Replica, prompt: EnginePrompt) -> EngineOutput:
         request = asyncio.create_task(replica.client.generate(prompt, self._encode_images(prompt), self._drawing))
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             while not request.done():
-                left = self.seconds - (time.monotonic() - max(begun, replica.progress))
-                if left <= 0:
+                timeout = self.seconds - (time.monotonic() - max(start, replica.progress))
+                if timeout <= 0:
                     request.cancel()  # closes the connection, so that vLLM aborts the request
                     return await self._diagnose_failure(replica, prompt, f"no answer in {self.seconds:g} s, aborted")
-                await asyncio.wait({request}, timeout=left)
+                await asyncio.wait({request}, timeout=timeout)
             answer = request.result()
         except Refused as refused:
             return await self._diagnose_failure(replica, prompt, str(refused), refused.status < 500)
-        except OSError as gone:
-            raise Down(str(gone)) from gone
+        except OSError as error:
+            raise Down(str(error)) from error
         finally:
             request.cancel()
         if self.version is not None and answer.version not in (None, self.version):

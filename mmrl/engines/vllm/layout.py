@@ -69,8 +69,8 @@ def _through_wrapper(model: nn.Module, name: str) -> str:
 
 def _child(module: nn.Module, part: str) -> nn.Module | Tensor | None:
     for kind in (module._modules, module._parameters, module._buffers):
-        if (found := kind.get(part)) is not None:
-            return found
+        if (child := kind.get(part)) is not None:
+            return child
     return None
 
 
@@ -101,8 +101,8 @@ def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
         def record(*args: Any, **kwargs: Any) -> bool:
             tensors = [a for a in [*args, *kwargs.values()] if isinstance(a, Tensor) and a.device.type == "meta"]
             # a view shares the storage of its source; a computed tensor comes from the last source
-            found = [names[t.untyped_storage()._cdata] for t in tensors if t.untyped_storage()._cdata in names]
-            took[owner][found[0] if found else current] = None
+            matches = [names[t.untyped_storage()._cdata] for t in tensors if t.untyped_storage()._cdata in names]
+            took[owner][matches[0] if matches else current] = None
             return True
 
         return record
@@ -146,18 +146,18 @@ class _loaders:
 
 def _misfits(model: nn.Module, name: str, tensor: Tensor, parts: Mapping[str, Tensor]) -> list[str]:
     """List the reasons why these parts do not fill the tensor."""
-    rows, shown = _rows(model, name, tensor), ", ".join(f"{part} {list(t.shape)}" for part, t in parts.items())
+    rows, text = _rows(model, name, tensor), ", ".join(f"{part} {list(t.shape)}" for part, t in parts.items())
     if tensor.numel() == 0:
         return [f"{name} of the model is empty: vLLM has packed it away. Start it with load format 'mmrl'"]
-    wanted = [rows, *tensor.shape[1:]] if tensor.dim() else []
+    shape = [rows, *tensor.shape[1:]] if tensor.dim() else []
     count = 1
-    for size in wanted:
+    for size in shape:
         count *= size
     count = getattr(tensor, "weight_loader_numel", count)
     same_width = all(t.dim() != tensor.dim() or t.shape[1:] == tensor.shape[1:] for t in parts.values())
     if sum(t.numel() for t in parts.values()) == count and same_width:
         return []
-    return [f"{name} of the model is {wanted}, which {shown} cannot fill"]
+    return [f"{name} of the model is {shape}, which {text} cannot fill"]
 
 
 def _rows(model: nn.Module, name: str, tensor: Tensor) -> int:

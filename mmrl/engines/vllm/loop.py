@@ -44,8 +44,8 @@ async def _cancel_all() -> None:
 
 async def wait_for_all(*steps: Awaitable[T]) -> list[T]:
     """Run steps concurrently and return their results; the first failure is raised when all have ended."""
-    found = await asyncio.gather(*steps, return_exceptions=True)
-    for one in found:
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    for one in results:
         if isinstance(one, BaseException):
             raise one
-    return found  # type: ignore[return-value]
+    return results  # type: ignore[return-value]

@@ -52,13 +52,13 @@ def engine_options(
         options["skip_mm_profiling"] = True  # the cache size is fixed
         # with chunked prefill vLLM rewinds a request's random generator, which fails on a CPU
         options["enable_chunked_prefill"] = False
-    given = {
+    settings = {
         "max_model_len": max_model_len,
         "enforce_eager": eager,
         "kv_cache_memory_bytes": None if cache_gib is None else int(cache_gib * 2**30),
         "gpu_memory_utilization": memory_share,
     }
-    return options | {name: value for name, value in given.items() if value is not None}
+    return options | {name: value for name, value in settings.items() if value is not None}
 
 
 def load_format(folder: Path) -> str:

@@ -22,14 +22,14 @@ class ServerProcess:
     """Command that runs under `guard`; its output goes to `log`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
-        own = {name: value for name, value in os.environ.items() if not _is_launchers(name)}  # no rank
+        variables = {name: value for name, value in os.environ.items() if not _is_launchers(name)}  # no rank
         with append_to(log) as out:
             self._guard = subprocess.Popen(
                 [sys.executable, guard.__file__],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
-                env=own | dict(environment or {}),
+                env=variables | dict(environment or {}),
                 start_new_session=True,  # Ctrl-C in a terminal reaches the trainer only
             )
         self.group = self._guard.pid

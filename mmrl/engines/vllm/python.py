@@ -21,7 +21,7 @@ def find_python() -> str | None:
 def vllm_version(python: str) -> str | None:
     """Return the version of vLLM that an interpreter has; None if it has none or is no Python."""
     try:
-        asked = subprocess.run([python, "-c", VERSION], capture_output=True, text=True)
+        result = subprocess.run([python, "-c", VERSION], capture_output=True, text=True)
     except OSError:
         return None
-    return asked.stdout.strip() if asked.returncode == 0 else None
+    return result.stdout.strip() if result.returncode == 0 else None

@@ -22,17 +22,17 @@ def raise_together() -> Iterator[None]:
     if processes == 1:
         yield
         return
-    own: Exception | None = None
+    local_error: Exception | None = None
     try:
         yield
     except Exception as error:
-        own = error
-    texts = parallel.gather([None if own is None else str(own) or type(own).__name__])
+        local_error = error
+    texts = parallel.gather([None if local_error is None else str(local_error) or type(local_error).__name__])
     failed = [(number, text) for number, text in enumerate(texts) if text is not None]
-    if own is not None and failed[0][0] == rank:
-        raise own
+    if local_error is not None and failed[0][0] == rank:
+        raise local_error
     if failed:
-        raise EngineFailure(failed[0][1]) from own
+        raise EngineFailure(failed[0][1]) from local_error
 
 
 def broadcast(item: Any) -> Any:

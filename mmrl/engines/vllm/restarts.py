@@ -52,9 +52,9 @@ class RestartService:
             self.address = f"http://{self.host}:{self._runner.addresses[0][1]}{secret}"
 
     async def _answer(self, request: web.Request) -> web.Response:
-        asked = await request.json()
+        payload = await request.json()
         try:
-            starts = await self.restart(asked["server"], asked["starts"], asked["reason"])
+            starts = await self.restart(payload["server"], payload["starts"], payload["reason"])
         except EngineFailure as failure:
             log.error("%s", failure)  # it is raised on the rank that asked, while this one may wait for that rank
             return web.json_response({"error": str(failure)})
@@ -68,9 +68,9 @@ class RestartService:
 
 async def request_restart(service: Client, server: int, starts: int, reason: str, seconds: float) -> int:
     """Ask rank 0 for a restart, and wait for it at most `seconds`; return the server's count of starts."""
-    asked = {"server": server, "starts": starts, "reason": reason}
+    payload = {"server": server, "starts": starts, "reason": reason}
     try:
-        answer = await service.ask(ROUTE, asked, seconds)
+        answer = await service.ask(ROUTE, payload, seconds)
     except (OSError, Refused) as error:
         raise EngineFailure(
             f"vLLM server {server} is gone: {reason}. Rank 0, which starts it again, does not answer ({error}); see "

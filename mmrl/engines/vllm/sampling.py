@@ -49,13 +49,13 @@ def support_of(top_k: int, vocabulary: int, truncated: bool) -> int:
     """Return how many ids vLLM must report per token to cover all kept ones; refuse more than it can."""
     if not truncated:
         return 0
-    wanted = min(top_k + TIED if top_k else vocabulary, vocabulary)
-    if wanted > WIDEST + TIED:
+    count = min(top_k + TIED if top_k else vocabulary, vocabulary)
+    if count > WIDEST + TIED:
         raise ValueError(
             f"sampling: top_k={top_k or 'all'} of {vocabulary} ids; engine=vllm reports which ids truncated sampling "
             f"kept, at most {WIDEST} per token: give sampling.top_k of at most {WIDEST} beside top_p and min_p"
         )
-    return wanted
+    return count
 
 
 def parse_support(reported: Mapping[int, float]) -> tuple[int, ...]:
@@ -63,8 +63,8 @@ def parse_support(reported: Mapping[int, float]) -> tuple[int, ...]:
 
     Raises ValueError if their probabilities do not sum to 1: the learner could not restore the distribution.
     """
-    kept = {i: logprob for i, logprob in reported.items() if logprob > NEVER / 2}
-    mass = sum(map(exp, kept.values()))
+    support = {i: logprob for i, logprob in reported.items() if logprob > NEVER / 2}
+    mass = sum(map(exp, support.values()))
     if abs(mass - 1) > 1e-3:
         raise ValueError(f"the reported ids hold {mass:.4f} of the mass: vLLM kept more than it reports")
-    return tuple(kept)
+    return tuple(support)

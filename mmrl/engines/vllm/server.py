@@ -143,28 +143,28 @@ class Server(Backend):
         self._share_servers()
 
     def load(self, blocks: Any, version: int) -> SentWeights:
-        self._pushed, sent = (None, version), SentWeights()
+        self._pushed, fingerprints = (None, version), SentWeights()
         with raise_together():
             try:
                 if self._broadcast is not None:
-                    sent = self._broadcast.push(blocks.headers, blocks, version)
+                    fingerprints = self._broadcast.push(blocks.headers, blocks, version)
             finally:
                 blocks.drain()
         self._share_servers()
-        return sent
+        return fingerprints
 
     def report_weights(self) -> EngineWeights | None:
         with raise_together():
             return self._report() if rank_and_size()[0] == 0 else None
 
     def _report(self) -> EngineWeights:
-        found = self._run(
+        reports = self._run(
             self._on_every_replica(lambda replica: self._with_retry(replica, replica.client.report_weights))
         )
-        first, *others = [(replica, held) for replica, several in zip(self._replicas, found) for held in several]
-        for replica, held in others:
-            if held != first[1]:
-                names = [n for n in first[1].tensors if held.tensors.get(n) != first[1].tensors[n]] or ["the version"]
+        first, *others = [(replica, report) for replica, several in zip(self._replicas, reports) for report in several]
+        for replica, report in others:
+            if report != first[1]:
+                names = [n for n in first[1].tensors if report.tensors.get(n) != first[1].tensors[n]] or ["the version"]
                 raise EngineFailure(f"{replica} holds other weights than {first[0]}: {names[0]}")
         return first[1]
 
@@ -211,8 +211,8 @@ class Server(Backend):
         rank, processes = rank_and_size()
         if processes == 1:
             return
-        own = [(replica.client.address, replica.starts) for replica in self._replicas]
-        shared, service = broadcast((own, None if self._service is None else self._service.address))
+        servers = [(replica.client.address, replica.starts) for replica in self._replicas]
+        shared, service = broadcast((servers, None if self._service is None else self._service.address))
         if rank == 0:
             return
         if not self._replicas:
@@ -293,8 +293,8 @@ class Server(Backend):
         """Call a function of all servers concurrently."""
         return await wait_for_all(*map(action, self._replicas))
 
-    def _run(self, made: Any) -> Any:
+    def _run(self, coroutine: Any) -> Any:
         if self._loop is None:
-            made.close()
+            coroutine.close()
             raise EngineFailure("vLLM is not running: it has not been started, or it has been closed")
-        return self._loop.run(made)
+        return self._loop.run(coroutine)

@@ -33,12 +33,12 @@ class ServerEngine(VllmEngine):
         self.models, self._python, self._logs = models or {}, server.get("python"), server.get("logs")
 
     def check_models(self, names: Iterable[str]) -> None:
-        wanted = frozenset(names)
-        super().check_models(sorted(wanted))
-        if unused := sorted(self.models.keys() - wanted):
+        model_names = frozenset(names)
+        super().check_models(sorted(model_names))
+        if unused := sorted(self.models.keys() - model_names):
             raise ConfigError(
                 f"data.engine.models names servers of {unused}, which no rollout and no transform asks for; asked for "
-                f"are {sorted(wanted)}"
+                f"are {sorted(model_names)}"
             )
 
     def build_engine(self, name: str) -> ServerEngine:
@@ -49,5 +49,5 @@ class ServerEngine(VllmEngine):
                 f"engine.models.{name}.servers=1, or use engine=local"
             )
         logs = None if self._logs is None else str(Path(self._logs) / name)
-        given: dict[str, Any] = {"python": self._python, "logs": logs} | self.models[name]
-        return ServerEngine(**given)
+        options: dict[str, Any] = {"python": self._python, "logs": logs} | self.models[name]
+        return ServerEngine(**options)

@@ -40,14 +40,14 @@ class WeightBlocks:
             pass
 
     def _gather(self, policy: Any) -> Iterator[dict[str, Tensor]]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for plain in gather_blocks(policy):
             whole = {
                 name: tensor.detach()
                 for name, tensor in plain.export_weights().items()
-                if tensor.device.type != "meta" and name not in seen
+                if tensor.device.type != "meta" and name not in names
             }
-            seen |= set(whole)
+            names |= set(whole)
             yield whole
-        if missing := [name for name in self.headers if name not in seen]:
+        if missing := [name for name in self.headers if name not in names]:
             raise ValueError(f"{missing[0]} of the policy is made of weights of several blocks; use engine=vllm_server")

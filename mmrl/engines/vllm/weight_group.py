@@ -57,8 +57,8 @@ class WeightGroup:
     def send(self, tensors: Iterable[Tensor]) -> None:
         """Broadcast tensors; those on an accelerator are copied to the host for gloo."""
         for tensor in tensors:
-            given = tensor.detach().contiguous()
-            self._broadcast(given.cpu() if self.backend == "gloo" else given)
+            values = tensor.detach().contiguous()
+            self._broadcast(values.cpu() if self.backend == "gloo" else values)
 
     def receive(self, headers: Mapping[str, Header], device: torch.device) -> dict[str, Tensor]:
         """Receive the tensors of a broadcast by name."""

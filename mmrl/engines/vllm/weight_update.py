@@ -42,11 +42,11 @@ class FullWeights(WeightTransfer):
 
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
         exported = policy.export_weights()
-        seen: set[int] = set()
+        pointers: set[int] = set()
         plain = {}
         for name, tensor in exported.items():  # safetensors files cannot hold tied tensors
-            twice = tensor.data_ptr() in seen
-            seen.add(tensor.data_ptr())
+            twice = tensor.data_ptr() in pointers
+            pointers.add(tensor.data_ptr())
             plain[name] = tensor.detach().clone() if twice else tensor.detach().contiguous()
         save_file(plain, path)
         return exported
@@ -62,6 +62,6 @@ class AdapterFactors(WeightTransfer):
         policy.save_base(folder)
 
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
-        found = policy.adapters()
-        write_factors(found.pairs, start, path)
-        return found.base | {name: merge_factors(found.base[name], pair) for name, pair in found.pairs.items()}
+        adapters = policy.adapters()
+        write_factors(adapters.pairs, start, path)
+        return adapters.base | {name: merge_factors(adapters.base[name], pair) for name, pair in adapters.pairs.items()}

@@ -32,10 +32,10 @@ def verify_weights(sent: SentWeights, held: EngineWeights, version: int) -> None
             raise EngineFailure(
                 f"the engine made its {name} of {missing}, which the learner did not export; use engine=local"
             )
-        found = [sent.fingerprint(part, tensor.dtype) for part in parts]
-        wanted = [sum(numbers[i] for numbers, _ in found) for i in (0, 1)]
-        slack = rounding(max(tensor.count, sum(count for _, count in found)), wanted[1])
-        for what, got, want, most in zip(("sum", "sum of squares"), (tensor.sum, tensor.squares), wanted, slack):
+        fingerprints = [sent.fingerprint(part, tensor.dtype) for part in parts]
+        sums = [sum(numbers[i] for numbers, _ in fingerprints) for i in (0, 1)]
+        slack = rounding(max(tensor.count, sum(count for _, count in fingerprints)), sums[1])
+        for what, got, want, most in zip(("sum", "sum of squares"), (tensor.sum, tensor.squares), sums, slack):
             if not abs(got - want) <= most:
                 raise EngineFailure(
                     f"weights did not reach the engine: its {name}, made of {', '.join(parts)}, has {what} {got!r} "

@@ -49,9 +49,9 @@ class Questions:
         with Weights(Path(path)) as weights:
             if problems := weights.problems():
                 return {"problems": problems}
-        found = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
-        self._mmrl_layouts()[path] = found
-        return {"problems": found.problems}
+        model_layout = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
+        self._mmrl_layouts()[path] = model_layout
+        return {"problems": model_layout.problems}
 
     def mmrl_check_tensors(self, headers: Mapping[str, Tensor]) -> dict[str, Any]:
         """Return the reasons why tensors of these shapes cannot be loaded, and the dtypes of the model's tensors.
@@ -59,11 +59,11 @@ class Questions:
         In the process of vLLM alone, since tensors cannot be written as JSON.
         """
         model = self.get_model()  # type: ignore[attr-defined]
-        found = layout(model, headers)
-        if not found.problems:  # tensors that are refused leave the model as it was
-            self._mmrl_layouts()[IN_MEMORY] = found
+        model_layout = layout(model, headers)
+        if not model_layout.problems:  # tensors that are refused leave the model as it was
+            self._mmrl_layouts()[IN_MEMORY] = model_layout
         dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in model_tensors(model).values()}
-        return {"problems": found.problems, "dtypes": sorted(dtypes)}
+        return {"problems": model_layout.problems, "dtypes": sorted(dtypes)}
 
     def mmrl_check_broadcast(self, headers: Mapping[str, Header], scales: Mapping[str, float] | None) -> dict[str, Any]:
         """Answer as `mmrl_check_tensors` for tensors that will be broadcast, and name the device type of the model.
@@ -100,8 +100,8 @@ class Questions:
         layouts = self._mmrl_layouts()
         if path not in layouts:
             layouts[path] = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
-        found = layouts[path]
-        self.mmrl_layouts = {path: found}
+        model_layout = layouts[path]
+        self.mmrl_layouts = {path: model_layout}
         tensors = {}
         for name, tensor in model_tensors(self.get_model()).items():  # type: ignore[attr-defined]
             first, second = fingerprint(tensor)
@@ -111,7 +111,7 @@ class Questions:
                 "count": tensor.numel(),
                 "dtype": str(tensor.dtype).removeprefix("torch."),
             }
-        return {"version": version, "parts": found.parts, "ignored": found.ignored, "tensors": tensors}
+        return {"version": version, "parts": model_layout.parts, "ignored": model_layout.ignored, "tensors": tensors}
 
     def _mmrl_layouts(self) -> dict[str, Layout]:
         if not hasattr(self, "mmrl_layouts"):
