@@ -118,19 +118,19 @@ def train(attack: str, guard: str, iterations: int = 100, seed: int = 0) -> Curv
     curve = Curve([], [], [])
     for _ in range(iterations):
         logprobs = table.log_softmax(-1)[group]  # [N, T, V]
-        drawn = torch.multinomial(logprobs.detach().exp().flatten(0, 1), 1, generator=generator).view(len(group), -1)
-        before_end = (drawn == end).cumsum(1) == 0  # [N, T]
+        tokens = torch.multinomial(logprobs.detach().exp().flatten(0, 1), 1, generator=generator).view(len(group), -1)
+        before_end = (tokens == end).cumsum(1) == 0  # [N, T]
         mask = torch.cat([torch.ones(len(group), 1, dtype=torch.bool), before_end[:, :-1]], 1)  # the end is chosen too
         texts = [
             [problem.words[token] for token, here in zip(*row) if here]
-            for row in zip(drawn.tolist(), before_end.tolist())
+            for row in zip(tokens.tolist(), before_end.tolist())
         ]
         rows = list(zip(texts, group.tolist()))
         rewards = torch.tensor([verifier(words, prompts[number]) for words, number in rows])
         exact = [problem.measure_exact(words, prompts[number]) for words, number in rows]
         advantage = group_advantage(rewards, group)
-        chosen = logprobs.gather(2, drawn[..., None])[..., 0]
-        loss = -(advantage[:, None] * chosen * mask).sum() / len(group)
+        token_logprobs = logprobs.gather(2, tokens[..., None])[..., 0]
+        loss = -(advantage[:, None] * token_logprobs * mask).sum() / len(group)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -60,8 +60,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=4, help="browsers at a time")
     parser.add_argument("--seconds", type=float, default=10.0, help="per measure")
-    chosen = parser.parse_args()
-    pages = [Page() for _ in range(chosen.pages)]
+    options = parser.parse_args()
+    pages = [Page() for _ in range(options.pages)]
     for page in pages:
         page.open("click-test", "0", time_limit_s=3600)
     measures: dict[str, Callable[[Page, int], None]] = {
@@ -70,7 +70,7 @@ def main() -> None:
         "loads": lambda page, count: play(page, count, reload=True),
     }
     for name, function in measures.items():
-        rate = measure(pages, function, chosen.seconds)
+        rate = measure(pages, function, options.seconds)
         row = {"name": f"browser/{name}", "pages": len(pages), "per_second": round(rate, 1), "cpus": os.cpu_count()}
         print(json.dumps({**row, "chromium": pages[0].browser.version}), flush=True)
     for page in pages:

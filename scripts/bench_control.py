@@ -49,17 +49,17 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--rounds", type=int, help="processes of each side; 3 with a peer, else 1")
     add("--threads", type=int, default=1, help="OMP_NUM_THREADS of all processes")
     add("--word", action="append", default=[], help="further word of `mmrl fit`")
-    chosen = parser.parse_args(words)
-    known = sorted(ALGORITHMS[chosen.algorithm].NUMBERS)
-    if chosen.env not in known:
-        raise SystemExit(f"--env {chosen.env}: --algorithm {chosen.algorithm} has numbers for {known}")
-    return chosen
+    arguments = parser.parse_args(words)
+    environments = sorted(ALGORITHMS[arguments.algorithm].NUMBERS)
+    if arguments.env not in environments:
+        raise SystemExit(f"--env {arguments.env}: --algorithm {arguments.algorithm} has numbers for {environments}")
+    return arguments
 
 
 def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     """Run all rounds of both sides."""
     seeds = chosen.seeds or [chosen.seed] * (chosen.rounds or (3 if chosen.peer else 1))
-    asked = {name: getattr(chosen, name) for name in ("env", "algorithm", "steps", "last")}
+    settings = {name: getattr(chosen, name) for name in ("env", "algorithm", "steps", "last")}
     ours: list[dict[str, Any]] = []
     peers: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -67,11 +67,11 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
 
         def run(python: str, module: str, seed: int) -> dict[str, Any]:
             request, result = folder / "asked.json", folder / "result.json"
-            request.write_text(json.dumps(asked | {"seed": seed, "words": chosen.word}))
+            request.write_text(json.dumps(settings | {"seed": seed, "words": chosen.word}))
             child(python, module, chosen.threads, request, result)
             out = json.loads(result.read_text())
-            shown = f"{out['env_steps_per_second']:.0f} decisions/s, return {out['final_return']:.1f}"
-            print(f"{module}: {shown}, {out['phases']}", file=sys.stderr)
+            text = f"{out['env_steps_per_second']:.0f} decisions/s, return {out['final_return']:.1f}"
+            print(f"{module}: {text}, {out['phases']}", file=sys.stderr)
             return out
 
         for seed in seeds:
@@ -79,7 +79,7 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
             if chosen.peer:
                 peers.append(run(chosen.peer_python, "benchmark.stable", seed))
     out = (
-        asked
+        settings
         | {"seeds": seeds}
         | summary(ours)
         | {"phases": ours[-1]["phases"], "threads": chosen.threads, "words": chosen.word}

@@ -54,9 +54,9 @@ def main() -> None:
     parser.add_argument(
         "--bandwidth", type=float, help="of the GPU's memory in 1e9 bytes/s, where its name does not tell"
     )
-    chosen = parser.parse_args()
-    for case in CASES if chosen.all else [chosen.case]:
-        print(json.dumps(bench(chosen, case)), flush=True)
+    options = parser.parse_args()
+    for case in CASES if options.all else [options.case]:
+        print(json.dumps(bench(options, case)), flush=True)
 
 
 if __name__ == "__main__":

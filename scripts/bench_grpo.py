@@ -60,8 +60,8 @@ def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
         def run(python: str, module: str, part: Settings) -> dict[str, Any]:
             out = measure(python, module, part, chosen.threads, folder)
             seconds = f"{out['seconds_per_step']:.3f} s a step, {out['cpu_seconds_per_step']:.3f} of the CPU"
-            shown = f"{seconds}, mean length {out['mean_length']:.2f}"
-            print(f"{module}, {part.micro_rows or part.rows} rows at once: {shown}", file=sys.stderr)
+            text = f"{seconds}, mean length {out['mean_length']:.2f}"
+            print(f"{module}, {part.micro_rows or part.rows} rows at once: {text}", file=sys.stderr)
             return out
 
         ours: list[dict] = []
@@ -94,8 +94,8 @@ def _peer_rows(chosen: argparse.Namespace, settings: Settings) -> list[int]:
     """Micro-batch sizes that divide the rows of a step; all rows at once if none does."""
     if chosen.peer is None:
         return []
-    wanted = {min(int(rows), settings.rows) for rows in chosen.peer_rows.split(",")}
-    return sorted({rows for rows in wanted if settings.rows % rows == 0} or {settings.rows}, reverse=True)
+    sizes = {min(int(rows), settings.rows) for rows in chosen.peer_rows.split(",")}
+    return sorted({rows for rows in sizes if settings.rows % rows == 0} or {settings.rows}, reverse=True)
 
 
 def _fastest(peers: dict[int, list[dict]]) -> list[int]:
@@ -125,9 +125,9 @@ def _against(ours: dict[str, Any], runs: list[dict], rows: int) -> dict[str, Any
 
 
 def main() -> None:
-    chosen = options()
-    for case in CASES if chosen.all else [chosen.case]:
-        print(json.dumps(bench(chosen, case)), flush=True)
+    arguments = options()
+    for case in CASES if arguments.all else [arguments.case]:
+        print(json.dumps(bench(arguments, case)), flush=True)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,10 @@ def read_memory(name: str) -> int:
 def compare(file: Path, whole: Path) -> float:
     """Largest difference between the results of two modes."""
     pairs = list(zip(torch.load(file), torch.load(whole)))
-    scores = [float((mine - its).abs().max()) for mine, its in pairs[:2]]
-    return max(*scores, *(float((mine - its).abs().max() / its.abs().max()) for mine, its in pairs[2:]))
+    scores = [float((mine - reference).abs().max()) for mine, reference in pairs[:2]]
+    return max(
+        *scores, *(float((mine - reference).abs().max() / reference.abs().max()) for mine, reference in pairs[2:])
+    )
 
 
 def main() -> None:
@@ -79,15 +81,15 @@ def main() -> None:
     if options.mode:
         print(json.dumps(measure(options.mode, options, options.file)))
         return
-    given = {name: getattr(options, name) for name in NUMBERS}
-    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    sizes = {name: getattr(options, name) for name in NUMBERS}
+    words = [word for name, value in sizes.items() for word in (f"--{name}", str(value))]
     with tempfile.TemporaryDirectory() as folder:
         for mode in ("whole", "chunks"):
             file = Path(folder) / mode
             command = [sys.executable, __file__, *words, "--mode", mode, "--file", str(file)]
-            made = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             difference = compare(file, Path(folder) / "whole")
-            print(json.dumps({"mode": mode, **given, **made, "difference": difference}), flush=True)
+            print(json.dumps({"mode": mode, **sizes, **result, "difference": difference}), flush=True)
 
 
 if __name__ == "__main__":

@@ -70,11 +70,11 @@ def main() -> None:
         policy = TextPolicy(config=dict(config), pack_prompts=packed)
         batch = build_rows(policy, options.rows, options.longest)
         policy.one_pass = one_pass
-        made, logprobs = measure(policy, batch)
+        result, logprobs = measure(policy, batch)
         first = logprobs if first is None else first
         rows = int(batch["obs.attention_mask"].sum() + batch["action_mask"].sum()) - options.rows
         difference = float((logprobs - first).abs().max())
-        print(json.dumps({"one_pass": one_pass, "packed": packed, "rows": rows, **made, "difference": difference}))
+        print(json.dumps({"one_pass": one_pass, "packed": packed, "rows": rows, **result, "difference": difference}))
 
 
 if __name__ == "__main__":

@@ -45,13 +45,13 @@ def bench(size: str, processes: int, more: list[str]) -> dict[str, Any]:
         words += [f"trainer.devices={processes}", "trainer.strategy=ddp"]
     environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     with tempfile.TemporaryDirectory() as temporary:
-        made = run([sys.executable, "-m", "mmrl", "plan", *words, "--json"], environment)
-        planned = json.loads(made[made.index("{") :])
+        output = run([sys.executable, "-m", "mmrl", "plan", *words, "--json"], environment)
+        planned = json.loads(output[output.index("{") :])
         file = Path(temporary) / "memory"
         script = [sys.executable, str(FOLDER / "fit_memory.py"), str(file)]
         run([*script, *words, f"run_dir={temporary}/run"], environment)
-        found = [json.loads(Path(f"{file}.{rank}").read_text()) for rank in range(processes)]
-    measured = [each["peak"] - each["before"] for each in found]
+        ranks = [json.loads(Path(f"{file}.{rank}").read_text()) for rank in range(processes)]
+    measured = [each["peak"] - each["before"] for each in ranks]
     expected = max(rank["peak"] for rank in planned["ranks"])
     return {
         "size": size,
@@ -60,8 +60,8 @@ def bench(size: str, processes: int, more: list[str]) -> dict[str, Any]:
         "measured": max(measured),
         "planned": expected,
         "ratio": round(max(measured) / expected, 3),
-        "before": max(each["before"] for each in found),
-        "tokens_mean": found[0]["metrics"].get("rollout/tokens_mean"),
+        "before": max(each["before"] for each in ranks),
+        "tokens_mean": ranks[0]["metrics"].get("rollout/tokens_mean"),
         "ranks": measured,
         "phases": planned["ranks"][0]["phases"],
         "words": more,
@@ -82,10 +82,10 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, action="append", help="may be repeated; default: all")
     parser.add_argument("--processes", type=int, action="append", help="may be repeated; default: 1 and 2")
     parser.add_argument("words", nargs="*", help="further words of `mmrl fit`, for the plan and the run")
-    chosen = parser.parse_args()
-    for size in chosen.size or SIZES:
-        for processes in chosen.processes or (1, 2):
-            print(json.dumps(bench(size, processes, chosen.words)), flush=True)
+    options = parser.parse_args()
+    for size in options.size or SIZES:
+        for processes in options.processes or (1, 2):
+            print(json.dumps(bench(size, processes, options.words)), flush=True)
 
 
 if __name__ == "__main__":

@@ -101,13 +101,13 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help=f"of {', '.join([*functions, *tasks])}; all by default"
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="per name")
-    chosen = parser.parse_args()
-    if unknown := sorted(set(chosen.names) - {*functions, *tasks}):
+    options = parser.parse_args()
+    if unknown := sorted(set(options.names) - {*functions, *tasks}):
         parser.error(f"{unknown[0]!r} is none of {', '.join([*functions, *tasks])}")
-    for name in chosen.names or [*functions, *tasks]:
+    for name in options.names or [*functions, *tasks]:
         try:
             score, count = functions[name] if name in functions else build(name)
-            row = {"name": name, "items_per_second": round(measure(score, count, chosen.seconds), 1), "count": count}
+            row = {"name": name, "items_per_second": round(measure(score, count, options.seconds), 1), "count": count}
         except ModuleNotFoundError as error:
             row = {"name": name, "missing": str(error)}
         print(json.dumps(row), flush=True)

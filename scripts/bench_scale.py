@@ -51,16 +51,16 @@ GRID = (("single", 1), ("ddp", 2), ("fsdp2", 2), ("ddp", 4), ("fsdp2", 4), ("hsd
 def measure_scaling(launcher: Launcher, prompts: int, rounds: int) -> Iterator[dict[str, Any]]:
     """Compare one process, two runs beside each other and two processes of each strategy."""
     half, whole = f"data.num_prompts={prompts}", f"data.num_prompts={2 * prompts}"
-    made: dict[str, list[Run]] = {name: [] for name in ("one", "whole", "beside", "ddp", "fsdp2")}
+    by_name: dict[str, list[Run]] = {name: [] for name in ("one", "whole", "beside", "ddp", "fsdp2")}
     for number in range(rounds):
-        made["one"].append(launcher.run("single", 1, half, core=number % 2))
-        made["ddp"].append(launcher.run("ddp", 2, whole))
-        made["whole"].append(launcher.run("single", 1, whole, core=number % 2))
-        made["fsdp2"].append(launcher.run("fsdp2", 2, whole))
+        by_name["one"].append(launcher.run("single", 1, half, core=number % 2))
+        by_name["ddp"].append(launcher.run("ddp", 2, whole))
+        by_name["whole"].append(launcher.run("single", 1, whole, core=number % 2))
+        by_name["fsdp2"].append(launcher.run("fsdp2", 2, whole))
         pair = [launcher.start("single", 1, half, core=core) for core in range(2)]
-        made["beside"].append(max((launcher.finish(each) for each in pair), key=lambda run: run.iteration))
+        by_name["beside"].append(max((launcher.finish(each) for each in pair), key=lambda run: run.iteration))
     for strategy in ("ddp", "fsdp2"):
-        runs = {**{name: made[name] for name in ("one", "whole", "beside")}, "two": made[strategy]}
+        runs = {**{name: by_name[name] for name in ("one", "whole", "beside")}, "two": by_name[strategy]}
         yield {"measurement": "scaling", "strategy": strategy, **compare(runs)}
 
 
@@ -97,8 +97,8 @@ def measure_memory(launcher: Launcher, prompts: int, rounds: int) -> Iterator[di
         words = (f"data.num_prompts={prompts}",)
         runs = [launcher.run(strategy, processes, *words) for _ in range(rounds)]
         planned = launcher.plan(launcher.words(strategy, processes, *words))
-        held = max((rank["held"] for run in runs for rank in run.ranks), key=lambda held: sum(held.values()))
-        one = one or held
+        sizes = max((rank["held"] for run in runs for rank in run.ranks), key=lambda sizes: sum(sizes.values()))
+        one = one or sizes
         peak = int(median(max(_peak(rank, launcher.device) for rank in run.ranks) for run in runs))
         expected = max(rank["peak"] for rank in planned["ranks"])
         yield {
@@ -106,8 +106,8 @@ def measure_memory(launcher: Launcher, prompts: int, rounds: int) -> Iterator[di
             "strategy": strategy,
             "processes": processes,
             "parameters": planned["policy"]["parameters"],
-            "held": held,
-            "share": round(sum(held.values()) / sum(one.values()), 4),
+            "held": sizes,
+            "share": round(sum(sizes.values()) / sum(one.values()), 4),
             "peak": peak,
             "planned": expected,
             "ratio": round(peak / expected, 3),
@@ -139,33 +139,33 @@ def measure_decoding(launcher: Launcher, prompts: int, rounds: int) -> Iterator[
 
 def compare_ways(ranks: list[dict[str, Any]]) -> dict[str, Any]:
     """Compare the ways of decoding from what each process measured."""
-    found: dict[str, Any] = {}
+    by_way: dict[str, Any] = {}
     for way in ("gathered", "aligned"):
         each = [rank[way] for rank in ranks]
         seconds, cpu = ([max(times) for times in zip(*(one[key] for one in each))] for key in ("seconds", "cpu"))
-        found[way] = {"seconds": seconds, "cpu": cpu, "bytes": each[0]["bytes"], "calls": each[0]["calls"]}
-    pairs = {key: zip(found["aligned"][key], found["gathered"][key]) for key in ("seconds", "cpu")}
+        by_way[way] = {"seconds": seconds, "cpu": cpu, "bytes": each[0]["bytes"], "calls": each[0]["calls"]}
+    pairs = {key: zip(by_way["aligned"][key], by_way["gathered"][key]) for key in ("seconds", "cpu")}
     ratio = {key: round(median(a / b for a, b in each), 3) for key, each in pairs.items()}
-    ratio["bytes"] = round(found["aligned"]["bytes"] / found["gathered"]["bytes"], 3)
+    ratio["bytes"] = round(by_way["aligned"]["bytes"] / by_way["gathered"]["bytes"], 3)
     shared = {name: ranks[0][name] for name in ("parameters", "rows", "steps")}
-    return {**shared, **found, "ratio": ratio}
+    return {**shared, **by_way, "ratio": ratio}
 
 
 def measure_plan(launcher: Launcher, prompts: int, rounds: int) -> Iterator[dict[str, Any]]:
     """Compare the seconds that are planned for two processes from a run of one with measured ones."""
     words = (f"data.num_prompts={2 * prompts}",)
     for strategy in ("ddp", "fsdp2"):
-        found = []
+        pairs = []
         for _ in range(rounds):
             source, two = launcher.run("single", 1, *words), launcher.run(strategy, 2, *words)
             planned = launcher.plan(launcher.words(strategy, 2, *words), "--from", str(source.folder))["seconds"]
-            found.append({name: (_phases(two)[name], {**planned["phases"], **planned}[name]) for name in PHASES})
+            pairs.append({name: (_phases(two)[name], {**planned["phases"], **planned}[name]) for name in PHASES})
         yield {
             "measurement": "plan",
             "strategy": strategy,
-            "measured": {name: median(each[name][0] for each in found) for name in PHASES},
-            "planned": {name: median(each[name][1] for each in found) for name in PHASES},
-            "ratio": {name: round(median(a / b for a, b in (each[name] for each in found)), 3) for name in PHASES},
+            "measured": {name: median(each[name][0] for each in pairs) for name in PHASES},
+            "planned": {name: median(each[name][1] for each in pairs) for name in PHASES},
+            "ratio": {name: round(median(a / b for a, b in (each[name] for each in pairs)), 3) for name in PHASES},
         }
 
 
@@ -178,14 +178,14 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=4, help="of a run; the first warms up")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--word", action="append", default=[], help="of `mmrl fit`; may be repeated")
-    chosen = parser.parse_args()
-    words = [*SIZES[chosen.size], "data.group_size=8", "data.sampling.max_tokens=32", *chosen.word]
-    for name in chosen.measure:
+    options = parser.parse_args()
+    words = [*SIZES[options.size], "data.group_size=8", "data.sampling.max_tokens=32", *options.word]
+    for name in options.measure:
         with tempfile.TemporaryDirectory() as folder:
-            launcher = Launcher(Path(folder), chosen.device, words, chosen.iterations)
+            launcher = Launcher(Path(folder), options.device, words, options.iterations)
             watch = Elsewhere()
-            for line in globals()[f"measure_{name}"](launcher, chosen.prompts, chosen.rounds):
-                settings = {k: v for k, v in vars(chosen).items() if k != "measure"}
+            for line in globals()[f"measure_{name}"](launcher, options.prompts, options.rounds):
+                settings = {k: v for k, v in vars(options).items() if k != "measure"}
                 about = {"settings": settings, "elsewhere": watch.cores(), "versions": versions("torch", "lightning")}
                 print(json.dumps({**line, **about}), flush=True)
 
@@ -197,8 +197,10 @@ class Elsewhere:
         self.start = (time.perf_counter(), *cpu_seconds())
 
     def cores(self) -> float:
-        wall, every, own = (now - then for now, then in zip((time.perf_counter(), *cpu_seconds()), self.start))
-        return round(max(every - own, 0) / wall, 3)
+        wall, every, local_seconds = (
+            now - then for now, then in zip((time.perf_counter(), *cpu_seconds()), self.start)
+        )
+        return round(max(every - local_seconds, 0) / wall, 3)
 
 
 if __name__ == "__main__":

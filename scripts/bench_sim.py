@@ -112,8 +112,8 @@ def main() -> None:
     parser.add_argument("--renderer", default="ray", help="ray, egl, osmesa or auto")
     parser.add_argument("--workers", type=int, nargs="+", help="numbers of processes to compare with this one")
     parser.add_argument("--set", nargs="*", default=[], help="KEY=VALUE options of a guest, or with --workers")
-    chosen = parser.parse_args()
-    print(json.dumps(bench_workers(chosen) if chosen.workers else bench(chosen)), flush=True)
+    options = parser.parse_args()
+    print(json.dumps(bench_workers(options) if options.workers else bench(options)), flush=True)
 
 
 if __name__ == "__main__":

@@ -58,11 +58,11 @@ def rename_encoder_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Raises:
         ValueError: the shapes differ, so the file is of another network.
     """
-    own = timm.create_model(ARCHITECTURE, pretrained=False).state_dict()
-    shapes = [[tuple(tensor.shape) for tensor in tensors.values()] for tensors in (own, weights)]
+    timm_weights = timm.create_model(ARCHITECTURE, pretrained=False).state_dict()
+    shapes = [[tuple(tensor.shape) for tensor in tensors.values()] for tensors in (timm_weights, weights)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the weights do not have the shapes of timm's {ARCHITECTURE}; give the file of that network")
-    return dict(zip(own, weights.values()))
+    return dict(zip(timm_weights, weights.values()))
 
 
 def build_processor(tokenizer: Any, size: int = SIZE) -> LlavaProcessor:
@@ -101,8 +101,8 @@ def build_model(
     model.model.language_model.load_state_dict(text.model.state_dict())
     model.lm_head.load_state_dict(text.lm_head.state_dict())
     head = ("classifier.weight", "classifier.bias")
-    own = {name: tensor for name, tensor in encoder.items() if name not in head}
-    model.model.vision_tower.timm_model.load_state_dict(own)
+    encoder_weights = {name: tensor for name, tensor in encoder.items() if name not in head}
+    model.model.vision_tower.timm_model.load_state_dict(encoder_weights)
     model.generation_config = text.generation_config
     return model.eval()
 

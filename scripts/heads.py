@@ -56,14 +56,19 @@ HEADS = (
 def list_runs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[SeedRun]:
     """The cloning run, if separate, and the run that learns from rewards."""
     common = (*words, f"data.evaluation.offset={EPISODES * 2}")
-    own = (*head.words, f"trainer.max_epochs={iterations}", f"trainer.check_val_every_n_epoch={iterations}", *common)
+    learn_words = (
+        *head.words,
+        f"trainer.max_epochs={iterations}",
+        f"trainer.check_val_every_n_epoch={iterations}",
+        *common,
+    )
     if head.start:
         clone = (*head.start, *common, "data.evaluation=null")
         run = _list_run("clone", clone, seed, runs)
         yield run
         checkpoint = f"trainer.callbacks.warm_start.checkpoint={run.folder}/checkpoints/last.ckpt"
-        own = (*own, "trainer.callbacks.warm_start.stages=null", checkpoint)
-    yield _list_run("learn", own, seed, runs)
+        learn_words = (*learn_words, "trainer.callbacks.warm_start.stages=null", checkpoint)
+    yield _list_run("learn", learn_words, seed, runs)
 
 
 def is_finished(run: SeedRun) -> bool:
@@ -72,8 +77,8 @@ def is_finished(run: SeedRun) -> bool:
 
 
 def _list_run(side: str, words: tuple[str, ...], seed: int, runs: Path) -> SeedRun:
-    known = hash_content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
-    return SeedRun("heads", side, seed, words, known, runs / f"{side}-{known[:12]}-{seed}")
+    content = hash_content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
+    return SeedRun("heads", side, seed, words, content, runs / f"{side}-{content[:12]}-{seed}")
 
 
 def row(head: Head, results: Sequence[dict[str, Any]]) -> dict[str, Any]:

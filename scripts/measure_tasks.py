@@ -31,6 +31,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="options of conf/task; all by default")
     parser.add_argument("--count", type=int, default=256, help="problems")
-    chosen = parser.parse_args()
-    for option in chosen.names or sorted((set(names()) | ENVIRONMENTS) - CHOICES):
-        measure(option, chosen.count)
+    options = parser.parse_args()
+    for option in options.names or sorted((set(names()) | ENVIRONMENTS) - CHOICES):
+        measure(option, options.count)

@@ -105,18 +105,18 @@ def record_commit(commit: str, recipes: Sequence[str], jobs: int) -> Record:
     sha = subprocess.check_output(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT, text=True).strip()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmrl"
     file = cache / f"{sha[:12]}-torch{version('torch')}-{platform.node()}.json"
-    known: Record = json.loads(file.read_text()) if file.exists() else {}
-    if missing := [recipe for recipe in recipes if recipe not in known]:
+    records: Record = json.loads(file.read_text()) if file.exists() else {}
+    if missing := [recipe for recipe in recipes if recipe not in records]:
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder) / "tree"
             subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), sha], cwd=ROOT, check=True)
             try:
-                known |= record_checkout(tree, find_recorder(tree, sha), missing, jobs)
+                records |= record_checkout(tree, find_recorder(tree, sha), missing, jobs)
             finally:
                 subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
         cache.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(known))
-    return known
+        file.write_text(json.dumps(records))
+    return records
 
 
 def find_recorder(tree: Path, sha: str) -> Path:
@@ -159,7 +159,7 @@ def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | N
     comparison = Comparison([Form(**form) for form in table["forms"]], table["words"])
     reasons: dict[str, str | None] = {}
     for name in stale:
-        missing = [where for where, known in ((commit, before), ("this checkout", now)) if name not in known]
+        missing = [where for where, entries in ((commit, before), ("this checkout", now)) if name not in entries]
         if missing:
             reasons[name] = f"the record of {missing[0]} has failed, see above"
             continue
@@ -237,9 +237,9 @@ def main() -> int:
     reasons = restamp(options.words[0], options.words[1:], options.jobs)
     for recipe, reason in reasons.items():
         print(f"{recipe}: {'kept' if reason is None else 'run it again, ' + reason}")
-    kept = sum(reason is None for reason in reasons.values())
-    print(f"{kept} of {len(reasons)} stale results kept")
-    return int(kept < len(reasons))
+    count = sum(reason is None for reason in reasons.values())
+    print(f"{count} of {len(reasons)} stale results kept")
+    return int(count < len(reasons))
 
 
 if __name__ == "__main__":

@@ -30,15 +30,15 @@ def store_run(recipe: str, run: Path, folder: Path) -> None:
     """
     stored: dict[str, Any] = json.loads((run / "protocol.json").read_text())
     entries, path = stored["entries"], folder / "protocols.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    known[recipe] = {
+    protocols = json.loads(path.read_text()) if path.exists() else {}
+    protocols[recipe] = {
         "hash": stored["hash"],
         "states": entries["problems"]["count"],
         "decodes": sorted(entries["decodes"]),
         "max_steps": entries["suite"]["max_steps"],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(known, indent=2) + "\n")
+    path.write_text(json.dumps(protocols, indent=2) + "\n")
     rows = [row for slot in range(SHOWN) for row in play_state(run, entries["problems"]["offset"] + slot)]
     strip = Image.fromarray(np.concatenate([join_frames(row) for row in rows]))
     strip.quantize(64).save(folder / f"{recipe}.png", optimize=True)

@@ -41,12 +41,12 @@ def store_perturbation(recipe: str, run: Path, folder: Path) -> None:
     for decode in measured["decodes"]:
         sides = {side: measured["metrics"][side][decode]["success"] for side in ("before", "after")}
         row["decodes"][decode] = {
-            **{side: [found[name] for name in _BOUNDS] for side, found in sides.items()},
+            **{side: [values[name] for name in _BOUNDS] for side, values in sides.items()},
             "episodes": int(sides["after"]["n"]),
         }
-    kept = [other for other in read_perturbations(folder) if _cell(other) != _cell(row)]
+    others = [other for other in read_perturbations(folder) if _cell(other) != _cell(row)]
     folder.mkdir(parents=True, exist_ok=True)
-    rows = sorted([*kept, row], key=_cell)
+    rows = sorted([*others, row], key=_cell)
     (folder / FILE).write_text(json.dumps(rows, indent=2) + "\n")
 
 

@@ -173,17 +173,17 @@ def _list_tasks(recipe: str, result: Mapping[str, Any]) -> Iterator[list[str]]:
     tasks = sorted({task for row in result["seeds"] for task in row.get("per_task", {})})
     for task in tasks:
         for row in result["seeds"]:
-            own = row["per_task"][task]
-            yield [f"`{recipe}`", task, str(row["seed"]), *_format_rates(own), str(own["episodes"])]
+            rates = row["per_task"][task]
+            yield [f"`{recipe}`", task, str(row["seed"]), *_format_rates(rates), str(rates["episodes"])]
 
 
 def format_perturbation(stored: Mapping[str, Any]) -> list[str]:
     """Return the cells of a stored perturbation, with the actions of the recipe's metric."""
     experiment = read_experiment(stored["recipe"])
     assert experiment is not None, stored["recipe"]
-    found = stored["decodes"][experiment.metric.split("/")[1]]
+    values = stored["decodes"][experiment.metric.split("/")[1]]
     cells = (f"`{stored['recipe']}`", stored["perturbation"], str(stored["seed"]))
-    return [*cells, *(_format_rate(*found[side]) for side in SIDES), str(found["episodes"]), f"`{stored['hash']}`"]
+    return [*cells, *(_format_rate(*values[side]) for side in SIDES), str(values["episodes"]), f"`{stored['hash']}`"]
 
 
 def _format_rates(row: Mapping[str, Any]) -> list[str]:

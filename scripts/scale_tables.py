@@ -58,10 +58,10 @@ def memory_table(lines: list[Line]) -> str:
     rows = []
     for line in select(lines, "memory"):
         sizes = [sum(line["held"].values()), line["peak"], line["planned"]]
-        held, peak, planned = (f"{size / MIB:,.0f}" for size in sizes)
+        state, peak, planned = (f"{size / MIB:,.0f}" for size in sizes)
         name = "one process" if line["strategy"] == "single" else f"`{line['strategy']}`"
         share, ratio = f"{line['share']:.3f}", f"{line['ratio']:.2f}"
-        rows.append((f"{line['parameters']:,}", name, str(line["processes"]), held, share, peak, planned, ratio))
+        rows.append((f"{line['parameters']:,}", name, str(line["processes"]), state, share, peak, planned, ratio))
     return format_table(head, rows)
 
 

@@ -33,13 +33,13 @@ def main() -> None:
     logging.disable(logging.WARNING)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    chosen = set(filter(None, options.types.split(",")))
-    if unknown := chosen - {kind for kind, _ in every_type()}:
+    kinds = set(filter(None, options.types.split(",")))
+    if unknown := kinds - {kind for kind, _ in every_type()}:
         parser.error(f"--types: {sorted(unknown)} are no causal or image-text types of transformers")
     types = [
         (kind, family)
         for kind, family in every_type()
-        if (not chosen or kind in chosen) and options.family in (None, family)
+        if (not kinds or kind in kinds) and options.family in (None, family)
     ]
     outcomes = sweep(types, options.results)
     if {(outcome.kind, outcome.family) for outcome in outcomes} >= set(every_type()):

@@ -69,12 +69,12 @@ def main() -> int:
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("file", type=Path)
     parser.add_argument("recipes", nargs="*", metavar="RECIPE")
-    given = parser.parse_args()
-    before = json.loads(given.file.read_text()) if given.action == "compare" else {}
-    now = record(given.recipes)
-    if given.action == "record":
-        given.file.write_text(json.dumps(now, indent=1))
-        print(f"{len(now)} recipes written to {given.file}")
+    options = parser.parse_args()
+    before = json.loads(options.file.read_text()) if options.action == "compare" else {}
+    now = record(options.recipes)
+    if options.action == "record":
+        options.file.write_text(json.dumps(now, indent=1))
+        print(f"{len(now)} recipes written to {options.file}")
         return 0
     lines = compare(before, now)
     print("\n".join([*lines, f"{len(now) - len(lines)} of {len(now)} recipes give the same numbers"]))

@@ -134,8 +134,8 @@ class Case:
 
     def sequences(self, rows: list[int] | None = None, prompts: list[Tensor] | None = None) -> dict[str, Tensor]:
         """Prompts and completions end to end, padded on the right, as TRL's trainers on data sets read them."""
-        chosen = range(len(self.prompts)) if rows is None else rows
-        pairs = [((prompts or self.prompts)[row], self.completions[row]) for row in chosen]
+        indices = range(len(self.prompts)) if rows is None else rows
+        pairs = [((prompts or self.prompts)[row], self.completions[row]) for row in indices]
         place = [torch.cat([torch.zeros(len(p)), torch.ones(len(c))]).long() for p, c in pairs]
         return {
             "input_ids": pad_stack([torch.cat(pair) for pair in pairs]),
@@ -201,7 +201,7 @@ def kto_loss(case: Case, folder: str) -> Result:
     rows = Dataset.from_list([{"prompt": str(i), "completion": str(i), "label": i % 2 == 0} for i in range(8)])
     trainer = _trainer(KTOTrainer, case, args, rows, ref_model=copy.deepcopy(case.reference.model))
     moved = swap_prompts(case.batch)
-    prompts = [ids[seen.bool()] for ids, seen in zip(moved["obs.input_ids"], moved["obs.attention_mask"])]
+    prompts = [ids[mask.bool()] for ids, mask in zip(moved["obs.input_ids"], moved["obs.attention_mask"])]
     mismatched = {f"KL_{name}": part for name, part in case.sequences(prompts=prompts).items()}
     inputs = {**case.sequences(), **mismatched, "label": case.batch["preference"] > 0}
     return backward(trainer._compute_loss(trainer.model, inputs, False), trainer.model)

@@ -17,11 +17,11 @@ HELP = "/image PATH adds an image to the next message, /new forgets the conversa
 def chat(arguments: Sequence[str]) -> None:
     """Read messages line by line from the terminal or a pipe, and print the policy's answers."""
     places = [argument for argument in arguments if "=" not in argument]
-    given = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
-    if len(places) != 1 or set(given) - {"checkpoint", "decode", "seed"} or not given.get("seed", "0").isdigit():
+    options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+    if len(places) != 1 or set(options) - {"checkpoint", "decode", "seed"} or not options.get("seed", "0").isdigit():
         raise ConfigError(f"give one run folder, got {list(arguments)}; options are checkpoint=, decode= and seed=")
     policy = load_policy(
-        places[0], given.get("checkpoint", "last"), given.get("decode"), seed=int(given.get("seed", "0"))
+        places[0], options.get("checkpoint", "last"), options.get("decode"), seed=int(options.get("seed", "0"))
     )
     typed = sys.stdin.isatty()
     if typed:

@@ -92,7 +92,7 @@ def _build(kind: type, spec: Mapping[str, Any], name: str) -> Any:
 def _sampling(data: Mapping[str, Any], decode: str | None) -> Sampling:
     training = Sampling(**data["sampling"])
     evaluation = (data.get("evaluation") or {}).get("init_args") or {}
-    decodes = {name: Sampling(**given) for name, given in (evaluation.get("sampling") or {}).items()}
+    decodes = {name: Sampling(**values) for name, values in (evaluation.get("sampling") or {}).items()}
     if decode is None:
         return next(iter(decodes.values()), training)
     if decode not in ("sample", "argmax", "mean") and decode not in decodes:

@@ -23,12 +23,12 @@ def import_path(value: Any) -> str | None:
     if not module or not name or module == "__main__" or "<" in name:
         return None
     try:
-        found: Any = importlib.import_module(module)
+        result: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            result = getattr(result, part)
     except (ImportError, AttributeError):
         return None
-    return f"{module}.{name}" if found is value else None
+    return f"{module}.{name}" if result is value else None
 
 
 def keep_part(part: Any) -> str:

@@ -51,13 +51,13 @@ class ServeRequest:
 
 def parse(arguments: Sequence[str]) -> ServeRequest:
     """Parse what follows `mmrl serve`: a run folder, then key=value."""
-    given, places = split_options(arguments, OPTIONS)
+    options, places = split_options(arguments, OPTIONS)
     if len(places) != 1 or places[0].startswith("-"):
         raise ConfigError(f"give one run folder, got {places}; options are {', '.join(f'{name}=' for name in OPTIONS)}")
-    port = parse_count(given, "port", 8000, 0)
+    port = parse_count(options, "port", 8000, 0)
     if port > 65535:
         raise ConfigError(f"port={port}: must be at most 65535")
-    host, token = given.get("host", "127.0.0.1"), read_token(given.get("token_file"), "token_file")
+    host, token = options.get("host", "127.0.0.1"), read_token(options.get("token_file"), "token_file")
     if token is None and not _is_loopback(host):
         raise ConfigError(
             f"host={host}: other machines can reach this address, so a token is needed; give token_file=FILE or the "
@@ -68,12 +68,12 @@ def parse(arguments: Sequence[str]) -> ServeRequest:
         host=host,
         port=port,
         token=token,
-        checkpoint=given.get("checkpoint", "last"),
-        decode=given.get("decode"),
-        seed=parse_count(given, "seed", 0, 0),
-        device=given.get("device", "cpu"),
-        max_batch=parse_count(given, "max_batch", 32, 1),
-        trust=parse_switch(given, "trust", False),
+        checkpoint=options.get("checkpoint", "last"),
+        decode=options.get("decode"),
+        seed=parse_count(options, "seed", 0, 0),
+        device=options.get("device", "cpu"),
+        max_batch=parse_count(options, "max_batch", 32, 1),
+        trust=parse_switch(options, "trust", False),
     )
 
 

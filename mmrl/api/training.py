@@ -42,11 +42,11 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
 
     enter_project(Path.cwd())
     arguments = _arguments(overrides, keys)
-    kept = any(map(objects.is_kept, arguments))
+    has_objects = any(map(objects.is_kept, arguments))
     try:
-        folder = command(arguments, _refuse_stages if kept else None)
+        folder = command(arguments, _refuse_stages if has_objects else None)
     except SystemExit as error:
-        if kept:
+        if has_objects:
             print("The run has objects of this program: to resume it, run the program with ckpt_path", file=sys.stderr)
         if error.code == 128 + signal.SIGINT:
             raise KeyboardInterrupt from error
@@ -57,12 +57,12 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
 
 
 def _arguments(overrides: Sequence[str | Path], keys: Mapping[str, Any]) -> list[str]:
-    given = [str(argument) for argument in overrides]
-    if given and given[0].endswith((".yaml", ".yml")) and "=" not in given[0]:
-        return _file_arguments(given, keys)
+    texts = [str(argument) for argument in overrides]
+    if texts and texts[0].endswith((".yaml", ".yml")) and "=" not in texts[0]:
+        return _file_arguments(texts, keys)
     arguments = [
         argument for key, value in keys.items() for argument in _CONVERTERS.get(key, _key_arguments)(key, value)
-    ] + given
+    ] + texts
     return arguments
 
 
@@ -72,22 +72,22 @@ def _file_arguments(arguments: list[str], keys: Mapping[str, Any]) -> list[str]:
     for key, value in plain.items():
         if not isinstance(value, str | Path | int | float):
             raise ConfigError(f"{key}: beside {arguments[0]} only single values can be given, as in run_dir=...")
-    given = [f"--{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in plain.items()]
+    options = [f"--{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in plain.items()]
     return [
         f"--config={arguments[0]}",
         *(argument if argument.startswith("--") else f"--{argument}" for argument in arguments[1:]),
-        *given,
+        *options,
     ]
 
 
 def _refuse_stages(cfg: DictConfig) -> None:
     """Refuse warm-start stages that need an object which exists in this process alone: each runs in one of its own."""
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start") or {}
-    kept = [argument for argument in start.get("common") or () if objects.is_kept(argument)]
+    object_arguments = [argument for argument in start.get("common") or () if objects.is_kept(argument)]
     stages = [name for name, stage in (start.get("stages") or {}).items() if stage is not None]
     has_weights = OmegaConf.select(cfg, "model.policy.path") is not None or cfg.get("ckpt_path") is not None
-    if kept and stages and not has_weights:
-        key = kept[0].partition("=")[0].removesuffix("._target_")
+    if object_arguments and stages and not has_weights:
+        key = object_arguments[0].partition("=")[0].removesuffix("._target_")
         raise ConfigError(
             f"the warm-start stages {stages} run in processes of their own, which do not have the object of {key}: "
             "define its class in a module that can be imported, or leave the stages out with "

@@ -119,9 +119,9 @@ class CLI(LightningCLI):
         parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        given = copy.deepcopy(args)  # the parser changes a nested dictionary
+        arguments = copy.deepcopy(args)  # the parser changes a nested dictionary
         super().parse_arguments(parser, args)
-        for each in list_given(given):
+        for each in list_given(arguments):
             check_empty(each, self.config)
         check_slots(self._plain(), {"trainer": None, "model": LightningModule, "data": LightningDataModule})
         check_config(self._plain())
@@ -158,9 +158,9 @@ class CLI(LightningCLI):
             self._failed = self._failed or (class_type, kwargs, error)
             raise
 
-    def _explain_error(self, class_type: Any, given: dict[str, Any], error: Exception) -> ConfigError:
+    def _explain_error(self, class_type: Any, arguments: dict[str, Any], error: Exception) -> ConfigError:
         path = f"{class_type.__module__}.{class_type.__qualname__}"
-        return explain_error(error, place_of(self._plain(), path, given) or class_type.__name__, path, given)
+        return explain_error(error, place_of(self._plain(), path, arguments) or class_type.__name__, path, arguments)
 
     def instantiate_classes(self) -> None:
         if not self._build:
@@ -197,8 +197,8 @@ class CLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Lightning's Trainer, which saves and loads checkpoints by `CheckpointFiles`."""
-        given = self.config_init["trainer"].get("plugins") or []
-        plugins = list(given) if isinstance(given, (list, tuple)) else [given]
+        value = self.config_init["trainer"].get("plugins") or []
+        plugins = list(value) if isinstance(value, (list, tuple)) else [value]
         if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
             plugins.append(self.checkpoints)
         try:

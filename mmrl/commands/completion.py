@@ -77,17 +77,17 @@ def complete(line: str) -> list[str]:
 
 def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     """Arguments without a value so far: keys up to the next dot, names and run folders."""
-    command, *given = before
+    command, *arguments = before
     if command in ("help", "--help"):
         return [*JOBS, *COMMANDS]
     if command == "fit":
-        return [*_configuration_keys(last, given), "trust=", "overwrite=", "--config", "--print_config", "--help"]
+        return [*_configuration_keys(last, arguments), "trust=", "overwrite=", "--config", "--print_config", "--help"]
     if command == "plan":
-        return [*_configuration_keys(last, given), *PLAN_OPTIONS, "--json", "--config", "--help"]
+        return [*_configuration_keys(last, arguments), *PLAN_OPTIONS, "--json", "--config", "--help"]
     if command == "doctor":
-        return [*_configuration_keys(last, given), "--timeout", *PLAN_OPTIONS[:3], "--help"]
+        return [*_configuration_keys(last, arguments), "--timeout", *PLAN_OPTIONS[:3], "--help"]
     if command == "evaluate":
-        folders = [] if given else find_run_folders()
+        folders = [] if arguments else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
     if command in ("chat", "push", "serve"):
         options = {
@@ -95,21 +95,23 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
             "push": ("repo=", "private=", "endpoint=", "--dry-run"),
             "serve": tuple(f"{name}=" for name in SERVE_OPTIONS),
         }
-        return [*([] if given else find_run_folders()), *options[command], "--help"]
+        return [*([] if arguments else find_run_folders()), *options[command], "--help"]
     if command == "compare":
         return [*find_run_folders(), "metric=", "out=", "level=", "--help"]
     if command == "show":
-        folders = [] if given else find_run_folders()
+        folders = [] if arguments else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]
     if command == "list":
         described = {form: group for group in DESCRIPTIONS for form in (group, plural(group))}
-        if given:
-            return groups()[described[given[0]]] if given[0] in described else []
+        if arguments:
+            return groups()[described[arguments[0]]] if arguments[0] in described else []
         return list(map(plural, (*groups(), *PARTS)))
     if command == "data":
-        options = [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if given[:1] == ["record"] else ["out=", "write="]
-        return options if given else ["record", "inspect", "--help"]
-    if command in ("new", "completion") and not given:
+        options = (
+            [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if arguments[:1] == ["record"] else ["out=", "write="]
+        )
+        return options if arguments else ["record", "inspect", "--help"]
+    if command in ("new", "completion") and not arguments:
         return list(KINDS if command == "new" else SCRIPTS)
     return []
 
@@ -122,7 +124,7 @@ def _complete_value(key: str, before: Sequence[str]) -> Sequence[str]:
     return _CHOICES.get(key, ())
 
 
-def _configuration_keys(last: str, given: Sequence[str]) -> list[str]:
+def _configuration_keys(last: str, arguments: Sequence[str]) -> list[str]:
     """Groups and top-level keys; after a dot the keys of the configuration that the arguments so far compose."""
     head, _, _ = last.rpartition(".")
     if not head:
@@ -131,7 +133,7 @@ def _configuration_keys(last: str, given: Sequence[str]) -> list[str]:
     full = f"{SHORT.get(slot, slot)}.{rest}".rstrip(".")
     try:
         node = OmegaConf.select(
-            compose([word for word in given if "=" in word]), full, throw_on_resolution_failure=False
+            compose([word for word in arguments if "=" in word]), full, throw_on_resolution_failure=False
         )
     except ConfigError:
         return []

@@ -36,16 +36,16 @@ def data(arguments: Sequence[str]) -> None:
 
 def split_options(arguments: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Options by name, and the arguments that are no option; an option that is given twice is refused."""
-    given, more = {}, []
+    options, more = {}, []
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        if equals and key in given:
-            raise ConfigError(f"{key}={given[key]} and {argument}: {key} is given twice; keep one of them")
+        if equals and key in options:
+            raise ConfigError(f"{key}={options[key]} and {argument}: {key} is given twice; keep one of them")
         if equals and key in known:
-            given[key] = value
+            options[key] = value
         else:
             more.append(argument)
-    return given, more
+    return options, more
 
 
 def parse_switch(given: dict[str, str], name: str, default: bool) -> bool:

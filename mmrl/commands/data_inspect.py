@@ -28,8 +28,8 @@ _DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ
 
 def inspect(arguments: Sequence[str]) -> None:
     """Read every episode's table, print what is in it, and draw a contact sheet."""
-    given, places = split_options(arguments, ("out", "write"))
-    write = parse_switch(given, "write", False)
+    options, places = split_options(arguments, ("out", "write"))
+    write = parse_switch(options, "write", False)
     if wrong := [argument for argument in places if "=" in argument and not Path(argument).exists()]:
         raise ConfigError(f"mmrl data inspect: unknown option {wrong[0]}; the options are out=FOLDER and write=true")
     if len(places) != 1:
@@ -40,14 +40,14 @@ def inspect(arguments: Sequence[str]) -> None:
     console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)  # others' names
     _overview(console, dataset, episodes)
     _schema(console, dataset)
-    found = compute_statistics(dataset, episodes)
-    unusable = _numbers(console, dataset, episodes, found)
+    statistics = compute_statistics(dataset, episodes)
+    unusable = _numbers(console, dataset, episodes, statistics)
     _print_images(console, dataset)
     if write:
-        _write(console, dataset, found)
+        _write(console, dataset, statistics)
     else:
-        _drift(console, dataset, found)
-    folder = Path(given["out"]) if "out" in given else place if place.is_dir() else place.parent
+        _drift(console, dataset, statistics)
+    folder = Path(options["out"]) if "out" in options else place if place.is_dir() else place.parent
     name = "contact_sheet.png" if place.is_dir() else f"{place.stem}_contact_sheet.png"
     failed = [number for number, episode in enumerate(episodes) if episode.success is False]
     with writable(folder / name, "out"):
@@ -100,7 +100,7 @@ def _schema(console: Console, dataset: Dataset) -> None:
 
 
 def _numbers(
-    console: Console, dataset: Dataset, episodes: Sequence[OfflineEpisode], found: dict[str, Statistics]
+    console: Console, dataset: Dataset, episodes: Sequence[OfflineEpisode], statistics: dict[str, Statistics]
 ) -> list[str]:
     """Print the table; the dimensions with numbers that `Dataset.check` refuses."""
     unusable: list[str] = []
@@ -112,7 +112,9 @@ def _numbers(
         values = np.concatenate([part.reshape(len(part), -1) for part in rows])
         for dim, suspicious in enumerate(find_anomalies(values)):
             label = feature.names[dim] if feature.names and dim < len(feature.names) else str(dim)
-            numbers = [f"{found[name][part][dim]:.4g}" for part in SHOWN] if name in found else ["-"] * len(SHOWN)
+            numbers = (
+                [f"{statistics[name][part][dim]:.4g}" for part in SHOWN] if name in statistics else ["-"] * len(SHOWN)
+            )
             table.add_row(f"{name}[{label}]", *numbers, ", ".join(suspicious), style="yellow" if suspicious else None)
             if broken := [flag for flag in suspicious if flag.endswith((NOT_FINITE, TOO_LARGE))]:
                 unusable.append(f"{name}[{label}]: {', '.join(broken)}")
@@ -126,14 +128,14 @@ def _print_images(console: Console, dataset: Dataset) -> None:
             console.print(f"camera {name}: {feature.dtype} {list(feature.shape)}", highlight=False)
 
 
-def _drift(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> None:
+def _drift(console: Console, dataset: Dataset, by_name: dict[str, Statistics]) -> None:
     """Stated statistics that are not those of the data: policies would be given other numbers than they were."""
     try:
         stated = dataset.statistics()
     except ValueError as error:
         console.print(str(error), style="red", highlight=False)
         return
-    for name, statistics in found.items():
+    for name, statistics in by_name.items():
         if name not in stated:
             console.print(f"no stated statistics of {name}; write=true computes them", style="yellow", highlight=False)
             continue
@@ -149,10 +151,12 @@ def _drift(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> 
                 )
 
 
-def _write(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> None:
+def _write(console: Console, dataset: Dataset, statistics: dict[str, Statistics]) -> None:
     if not isinstance(dataset, LeRobotDataset):
         raise ConfigError(f"write=true: {dataset.format} files hold no statistics")
-    whole = compute_statistics(dataset, cameras=True) if any(f.camera for f in dataset.features.values()) else found
+    whole = (
+        compute_statistics(dataset, cameras=True) if any(f.camera for f in dataset.features.values()) else statistics
+    )
     keys = {name: key for key, name in dataset.names.items()} | {"action": layout.ACTION}
     plain = {keys[name]: {part: value.tolist() for part, value in s.items()} for name, s in whole.items()}
     path = dataset.path / layout.STATS

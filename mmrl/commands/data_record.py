@@ -46,35 +46,35 @@ class Source:
 
 def record(arguments: Sequence[str]) -> None:
     """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
-    given, more = split_options(arguments, RECORD_OPTIONS)
+    options, more = split_options(arguments, RECORD_OPTIONS)
     for argument in more:
         if new := find_new_name("commands", "record", argument.partition("=")[0]):
             raise ConfigError(f"{argument.partition('=')[0]} was renamed to {new}")
         near = difflib.get_close_matches(argument.partition("=")[0], RECORD_OPTIONS, n=1)
         if "=" in argument and "." not in argument.partition("=")[0] and near:
             raise ConfigError(f"{argument}: unknown option. Did you mean {near[0]!r}?")
-    if not given.get("out", "").strip():
+    if not options.get("out", "").strip():
         raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
-    if given.get("format", "lerobot") != "lerobot":
-        raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
-    split, offset = given.get("split", "train"), parse_count(given, "offset", 0, 0)
+    if options.get("format", "lerobot") != "lerobot":
+        raise ConfigError(f"format={options['format']}: datasets are written as format=lerobot")
+    split, offset = options.get("split", "train"), parse_count(options, "offset", 0, 0)
     if split not in ("train", "held_out"):
         raise ConfigError(f"split={split}: must be train or held_out")
-    wanted, video = parse_count(given, "num_episodes", 50, 1), parse_switch(given, "video", True)
-    noise = parse_number(given, "noise", 0.0, 0)
-    check_folder("out", given["out"])
-    source = _policy(given, more) if "run" in given else _expert(given, more, noise)
+    num_episodes, video = parse_count(options, "num_episodes", 50, 1), parse_switch(options, "video", True)
+    noise = parse_number(options, "noise", 0.0, 0)
+    check_folder("out", options["out"])
+    source = _policy(options, more) if "run" in options else _expert(options, more, noise)
     task = source.task.on(split)
     if offset >= len(task):
         raise ConfigError(f"offset={offset}: {split} has {len(task)} initial states; must be at most {len(task) - 1}")
-    count = min(wanted, len(task) - offset)
+    count = min(num_episodes, len(task) - offset)
     seeds = [task[i].info["seed"] for i in range(offset, offset + count)]
     if video and getattr(task.sim, "image_size", 0):
         need_av()  # fail before episodes are recorded
     sim = task.sim.stepwise()
     fps = _fps(sim)
-    with writable(given["out"], "out"):
-        writer = LeRobotWriter(given["out"], fps, video, task.contract(), task.sim.name)
+    with writable(options["out"], "out"):
+        writer = LeRobotWriter(options["out"], fps, video, task.contract(), task.sim.name)
         console, errors = Console(soft_wrap=True, markup=False, emoji=False), 0
         for outcome in record_episodes(sim, seeds, source.actor):
             for episode in outcome.episodes:
@@ -84,15 +84,15 @@ def record(arguments: Sequence[str]) -> None:
         if not writer.episodes:
             raise ValueError(f"none of the {count} episodes could be recorded: the simulator failed in all of them")
         writer.close()
-    _report(console, writer, errors, source.description, Path(given["out"]))
+    _report(console, writer, errors, source.description, Path(options["out"]))
 
 
-def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
-    if given.get("policy", "expert") != "expert":
-        raise ConfigError(f"policy={given['policy']}: policy=expert, or run=RUN_FOLDER for a trained one")
+def _expert(options: dict[str, str], more: Sequence[str], noise: float) -> Source:
+    if options.get("policy", "expert") != "expert":
+        raise ConfigError(f"policy={options['policy']}: policy=expert, or run=RUN_FOLDER for a trained one")
     for name in ("checkpoint", "decode"):
-        if name in given:
-            raise ConfigError(f"{name}={given[name]} belongs to a policy: give run=RUN_FOLDER too")
+        if name in options:
+            raise ConfigError(f"{name}={options[name]} belongs to a policy: give run=RUN_FOLDER too")
     if not any(argument.startswith("sim=") for argument in more):
         raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
     for argument in more:
@@ -110,14 +110,14 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
     return Source(task, lambda seeds: ExpertActor(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
 
 
-def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
+def _policy(options: dict[str, str], more: Sequence[str]) -> Source:
     for name in ("policy", "noise"):
-        if name in given:
-            raise ConfigError(f"{name}={given[name]} is an option of the expert; leave it out beside run=...")
-    if given.get("decode", DECODES[0]) not in DECODES:
-        raise ConfigError(f"decode={given['decode']}: must be one of {', '.join(DECODES)}")
-    named = [f"checkpoint={given['checkpoint']}"] if "checkpoint" in given else []
-    request = parse([given["run"], *named, *more])
+        if name in options:
+            raise ConfigError(f"{name}={options[name]} is an option of the expert; leave it out beside run=...")
+    if options.get("decode", DECODES[0]) not in DECODES:
+        raise ConfigError(f"decode={options['decode']}: must be one of {', '.join(DECODES)}")
+    checkpoint = [f"checkpoint={options['checkpoint']}"] if "checkpoint" in options else []
+    request = parse([options["run"], *checkpoint, *more])
     for each in fields(request):
         if each.name not in _READ and each.default is not MISSING and getattr(request, each.name) != each.default:
             raise ConfigError(f"{each.name}=... is an option of `mmrl evaluate`; leave it out")
@@ -131,8 +131,8 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
         raise ConfigError(f"{request.checkpoint}: {error}") from error
     data.engine.sync(cli.model.policy, 0)
     sampling = data.sampling
-    if "decode" in given:
-        sampling = replace(sampling, decode=given["decode"])
+    if "decode" in options:
+        sampling = replace(sampling, decode=options["decode"])
     return Source(
         data.task,
         lambda seeds: PolicyActor(data.engine, sampling, seeds),
@@ -164,8 +164,8 @@ def _report(console: Console, writer: LeRobotWriter, errors: int, description: s
     lines.append(f"played by: {description}")
     if any(flag is not None for flag in flagged):
         failed = flagged.count(False)
-        kept = "; the failed ones are kept, flagged, and left out of imitation" if failed else ""
-        lines.append(f"success: {flagged.count(True)}, failed: {failed}{kept}")
+        note = "; the failed ones are kept, flagged, and left out of imitation" if failed else ""
+        lines.append(f"success: {flagged.count(True)}, failed: {failed}{note}")
     if errors:
         lines.append(f"not written: {errors} episodes in which the simulation broke down")
     for line in lines:

@@ -196,8 +196,8 @@ def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[st
 def _print_single_answers(episodes: EpisodesByCheckpoint) -> None:
     for title, decodes in episodes.items():
         for decode, measured in decodes.items():
-            if said := describe_single_answer(measured):
-                Console(soft_wrap=True).print(f"{title}, {decode}: {said}", highlight=False, markup=False)
+            if text := describe_single_answer(measured):
+                Console(soft_wrap=True).print(f"{title}, {decode}: {text}", highlight=False, markup=False)
 
 
 def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:

@@ -192,15 +192,15 @@ def _folder_of_resumed(arguments: Sequence[str]) -> list[str]:
 
 
 def _values(arguments: Sequence[str], option: str) -> list[str]:
-    given = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
-    return given + [after for argument, after in pairwise(arguments) if argument == option]
+    values = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
+    return values + [after for argument, after in pairwise(arguments) if argument == option]
 
 
 def _run_dirs(arguments: Sequence[str]) -> list[str]:
     """The run folders that the configuration files among the arguments name."""
     files = _values(arguments, "--config")
-    found = [yaml.safe_load(Path(file).read_text()) for file in files if Path(file).is_file()]
-    return [config["run_dir"] for config in found if isinstance(config, dict) and config.get("run_dir")]
+    configs = [yaml.safe_load(Path(file).read_text()) for file in files if Path(file).is_file()]
+    return [config["run_dir"] for config in configs if isinstance(config, dict) and config.get("run_dir")]
 
 
 def _value_of(arguments: Sequence[str], i: int) -> bool:

@@ -20,7 +20,7 @@ _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
 
 def check_dashed(arguments: Sequence[str], trust: bool = False) -> None:
     """Refuse files that are no configuration, short keys, and named parts, which a file holds as lists."""
-    configs, given = [], []
+    configs, options = [], []
     for number, argument in enumerate(arguments):
         if not argument.startswith("--"):
             continue
@@ -31,7 +31,7 @@ def check_dashed(arguments: Sequence[str], trust: bool = False) -> None:
                 raise ConfigError("--config: give a file, as in --config runs/demo/config.yaml")
             configs.append(enter_project_of(Path(value), trust))
             continue
-        given.append(f"--{key}={value}")
+        options.append(f"--{key}={value}")
         head = key.partition(".")[0]
         if head in SHORT:
             raise ConfigError(f"--{key}: beside --config keys are written in full: --{SHORT[head]}{key[len(head) :]}")
@@ -49,7 +49,7 @@ def check_dashed(arguments: Sequence[str], trust: bool = False) -> None:
             "LightningCLI arguments need --config FILE, which names model and data; see `mmrl fit --help`"
         )
     for config in configs:
-        check_argument_names(config, given)
+        check_argument_names(config, options)
 
 
 def split_switches(arguments: Sequence[str]) -> tuple[list[str], dict[str, bool]]:

@@ -35,10 +35,10 @@ def check_limits() -> None:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES:
-        wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
-        if wanted < OPEN_FILES:
+        limit = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+        if limit < OPEN_FILES:
             raise ConfigError(f"at most {hard} open files are allowed, and a run needs {OPEN_FILES}: ulimit -n 1024")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if sys.platform == "linux" and space != resource.RLIM_INFINITY and space < ADDRESS_SPACE:
         raise ConfigError(

@@ -72,37 +72,37 @@ class PlanRequest:
 
 def parse(arguments: Sequence[str]) -> PlanRequest:
     """Separate the options of `mmrl plan` from the words of `mmrl fit`."""
-    words, found, rest = [], {}, iter(arguments)
+    words, options, rest = [], {}, iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
         if name in PLAN_OPTIONS:
-            found[name] = value if equals else next(rest, "")
+            options[name] = value if equals else next(rest, "")
         elif argument == "--json":
-            found[name] = "true"
+            options[name] = "true"
         else:
             words.append(argument)
-    folder = Path(found["--from"]) if "--from" in found else None
+    folder = Path(options["--from"]) if "--from" in options else None
     if folder is not None and not (folder / "metrics.csv").is_file():
         raise ConfigError(f"--from {folder}: no metrics.csv there; give the folder of a run")
-    given = Given(
-        memory=parse_bytes(found["--memory"]) if "--memory" in found else None,
-        prompt_tokens=_parse_number(found, "--prompt-tokens"),
-        response_tokens=_parse_number(found, "--response-tokens"),
+    sizes = Given(
+        memory=parse_bytes(options["--memory"]) if "--memory" in options else None,
+        prompt_tokens=_parse_number(options, "--prompt-tokens"),
+        response_tokens=_parse_number(options, "--response-tokens"),
     )
-    return PlanRequest(words, given, "--json" in found, folder)
+    return PlanRequest(words, sizes, "--json" in options, folder)
 
 
 def plan(arguments: Sequence[str]) -> RunPlan:
     """Print the plan of a run. Returns it."""
     request = parse(arguments)
-    made = build_plan(request.words, request.given)
-    tried = [] if made.fits else advise(made, request.words, lambda words: build_plan(words, request.given))
-    seconds = None if request.measured is None else scale_seconds(made, *read_run(request.measured, request.given))
+    run_plan = build_plan(request.words, request.given)
+    tried = [] if run_plan.fits else advise(run_plan, request.words, lambda words: build_plan(words, request.given))
+    seconds = None if request.measured is None else scale_seconds(run_plan, *read_run(request.measured, request.given))
     if request.as_json:
-        print(json.dumps(to_json(made, tried, seconds), indent=2))
+        print(json.dumps(to_json(run_plan, tried, seconds), indent=2))
     else:
-        print_report(made, tried, seconds)
-    return made
+        print_report(run_plan, tried, seconds)
+    return run_plan
 
 
 def build_plan(words: Sequence[str], given: Given) -> RunPlan:
@@ -143,9 +143,9 @@ def read_run(folder: Path, given: Given) -> tuple[RunPlan, dict[str, float]]:
     return build_plan(config, given), read_seconds(folder / "metrics.csv")
 
 
-def _parse_number(found: dict[str, str], name: str) -> int | None:
-    if name not in found:
+def _parse_number(options: dict[str, str], name: str) -> int | None:
+    if name not in options:
         return None
-    if not found[name].isdigit() or int(found[name]) < 1:
-        raise ConfigError(f"{name}={found[name]}: must be a whole number of tokens, at least 1")
-    return int(found[name])
+    if not options[name].isdigit() or int(options[name]) < 1:
+        raise ConfigError(f"{name}={options[name]}: must be a whole number of tokens, at least 1")
+    return int(options[name])

@@ -48,16 +48,20 @@ STATUS = {
 
 def push(arguments: Sequence[str]) -> Path:
     """Write RUN/policy/README.md and upload RUN/policy; with --dry-run the card alone. Returns the card's path."""
-    places, given, dry = [], {}, False
+    places, options, dry = [], {}, False
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if argument == "--dry-run":
             dry = True
         elif equals and key in OPTIONS and value:
-            given[key] = value
+            options[key] = value
         else:
             places.append(argument)
-    if len(places) != 1 or (not dry and "repo" not in given) or given.get("private", "true") not in ("true", "false"):
+    if (
+        len(places) != 1
+        or (not dry and "repo" not in options)
+        or options.get("private", "true") not in ("true", "false")
+    ):
         raise ConfigError(
             f"give one run folder and repo=USER/NAME, got {list(arguments)}; options are private=true|false, "
             "endpoint=URL and --dry-run"
@@ -70,23 +74,23 @@ def push(arguments: Sequence[str]) -> Path:
     card = folder / "policy" / "README.md"
     with writable(folder / "policy", "mmrl push"):
         check_inside(card.parent, folder)
-        write_file(card, format_card(folder, given.get("repo", f"USER/{folder.name}")))
+        write_file(card, format_card(folder, options.get("repo", f"USER/{folder.name}")))
     print(f"written: {card}")
     if not dry:
-        print(f"uploaded: {_upload(folder / 'policy', given)}")
+        print(f"uploaded: {_upload(folder / 'policy', options)}")
     return card
 
 
-def _upload(folder: Path, given: Mapping[str, str]) -> str:
+def _upload(folder: Path, options: Mapping[str, str]) -> str:
     from huggingface_hub import HfApi
 
-    api = HfApi(endpoint=given.get("endpoint"))
+    api = HfApi(endpoint=options.get("endpoint"))
     try:
-        api.create_repo(given["repo"], private=given.get("private", "true") == "true", exist_ok=True)
-        return str(api.upload_folder(repo_id=given["repo"], folder_path=folder, commit_message="Upload policy"))
+        api.create_repo(options["repo"], private=options.get("private", "true") == "true", exist_ok=True)
+        return str(api.upload_folder(repo_id=options["repo"], folder_path=folder, commit_message="Upload policy"))
     except Exception as error:  # of the Hub, of the network, or of a name that the Hub refuses
         raise ConfigError(
-            f"repo={given['repo']}: {' '.join(str(error).split())}; log in with `hf auth login`, or write the card "
+            f"repo={options['repo']}: {' '.join(str(error).split())}; log in with `hf auth login`, or write the card "
             "alone with --dry-run"
         ) from error
 
@@ -181,11 +185,11 @@ def _format_measures(name: str, values: Mapping[str, float], level: float | None
         low, high = (f"{prefix}{end}" if mean else f"{key}_{end}" for end in ("lower", "upper"))
         label = name if key == "mean" and "lower" in values else f"{name}/{key}"
         count = values.get(f"{prefix}n" if mean else "n", values.get("prompts"))
-        shown, interval, stated = f"{value:.4g}", "", ""
+        text, interval, stated = f"{value:.4g}", "", ""
         if low in values:
-            shown, interval = f"{100 * value:.1f} %", f"{100 * values[low]:.1f} to {100 * values[high]:.1f} %"
+            text, interval = f"{100 * value:.1f} %", f"{100 * values[low]:.1f} to {100 * values[high]:.1f} %"
             stated = "" if level is None else f"{100 * level:g} %"
-        yield " | ".join([label, shown, interval, stated, "" if count is None else f"{count:g}"])
+        yield " | ".join([label, text, interval, stated, "" if count is None else f"{count:g}"])
 
 
 def _format_other_weights(folder: Path, result: Mapping[str, Any]) -> list[str]:
@@ -193,15 +197,15 @@ def _format_other_weights(folder: Path, result: Mapping[str, Any]) -> list[str]:
     measured, last = list(result["checkpoints"].values())[-1], last_checkpoint(folder)
     step, of_policy = measured["optimiser_steps"], read_manifest(last).get("global_step") if last.is_file() else None
     if step is None:
-        found = f"This policy has not been measured: the numbers are of {measured['path']}, no checkpoint of this run."
+        note = f"This policy has not been measured: the numbers are of {measured['path']}, no checkpoint of this run."
     elif of_policy is None:
-        found = f"Measured at optimiser step {step}; that of the policy is not known, {last.name} does not state it."
+        note = f"Measured at optimiser step {step}; that of the policy is not known, {last.name} does not state it."
     elif step != of_policy:
         steps = f"measured at optimiser step {step}, the policy is of step {of_policy}"
-        found = f"This policy has not been measured: {steps}."
+        note = f"This policy has not been measured: {steps}."
     else:
         return []
-    return [f"{found} `mmrl evaluate` measures it, and `mmrl push` writes this card again.", ""]
+    return [f"{note} `mmrl evaluate` measures it, and `mmrl push` writes this card again.", ""]
 
 
 def _policy_kinds(config: Mapping[str, Any]) -> list[str]:

@@ -80,24 +80,24 @@ def show(arguments: Sequence[str]) -> list[dict[str, Any]]:
     """Print the samples of an iteration, or write <run>/rollouts.html. Returns the groups that are shown."""
     request = parse(arguments)
     samples = SampleFolder(request.folder)
-    there = samples.iterations()
-    if not there:
+    iterations = samples.iterations()
+    if not iterations:
         raise ConfigError(
             f"{samples.path} has no samples: a run writes {FOLDER}/ unless trainer.callbacks.samples=null, and runs "
             "from before this version have none"
         )
-    iteration = there[-1] if request.iteration is None else request.iteration
+    iteration = iterations[-1] if request.iteration is None else request.iteration
     try:
-        found = samples.read(iteration)
+        all_groups = samples.read(iteration)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    groups: list[dict[str, Any]] = select_failures(found) if request.failures else found
+    groups: list[dict[str, Any]] = select_failures(all_groups) if request.failures else all_groups
     if request.sort is not None:
         groups = sort_groups(groups, request.sort)
     groups = groups[: request.groups]
     heading = (
-        f"{request.folder}: iteration {iteration}, {len(groups)} of {len(found)} groups; "
-        f"{len(there)} iterations from {there[0]} to {there[-1]} have samples"
+        f"{request.folder}: iteration {iteration}, {len(groups)} of {len(all_groups)} groups; "
+        f"{len(iterations)} iterations from {iterations[0]} to {iterations[-1]} have samples"
     )
     if request.html:
         page = request.folder / PAGE

@@ -241,6 +241,6 @@ def _add_hydra_defaults(out: list[str], folder: str, arguments: Sequence[str]) -
         defaults |= {"hydra.sweep.dir": folder, "hydra.sweep.subdir": "'${hydra:job.num}'"}
         sweeper = next((word.partition("=")[2] for word in arguments if word.startswith("hydra/sweeper=")), "")
         defaults |= dict([MAXIMISE[sweeper].split("=")] if sweeper in MAXIMISE else [])
-    given = {argument.partition("=")[0].lstrip("+") for argument in arguments}
+    keys = {argument.partition("=")[0].lstrip("+") for argument in arguments}
     out = sorted(out, key=lambda word: not word.startswith("-"))  # Hydra's parser reads no flag between overrides
-    return [*out, *(f"{key}={value}" for key, value in defaults.items() if key not in given)]
+    return [*out, *(f"{key}={value}" for key, value in defaults.items() if key not in keys)]

@@ -147,16 +147,16 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
         elif key in SHORT or key in ROOTS:
             raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
-            known = [*PLAIN, *ROOTS, *SHORT, *options]
-            near = _suggest(head, known) or f" Top-level keys are {sorted(set(known))}"
+            keys = [*PLAIN, *ROOTS, *SHORT, *options]
+            near = _suggest(head, keys) or f" Top-level keys are {sorted(set(keys))}"
             raise ConfigError(f"{key}: unknown key.{near}")
     return out
 
 
 def names_recipe(arguments: Sequence[str]) -> bool:
     """Whether a recipe runs: one that is named, or the default one where no method, setting or start is named."""
-    named = {argument.partition("=")[0].lstrip("+~") for argument in arguments}
-    return "recipe" in named or not named & set(LAYERS)
+    keys = {argument.partition("=")[0].lstrip("+~") for argument in arguments}
+    return "recipe" in keys or not keys & set(LAYERS)
 
 
 def compose(arguments: Sequence[str]) -> DictConfig:
@@ -180,24 +180,24 @@ def compose(arguments: Sequence[str]) -> DictConfig:
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
     """Remove Hydra's section, refuse renamed keys, name the run folder, add shared arguments to warm-start stages."""
-    chosen = {group: choices[group].rpartition("/")[2] for group in groups() if choices.get(group)}
+    options = {group: choices[group].rpartition("/")[2] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     drop_headers(plain)
     cfg = OmegaConf.create({name: node for name, node in plain.items() if name != "hydra"})
-    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen, import_class, SHORT)
-    own: Any = OmegaConf.to_container(cfg, resolve=False)
-    check_argument_names(own, arguments, SHORT)
-    check_names(own)
-    check_words(own)
+    drop_leftovers(cfg, to_hydra_overrides(arguments), options, import_class, SHORT)
+    values: Any = OmegaConf.to_container(cfg, resolve=False)
+    check_argument_names(values, arguments, SHORT)
+    check_names(values)
+    check_words(values)
     replace_reward(cfg, arguments)
     resolve_tool_functions(cfg)
-    cfg.choices = chosen
+    cfg.choices = options
     if cfg.get("run_dir") is None:
-        name = next(filter(None, map(chosen.get, (*RUNS, "method"))), "run")
+        name = next(filter(None, map(options.get, (*RUNS, "method"))), "run")
         cfg.run_dir = f"runs/{name}/{_start_time()}"
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start")
     if start is not None:
-        start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
+        start.common = [f"{group}={options[group]}" for group in SHARED if group in options]
         start.common += [argument for argument in arguments if argument.lstrip("+").startswith(_SHARED_KEYS)]
         start.common.append(f"seed={cfg.seed}")
     return cfg
@@ -232,13 +232,13 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     spread_sim(plain["data"])
     out = {root: to_class_path(plain[root]) for root in ROOTS}
     for name in ("callbacks", "logger"):  # named in conf/, so that each can be overridden; Lightning takes a list
-        named = out["trainer"].get(name)
-        if isinstance(named, dict) and "class_path" not in named:
-            if empty := [key for key, part in named.items() if part == {}]:
+        parts = out["trainer"].get(name)
+        if isinstance(parts, dict) and "class_path" not in parts:
+            if empty := [key for key, part in parts.items() if part == {}]:
                 raise ConfigError(
                     f"trainer.{name}.{empty[0]}={{}} is no part: name its class in _target_, or take it out with null"
                 )
-            out["trainer"][name] = list(named.values())
+            out["trainer"][name] = list(parts.values())
     extract_schedules(out)
     return {
         "seed_everything": plain["seed"],
@@ -260,15 +260,15 @@ def _text(key: str, value: Any) -> str:
 
 def _explain_interpolation(cfg: DictConfig, error: OmegaConfBaseException) -> str:
     """Format the error of an interpolation: key, expression and cause; messages of mmrl's resolvers are kept."""
-    said = str(error).strip()
-    own = said.removeprefix("ConfigError raised while resolving interpolation: ")
+    text = str(error).strip()
+    message = text.removeprefix("ConfigError raised while resolving interpolation: ")
     key = str(error.full_key or "")
     raw: Any = OmegaConf.to_container(cfg, resolve=False)
     for part in key.replace("[", ".").replace("]", "").split("."):
         raw = raw.get(part) if isinstance(raw, dict) else None
-    if own != said and "${product" not in str(raw):
-        return own.splitlines()[0]
-    cause = own.splitlines()[0].removeprefix("InterpolationResolutionError raised while resolving interpolation: ")
+    if message != text and "${product" not in str(raw):
+        return message.splitlines()[0]
+    cause = message.splitlines()[0].removeprefix("InterpolationResolutionError raised while resolving interpolation: ")
     return f"{_short(key)}={raw} cannot be computed: {cause}; write a value in its place"
 
 
@@ -285,6 +285,6 @@ def _list_options(group: str, names: Sequence[str]) -> str:
     return f" {group} can be {names}" if len(names) <= _MANY else f" There are {len(names)}"
 
 
-def _suggest(argument: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(argument, known, n=1)
+def _suggest(argument: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(argument, names, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

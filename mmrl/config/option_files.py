@@ -114,11 +114,11 @@ def list_folders() -> Iterator[tuple[str, Path]]:
     ).exists()  # of mmrl itself: its conf/ is not a user's
     if here.is_dir() and not checkout and here.resolve() != CONF.resolve():
         yield "conf/", here
-    if given := os.environ.get(CONFIG_DIR):
-        if not Path(given).is_dir():
-            raise ConfigError(f"--config-dir {given}: no such folder")
-        if Path(given).resolve() != here.resolve():
-            yield "--config-dir", Path(given).resolve()
+    if folder := os.environ.get(CONFIG_DIR):
+        if not Path(folder).is_dir():
+            raise ConfigError(f"--config-dir {folder}: no such folder")
+        if Path(folder).resolve() != here.resolve():
+            yield "--config-dir", Path(folder).resolve()
     yield from _list_installed()
 
 

@@ -54,11 +54,11 @@ def check_argument(argument: str) -> None:
 
 def check_groups(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> None:
     """Refuse two options of one group, such as two recipes. For a plain key the last value counts."""
-    chosen: dict[str, str] = {}
+    choices: dict[str, str] = {}
     for argument in arguments:
         key, _, value = argument.lstrip("+").partition("=")
-        if key in groups and chosen.setdefault(key, value) != value:
-            raise ConfigError(f"{key}={chosen[key]} and {key}={value}: {key} can be given once; leave one of them out")
+        if key in groups and choices.setdefault(key, value) != value:
+            raise ConfigError(f"{key}={choices[key]} and {key}={value}: {key} can be given once; leave one of them out")
 
 
 def quote(override: str) -> str:
@@ -149,22 +149,22 @@ def drop_leftovers(
         load: returns the class of an import path, or None.
         parts: keys of parts by their config groups.
     """
-    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    replaced = {key.removesuffix("._target_"): given for key in given if key.endswith("._target_")}
-    replaced |= {part: given for group, part in parts.items() if group in given}
+    override_keys = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    replaced = {key.removesuffix("._target_"): override_keys for key in override_keys if key.endswith("._target_")}
+    replaced |= {part: override_keys for group, part in parts.items() if group in override_keys}
     for group, keys in find_replaced_groups(choices).items():
         if group in parts:
-            replaced.setdefault(parts[group], given | keys)
-    for key, kept in sorted(replaced.items()):
+            replaced.setdefault(parts[group], override_keys | keys)
+    for key, new_keys in sorted(replaced.items()):
         node = OmegaConf.select(cfg, key)
         path = node.get("_target_") if isinstance(node, DictConfig) else None
-        taken = None if path is None else _list_parameters(load(str(path)))
-        if taken is None:
+        parameters = None if path is None else _list_parameters(load(str(path)))
+        if parameters is None:
             continue
         prefix = f"{key}."
-        own = {name for name in map(str, node) if any((k + ".").startswith(f"{prefix}{name}.") for k in kept)}
+        names = {name for name in map(str, node) if any((k + ".").startswith(f"{prefix}{name}.") for k in new_keys)}
         with open_dict(node):
-            for name in [str(name) for name in node if name not in {"_target_", *taken, *own}]:
+            for name in [str(name) for name in node if name not in {"_target_", *parameters, *names}]:
                 del node[name]
 
 

@@ -71,11 +71,11 @@ def _check_nulls(node: Any, key: str) -> None:
         return
     part = load(node["class_path"]) if "class_path" in node else None
     inside = node.get("init_args") or {} if part is not None else node
-    known = constructor_parameters(part) if inspect.isclass(part) else {}
+    parameters = constructor_parameters(part) if inspect.isclass(part) else {}
     for name, value in inside.items():
-        if value is None and name in known:
-            kind = str(known[name].annotation)
-            if known[name].default is not None and not any(word in kind for word in _NULL):
+        if value is None and name in parameters:
+            kind = str(parameters[name].annotation)
+            if parameters[name].default is not None and not any(word in kind for word in _NULL):
                 raise ConfigError(f"{key}.{name} must be {kind}, got null ({node['class_path']}); leave it out")
         _check_nulls(value, f"{key}.{name}")
 
@@ -107,12 +107,12 @@ def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> Any:
 
 def _build(spec: Mapping[str, Any], *first: Any) -> Any:
     """Build one part: an optimiser with one dummy parameter, a schedule with the optimiser `first`."""
-    part, given = load(spec["class_path"]), spec.get("init_args") or {}
+    part, arguments = load(spec["class_path"]), spec.get("init_args") or {}
     if issubclass(part, torch.optim.Optimizer):
-        return _step(part([torch.nn.Parameter(torch.zeros(1))], **given))
+        return _step(part([torch.nn.Parameter(torch.zeros(1))], **arguments))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning of a schedule that is built before the optimiser's first step
-        return part(*first, **{name: build_nested(value) for name, value in given.items()})
+        return part(*first, **{name: build_nested(value) for name, value in arguments.items()})
 
 
 def _step(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

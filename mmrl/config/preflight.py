@@ -109,15 +109,15 @@ def check_folder(key: str, name: Any) -> None:
             f"{_LONGEST_NAME}; choose another folder"
         )
     place = Path(text)
-    there = next(parent for parent in (place, *place.absolute().parents) if os.path.lexists(parent))
-    if not there.is_dir():
-        raise ConfigError(f"{key}={text}: {there} is a file, not a folder; choose another one")
+    ancestor = next(parent for parent in (place, *place.absolute().parents) if os.path.lexists(parent))
+    if not ancestor.is_dir():
+        raise ConfigError(f"{key}={text}: {ancestor} is a file, not a folder; choose another one")
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=ancestor):
             pass
     except OSError as error:
         raise ConfigError(
-            f"{key}={text}: {there} cannot be written ({error.strerror}); choose another folder"
+            f"{key}={text}: {ancestor} cannot be written ({error.strerror}); choose another folder"
         ) from error
 
 
@@ -177,10 +177,10 @@ def check_strategy(trainer: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: with the key and what to use.
     """
-    given = trainer.get("strategy")
-    name = given.get("class_path") if isinstance(given, Mapping) else given
-    if name in _OWN and isinstance(given, Mapping):
-        _check_shard_size((given.get("init_args") or {}).get("shard_size"), trainer)
+    strategy = trainer.get("strategy")
+    name = strategy.get("class_path") if isinstance(strategy, Mapping) else strategy
+    if name in _OWN and isinstance(strategy, Mapping):
+        _check_shard_size((strategy.get("init_args") or {}).get("shard_size"), trainer)
     if not isinstance(name, str) or name in _OWN:
         return
     for pattern, reason in _REFUSED.items():
@@ -215,10 +215,10 @@ def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     decodes = {"data.sampling": data.get("sampling")}
     decodes |= {f"data.evaluation.sampling.{name}": part for name, part in held_out.items()}
     for key, sampling in decodes.items():
-        asked = sampling.get("max_tokens") if isinstance(sampling, Mapping) else None
-        if isinstance(asked, int) and asked >= limit:
+        max_tokens = sampling.get("max_tokens") if isinstance(sampling, Mapping) else None
+        if isinstance(max_tokens, int) and max_tokens >= limit:
             raise ConfigError(
-                f"{key}.max_tokens={asked} leaves no room for a prompt in the {limit} positions of the model "
+                f"{key}.max_tokens={max_tokens} leaves no room for a prompt in the {limit} positions of the model "
                 "(model.policy.config.max_position_embeddings); lower max_tokens"
             )
 
@@ -243,8 +243,8 @@ def _check_heads(config: Any, key: str) -> None:
 def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
     saved: dict[tuple, list[str]] = defaultdict(list)
     for part in callbacks if isinstance(callbacks, list) else []:
-        given, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
-        monitor = given.get("monitor")
+        arguments, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
+        monitor = arguments.get("monitor")
         if name.rpartition(".")[2] in _CALLBACKS:
             raise ConfigError(
                 f"trainer.callbacks ({name}) {_CALLBACKS[name.rpartition('.')[2]]}; take it out with "
@@ -256,8 +256,8 @@ def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
                 "name an evaluation, or take the callback out with trainer.callbacks.NAME=null"
             )
         if name.endswith(".ModelCheckpoint"):
-            when = tuple(given.get(key) for key in ("monitor", "mode", "every_n_train_steps", "every_n_epochs"))
-            saved[(*when, str(given.get("train_time_interval")))].append(f"{given.get('filename')!r}")
+            when = tuple(arguments.get(key) for key in ("monitor", "mode", "every_n_train_steps", "every_n_epochs"))
+            saved[(*when, str(arguments.get("train_time_interval")))].append(f"{arguments.get('filename')!r}")
     for when, files in saved.items():
         if len(files) > 1:
             raise ConfigError(

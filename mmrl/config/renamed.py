@@ -26,10 +26,10 @@ def load_table() -> dict[str, dict[str, Any]]:
 
 def find_new_name(section: str, *names: str) -> str | None:
     """Look up the present name of an entry in a section of the table; None if it was not renamed."""
-    found: Any = load_table()[section]
+    entry: Any = load_table()[section]
     for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found if isinstance(found, str) else None
+        entry = entry.get(name) if isinstance(entry, Mapping) else None
+    return entry if isinstance(entry, str) else None
 
 
 def find_new_option(group: str, option: str) -> str | None:
@@ -73,10 +73,10 @@ def check_names(config: Mapping[str, Any], where: str = "") -> None:
         config: nested plain values; a part is {_target_, ...} or {class_path, init_args}.
         where: begins the message, such as the name of the file.
     """
-    found = list(dict.fromkeys(_list_renamed(config, "", config)))
-    if found:
-        more = f"; and {len(found) - _MANY} more" if len(found) > _MANY else ""
-        raise ConfigError(where + "; ".join(found[:_MANY]) + more)
+    messages = list(dict.fromkeys(_list_renamed(config, "", config)))
+    if messages:
+        more = f"; and {len(messages) - _MANY} more" if len(messages) > _MANY else ""
+        raise ConfigError(where + "; ".join(messages[:_MANY]) + more)
 
 
 def check_words(node: Any, key: str = "") -> None:

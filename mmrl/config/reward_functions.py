@@ -36,13 +36,13 @@ def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
     value: Any = OmegaConf.to_container(cfg).get(KEY)  # type: ignore[union-attr]
     with open_dict(cfg):
         cfg.pop(KEY, None)
-    given = list(_read_arguments(arguments))
-    if value is None or any(key in ("", "_target_") for key, _ in given):  # another part in place of data.reward
+    pairs = list(_read_arguments(arguments))
+    if value is None or any(key in ("", "_target_") for key, _ in pairs):  # another part in place of data.reward
         return
     node = dict(value) if isinstance(value, dict) else {"functions": value}
     part = OmegaConf.create(node)
-    for key, own in given:
-        OmegaConf.update(part, key, own, merge=True, force_add=True)
+    for key, argument in pairs:
+        OmegaConf.update(part, key, argument, merge=True, force_add=True)
     paths = part.get("functions")
     paths = [paths] if isinstance(paths, str) else paths
     if not isinstance(paths, list | ListConfig) or not paths or not all(isinstance(path, str) for path in paths):

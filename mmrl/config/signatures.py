@@ -37,14 +37,14 @@ def constructor_parameters(part: Callable[..., Any]) -> dict[str, inspect.Parame
     """
     if not isinstance(part, type):
         return dict(inspect.signature(part).parameters)
-    found: dict[str, inspect.Parameter] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     for base in (each for each in part.__mro__ if "__init__" in vars(each) and each is not object):
-        own = list(inspect.signature(base.__init__).parameters.values())[1:]  # type: ignore[misc]
-        found |= {parameter.name: parameter for parameter in own if parameter.name not in found}
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+        signature = list(inspect.signature(base.__init__).parameters.values())[1:]  # type: ignore[misc]
+        parameters |= {parameter.name: parameter for parameter in signature if parameter.name not in parameters}
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
             variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-            return {name: parameter for name, parameter in found.items() if parameter.kind not in variadic}
-    return found
+            return {name: parameter for name, parameter in parameters.items() if parameter.kind not in variadic}
+    return parameters
 
 
 def split_workers(sim: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,8 +54,8 @@ def split_workers(sim: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
         sim: {_target_, argument: value}.
     """
     kind = import_class(sim.get("_target_"))
-    own = constructor_parameters(kind) if isinstance(kind, type) else {}
-    options = {name: sim[name] for name in _OPTIONS if name in sim and name not in own}
+    parameters = constructor_parameters(kind) if isinstance(kind, type) else {}
+    options = {name: sim[name] for name in _OPTIONS if name in sim and name not in parameters}
     if not options.get("workers"):  # 0 steps in this process; a time limit alone stays, and is refused by the parser
         options = {"workers": options["workers"]} if "workers" in options else {}
     return {name: value for name, value in sim.items() if name not in options}, options
@@ -110,10 +110,10 @@ def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[st
         kind = node.get("class_path") if isinstance(node, Mapping) else None
         node = node.get("init_args") or {} if kind else node
     prefix = "--data.task.sim."
-    own = tuple(f"{prefix}{name}=" for name in _OPTIONS)
+    prefixes = tuple(f"{prefix}{name}=" for name in _OPTIONS)
     return [
         f"{prefix}sim.{argument.removeprefix(prefix)}"
-        if kind == _WORKERS and argument.startswith(prefix) and not argument.startswith(own)
+        if kind == _WORKERS and argument.startswith(prefix) and not argument.startswith(prefixes)
         else argument
         for argument in arguments
     ]

@@ -102,8 +102,8 @@ def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) ->
 def _check_sampled(module: Mapping[str, Any], transforms: Sequence[Any], need: Callable[..., None]) -> None:
     """Check that there are the frozen models which rollout and transforms sample from."""
     spec = module["rollout"]
-    named = issubclass(load(spec["class_path"]), SamplesModels)
-    for part in (*([build_nested(spec)] if named else []), *transforms):
+    samples_models = issubclass(load(spec["class_path"]), SamplesModels)
+    for part in (*([build_nested(spec)] if samples_models else []), *transforms):
         if isinstance(part, SamplesModels):
             need(part.sampled_models(), part=f"{type(part).__name__} of data", hint=SAMPLED)
 

@@ -69,11 +69,11 @@ def _count(node: yaml.Node, path: Path, counts: dict[int, int], above: set[int])
     return counts[id(node)]
 
 
-def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
+def _check(node: yaml.Node, path: Path, ids: set[int]) -> None:
     """Refuse tags that are not YAML's own, and duplicate keys."""
-    if id(node) in seen:
+    if id(node) in ids:
         return
-    seen.add(id(node))
+    ids.add(id(node))
     if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
         raise ConfigError(f"{path}: the tag {node.tag} is not read, {_line(node.start_mark)}; write a plain value")
     if isinstance(node, yaml.MappingNode):
@@ -87,10 +87,10 @@ def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
                     f"{key.start_mark.line + 1}; take one out"
                 )
             lines[key.value] = key.start_mark.line + 1
-            _check(value, path, seen)
+            _check(value, path, ids)
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
-            _check(value, path, seen)
+            _check(value, path, ids)
 
 
 def _line(mark: yaml.Mark | None) -> str:

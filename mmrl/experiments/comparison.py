@@ -68,9 +68,14 @@ class Comparison:
 
     def words(self, task: str, method: str) -> list[str]:
         """Return the overrides of the runs of a method on a task, without the seed."""
-        own = list(self.methods[method])
-        recipe = [word for word in own if word.startswith(RUN_WORDS)]
-        return [*recipe, *self.overrides, *self.tasks[task].overrides, *(word for word in own if word not in recipe)]
+        method_words = list(self.methods[method])
+        recipe = [word for word in method_words if word.startswith(RUN_WORDS)]
+        return [
+            *recipe,
+            *self.overrides,
+            *self.tasks[task].overrides,
+            *(word for word in method_words if word not in recipe),
+        ]
 
 
 def read_comparison(name: str, folder: Path = FOLDER) -> Comparison:

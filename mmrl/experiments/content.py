@@ -115,16 +115,16 @@ def collect_sources(paths: Sequence[str]) -> dict[str, str]:
     A definition reaches what it refers to by name, in its own module or through an import. Comments, docstrings,
     annotations, layout and error messages are removed.
     """
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     waiting = [where for path in paths for where in _resolve(path)]
     while waiting:
         module, name = waiting.pop()
         full = f"{module}.{name}"
-        if full in found:
+        if full in sources:
             continue
-        found[full], references = _definition(module, name)
+        sources[full], references = _definition(module, name)
         waiting += references
-    return dict(sorted(found.items()))
+    return dict(sorted(sources.items()))
 
 
 @functools.cache

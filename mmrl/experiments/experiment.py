@@ -85,9 +85,9 @@ class Experiment:
         """Return the overrides of the runs of the method and of its baseline, without the seed."""
         sides = {"method": [f"recipe={self.recipe}", *self.overrides]}
         if self.baseline and with_baseline:
-            own = list(self.baseline.overrides)
-            recipe = [word for word in own if word.startswith(RUN_WORDS)] or [f"recipe={self.recipe}"]
-            sides["baseline"] = [*recipe, *self.overrides, *(word for word in own if word not in recipe)]
+            baseline_words = list(self.baseline.overrides)
+            recipe = [word for word in baseline_words if word.startswith(RUN_WORDS)] or [f"recipe={self.recipe}"]
+            sides["baseline"] = [*recipe, *self.overrides, *(word for word in baseline_words if word not in recipe)]
         return sides
 
     def hash_sides(self, with_baseline: bool = True) -> dict[str, str]:

@@ -85,12 +85,12 @@ class Comparison:
         self, old: dict, new: dict, old_path: Path, new_path: Path, keys: set, texts: list
     ) -> Iterator[str]:
         pairs = [(key, key) for key in old if key in new]
-        left = [key for key in old if key not in new and not self._has_form((key, old[key]), None)]
-        right = [key for key in new if key not in old and not self._has_form(None, (key, new[key]))]
-        if len(left) != len(right):
-            yield _format(old_path, {k: old[k] for k in left}, new_path, {k: new[k] for k in right})
+        old_keys = [key for key in old if key not in new and not self._has_form((key, old[key]), None)]
+        new_keys = [key for key in new if key not in old and not self._has_form(None, (key, new[key]))]
+        if len(old_keys) != len(new_keys):
+            yield _format(old_path, {k: old[k] for k in old_keys}, new_path, {k: new[k] for k in new_keys})
             return
-        for before, after in [*pairs, *zip(left, right)]:
+        for before, after in [*pairs, *zip(old_keys, new_keys)]:
             if before != after:
                 keys.add((before, after))
             if "_target_" in old:
@@ -104,9 +104,9 @@ class Comparison:
 
     def _rename(self, old: tuple[str, ...], new: str) -> Iterator[str]:
         """Record a renaming; return a difference if the old name has another new name elsewhere."""
-        known = self._names.setdefault(old, new)
-        if known != new:
-            yield f"{' '.join(old)} has two new names, {known} and {new}"
+        other = self._names.setdefault(old, new)
+        if other != new:
+            yield f"{' '.join(old)} has two new names, {other} and {new}"
 
 
 def _is_own(text: str) -> bool:

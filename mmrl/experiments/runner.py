@@ -53,13 +53,13 @@ class SeedRun:
         command = ["-m", "mmrl", "fit", *self.overrides, f"seed={self.seed}", f"run_dir={self.folder}"]
         receipt = self.folder / "receipt.json"  # written after a finished run; an equal request is not run again
         request = {"command": command, "content": self.content}
-        known = json.loads(receipt.read_text()) if receipt.exists() else {}
-        if {key: known.get(key) for key in request} != request:
-            known = request | {"seconds": self._fit(command)}
-            receipt.write_text(json.dumps(known) + "\n")
+        record = json.loads(receipt.read_text()) if receipt.exists() else {}
+        if {key: record.get(key) for key in request} != request:
+            record = request | {"seconds": self._fit(command)}
+            receipt.write_text(json.dumps(record) + "\n")
         with (self.folder / "metrics.csv").open() as file:
             rows = list(csv.DictReader(file))
-        return {"rows": rows, "seconds": known["seconds"], "seed": self.seed}
+        return {"rows": rows, "seconds": record["seconds"], "seed": self.seed}
 
     def _fit(self, command: Sequence[str]) -> float:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -83,8 +83,8 @@ class SeedRun:
 def read_reason(log: Path) -> str:
     """Return the error with which `mmrl fit` ended, from the last line of its log."""
     last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
-    said, _, reason = last.partition("mmrl fit: ")
-    return "" if said or reason.startswith("stopped by") else reason
+    prefix, _, reason = last.partition("mmrl fit: ")
+    return "" if prefix or reason.startswith("stopped by") else reason
 
 
 def describe_machine(workers: int) -> str:
@@ -156,7 +156,7 @@ def build_result(
     machine: str,
 ) -> dict[str, Any]:
     """Build the result of an experiment from its runs by side and seed."""
-    by_side = {side: [run for (of, _), run in runs.items() if of == side] for side in contents}
+    by_side = {side: [run for (run_side, _), run in runs.items() if run_side == side] for side in contents}
     seeds = {side: [run.row for run in by_side[side]] for side in contents}
     baseline = seeds.get("baseline")
     return {

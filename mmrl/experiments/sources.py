@@ -40,10 +40,10 @@ def _read_file(root: Path, file: Path) -> Iterator[SourcedPart]:
         return
     for name, node in _walk(ast.parse(text)):
         docstring = ast.get_docstring(node) or ""
-        found = re.search(r"(?<!`)Source:\s*(.+?)(?=\n\s*\n|\n\s*Args:|\Z)", docstring, re.DOTALL)
-        if found:
+        match = re.search(r"(?<!`)Source:\s*(.+?)(?=\n\s*\n|\n\s*Args:|\Z)", docstring, re.DOTALL)
+        if match:
             summary = " ".join(docstring.split("\n\n")[0].split(" Source:")[0].split())
-            yield SourcedPart(name, file.relative_to(root).as_posix(), summary, " ".join(found[1].split()))
+            yield SourcedPart(name, file.relative_to(root).as_posix(), summary, " ".join(match[1].split()))
 
 
 def _walk(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Documented]]:

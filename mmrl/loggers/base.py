@@ -80,8 +80,8 @@ def sample_table(
         image_class: the tracker's class of an image.
     """
     images = [_open(group["images"]) for group in groups for _ in group["episodes"]]
-    shown = [None if image is None else image_class(image) for image in images]
-    return [*COLUMNS, "image"], [[*row, image] for row, image in zip(sample_rows(groups), shown)]
+    cells = [None if image is None else image_class(image) for image in images]
+    return [*COLUMNS, "image"], [[*row, image] for row, image in zip(sample_rows(groups), cells)]
 
 
 def _row(group: Mapping[str, Any], episode: Mapping[str, Any]) -> list[Any]:

@@ -52,8 +52,8 @@ class MLflow(MLFlowLogger):
     @rank_zero_only
     def log_hyperparams(self, params: Any) -> None:  # type: ignore[override]  # no further arguments
         """Log the configuration of a new run, and keep the run's id; MLflow takes a parameter once."""
-        known = read_run_id(self._folder)
-        if known is None or known != self.run_id:
+        run_id = read_run_id(self._folder)
+        if run_id is None or run_id != self.run_id:
             super().log_hyperparams(params)
             keep_run_id(self._folder, str(self.run_id))
 

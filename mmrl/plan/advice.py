@@ -33,17 +33,17 @@ def advise(plan: RunPlan, words: Sequence[str], build: Callable[[Sequence[str]],
     """
     changes: list[Change] = []
     for change in _candidates(plan):
-        if any(made.fits and made.words[0].startswith("trainer.devices=") for made in changes) and len(change) > 1:
+        if any(other.fits and other.words[0].startswith("trainer.devices=") for other in changes) and len(change) > 1:
             continue  # fewer devices are enough
         keys = {word.partition("=")[0] for word in change}
         try:
-            made = build([*(word for word in words if word.partition("=")[0] not in keys), *change])
+            new_plan = build([*(word for word in words if word.partition("=")[0] not in keys), *change])
         except Exception as error:
             if not is_user_error(error):
                 raise
             continue  # a change that this recipe refuses
-        if made.used < WORTH * plan.used:
-            changes.append(Change(change, made.used, made.fits))
+        if new_plan.used < WORTH * plan.used:
+            changes.append(Change(change, new_plan.used, new_plan.fits))
     return changes
 
 
@@ -62,14 +62,14 @@ def _candidates(plan: RunPlan) -> list[tuple[str, ...]]:
         ],
         "step": [("optimizer.fused=true",)] if plan.processes.device == "cuda" else [],
     }
-    found = by_phase.get(phase, [])
+    candidates = by_phase.get(phase, [])
     if plan.size.trainable == plan.size.parameters:
-        found.append(("policy.lora.r=16",))
-        found.append(("policy.dtype=bfloat16", "policy.lora.r=16", "policy.gradient_checkpointing=true"))
+        candidates.append(("policy.lora.r=16",))
+        candidates.append(("policy.dtype=bfloat16", "policy.lora.r=16", "policy.gradient_checkpointing=true"))
     if plan.processes.device == "cuda" and plan.size.trainable:
         for count in GROUPS:
             if count > plan.processes.world:
                 sharded = (f"trainer.devices={count}", "strategy=fsdp2")
-                found.append(sharded)
-                found.append((*sharded, "policy.gradient_checkpointing=true"))
-    return found
+                candidates.append(sharded)
+                candidates.append((*sharded, "policy.gradient_checkpointing=true"))
+    return candidates

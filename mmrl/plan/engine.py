@@ -56,12 +56,12 @@ def measure_engine(
         return EngineBytes("vllm", 0, False, 0 if streamed else sync, sync, merged, "servers that run already", files)
     apart = [int(number) for number in getattr(backend, "devices", None) or () if str(number).isdigit()]
     beside = backend.in_process or (first_rank and (not apart or min(apart) < devices))
-    given = backend.memory_share
-    share = (given or VLLM_SHARE) * memory if device == "cuda" else full + (backend.cache_gib or 1) * VLLM_CPU_CACHE
+    fraction = backend.memory_share
+    share = (fraction or VLLM_SHARE) * memory if device == "cuda" else full + (backend.cache_gib or 1) * VLLM_CPU_CACHE
     sleeps = backend.in_process and device == "cuda"
-    note = f"vLLM takes {given or VLLM_SHARE:.0%} of its device" + ("" if given else " (set engine.memory_share)")
-    kept = sync if first_rank and not backend.in_process else 0  # of a broadcast, for servers that are restarted
-    host = (kept if streamed else sync) + (full if sleeps and backend.sleep_level == 1 else 0)
+    note = f"vLLM takes {fraction or VLLM_SHARE:.0%} of its device" + ("" if fraction else " (set engine.memory_share)")
+    broadcast = sync if first_rank and not backend.in_process else 0  # for servers that are restarted
+    host = (broadcast if streamed else sync) + (full if sleeps and backend.sleep_level == 1 else 0)
     return EngineBytes("vllm", round(share) if beside else 0, not sleeps, host, sync, merged, note, files)
 
 

@@ -68,12 +68,12 @@ def _state_bytes(make: Callable[[list[nn.Parameter]], Any], dtype: torch.dtype, 
     optimizer = make([parameter])
     parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    held = {key: value for key, value in optimizer.state[parameter].items() if isinstance(value, Tensor)}
+    tensors = {key: value for key, value in optimizer.state[parameter].items() if isinstance(value, Tensor)}
     group = optimizer.param_groups[0]
     fused = bool(group.get("fused"))
     return _Probe(
         type(optimizer).__name__,
-        sum(value.nbytes for value in held.values()),
-        not fused and any(key in held for key in SQUARES),
+        sum(value.nbytes for value in tensors.values()),
+        not fused and any(key in tensors for key in SQUARES),
         "foreach" in group and group["foreach"] is not False,
     )

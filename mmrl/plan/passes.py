@@ -91,23 +91,23 @@ class TextPasses:
             traced[_shape(packed)] = TRACED[key] if key in TRACED else self._trace(packed, batch)
             TRACED[key] = traced[_shape(packed)]
         shapes = [_shape(packed) for packed in inputs]
-        held = [self._logits(rows * width) for rows, _, width in shapes]
+        logits = [self._logits(rows * width) for rows, _, width in shapes]
         return combine(
             [traced[shape] for shape in shapes],
             gradients=sum(p.nbytes for p in self.policy.parameters() if p.requires_grad),
-            logits=[saved for saved, _ in held],
-            in_backward=max(passing for _, passing in held),
+            logits=[saved for saved, _ in logits],
+            in_backward=max(passing for _, passing in logits),
             tokens=sum(rows * length for rows, length, _ in shapes),
         )
 
     def score(self, batch: Batch) -> int:
         """Trace scoring without gradient: peak bytes."""
         self.policy.eval()
-        peaks, seen = [0], set()
+        peaks, shapes = [0], set()
         for packed in self._pack(batch):
-            if _shape(packed) in seen:
+            if _shape(packed) in shapes:
                 continue
-            seen.add(_shape(packed))
+            shapes.add(_shape(packed))
             live = LiveBytes(self.policy)
             with torch.no_grad(), live, self._precision():
                 self.policy.score_inputs(packed, batch)
@@ -147,13 +147,13 @@ class TextPasses:
                 cache.grow(sampling.max_tokens - 2)
             following = positions[..., owner, -1:] + sampling.max_tokens - 1
             width = ids.shape[1] + sampling.max_tokens - 1
-            seen = (
+            mask = (
                 None
                 if attention.all()
                 else torch.cat([attention[owner], attention.new_ones(len(owner), width - ids.shape[1])], 1)
             )
             token = {"input_ids": ids[owner, -1:]}
-            logits = next_logits(policy.model, token, seen, following, cache)
+            logits = next_logits(policy.model, token, mask, following, cache)
             _draw(logits, sampling)
         return RolloutPass(_cache_bytes(cache), prefill, live.peak)
 

@@ -104,15 +104,15 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
     if processes.precision == "64-true":
         learner.double()
     memory = given.memory or present_memory(processes.device)
-    held = measure_modules(learner)
-    trained = [held.policy, *held.trained.values()]
+    modules = measure_modules(learner)
+    trained = [modules.policy, *modules.trained.values()]
     optimizer = measure_optimizer(learner.make_optimizer, trained, processes.device)
     max_rows = data.engine.max_rows if isinstance(data.engine, LocalEngine) else data.num_prompts * data.group_size
     rows = count_rows(
         data.num_prompts, data.group_size, data.num_minibatches, processes.accumulate, processes.world, max_rows
     )
     engines = [
-        measure_engine(data.engine, learner.policy, held.policy, processes.device, memory, first, processes.devices)
+        measure_engine(data.engine, learner.policy, modules.policy, processes.device, memory, first, processes.devices)
         for first in ([True] if processes.world == 1 else [True, False])
     ]
     notes = [engines[0].note] if engines[0].kind != "local" else []
@@ -128,15 +128,15 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
         kind = type(learner.policy).__name__
         notes.append(f"activations of {kind} are not counted: only text and vision-language policies are traced")
     traced, moved = _offload(learner, traced, processes, notes)
-    phases = [plan_phases(held, optimizer, traced.passes, engine, processes) for engine in engines]
-    loaded = [moved + held.policy.bytes, moved + (0 if processes.strategy == "fsdp2" else held.policy.bytes)]
+    phases = [plan_phases(modules, optimizer, traced.passes, engine, processes) for engine in engines]
+    loaded = [moved + modules.policy.bytes, moved + (0 if processes.strategy == "fsdp2" else modules.policy.bytes)]
     ranks = [
         RankPlan(name, of_rank, engine.sync, _host_bytes(whole, engine, traced, processes, peak(of_rank)), engine.files)
         for name, of_rank, engine, whole in zip(("rank 0", "each other rank"), phases, engines, loaded)
     ]
     return RunPlan(
         policy=type(learner.policy).__name__,
-        size=held.policy,
+        size=modules.policy,
         processes=processes,
         optimizer=optimizer,
         rows=rows,
@@ -236,15 +236,15 @@ def _trace_rollout(tracer: TextPasses, policy: TextPolicy, data: Any, rows: Rows
     """Trace the larger batch of completions: of training, or of held-out problems."""
     count = -(-rows.rollout // rows.group_size)
     owner = torch.arange(rows.rollout) // rows.group_size
-    found = [tracer.sample(collate_prompts(policy, prompts, count), owner, data.sampling)]
+    passes = [tracer.sample(collate_prompts(policy, prompts, count), owner, data.sampling)]
     if data.evaluation is not None:
         rows_of_each = data.evaluation.num_samples
         most = min(data.engine.max_rows, data.evaluation.count * rows_of_each)
         owner = torch.arange(most) // rows_of_each
         observation = collate_prompts(policy, prompts, int(owner[-1]) + 1)
         longest = max(data.evaluation.sampling.values(), key=lambda sampling: sampling.max_tokens)
-        found.append(tracer.sample(observation, owner, longest))
-    return max(found, key=lambda each: max(each.prefill_peak, each.decode_peak))
+        passes.append(tracer.sample(observation, owner, longest))
+    return max(passes, key=lambda each: max(each.prefill_peak, each.decode_peak))
 
 
 def _scored_rows(data: Any, rows: Rows) -> int:

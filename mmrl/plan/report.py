@@ -86,12 +86,12 @@ def _phase_table(rank: RankPlan) -> Table:
 
 def _activation_lines(plan: RunPlan) -> list[str]:
     lines = []
-    for name, found in (("without", plan.without_checkpointing), ("with", plan.with_checkpointing)):
-        if found is not None:
+    for name, trace in (("without", plan.without_checkpointing), ("with", plan.with_checkpointing)):
+        if trace is not None:
             used = " (this run)" if (name == "with") == plan.checkpointing else ""
             lines.append(
-                f"activations of a micro-batch {name} checkpointing: {format_bytes(found.activations)}, logits and "
-                f"their gradient {format_bytes(found.logits)}, {found.tokens} tokens in {found.passes} passes{used}"
+                f"activations of a micro-batch {name} checkpointing: {format_bytes(trace.activations)}, logits and "
+                f"their gradient {format_bytes(trace.logits)}, {trace.tokens} tokens in {trace.passes} passes{used}"
             )
     return lines
 
@@ -138,8 +138,8 @@ def to_json(plan: RunPlan, tried: Sequence[Change], seconds: Seconds | None) -> 
         "tokens": {"prompt": plan.prompt_tokens, "response": plan.response_tokens},
         "ranks": [{**asdict(rank), "peak": rank.peak} for rank in plan.ranks],
         "activations": {
-            name: None if found is None else asdict(found)
-            for name, found in (
+            name: None if trace is None else asdict(trace)
+            for name, trace in (
                 ("without_checkpointing", plan.without_checkpointing),
                 ("with_checkpointing", plan.with_checkpointing),
             )

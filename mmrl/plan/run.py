@@ -65,19 +65,19 @@ def read_processes(trainer: Mapping[str, Any], planned_device: bool) -> Processe
     )
 
 
-def _count_devices(given: Any, cuda: bool) -> int:
-    if isinstance(given, list):
-        return len(given)
-    text = str(given if given is not None else "auto")
+def _count_devices(devices: Any, cuda: bool) -> int:
+    if isinstance(devices, list):
+        return len(devices)
+    text = str(devices if devices is not None else "auto")
     if text in ("auto", "-1"):
         return max(torch.cuda.device_count(), 1) if cuda else 1
     return len([part for part in text.split(",") if part]) if "," in text else int(text)
 
 
-def _read_strategy(given: Any, world: int) -> tuple[str, Mapping[str, Any]]:
-    name, options = given, dict[str, Any]()
-    if isinstance(given, Mapping):
-        name, options = str(given.get("class_path", "")).rpartition(".")[2], given.get("init_args") or {}
+def _read_strategy(strategy: Any, world: int) -> tuple[str, Mapping[str, Any]]:
+    name, options = strategy, dict[str, Any]()
+    if isinstance(strategy, Mapping):
+        name, options = str(strategy.get("class_path", "")).rpartition(".")[2], strategy.get("init_args") or {}
     name = str(name or "auto")
     if world == 1 and not name.startswith("deepspeed"):
         return "single", {}

@@ -35,14 +35,14 @@ def read_seconds(path: Path) -> dict[str, float]:
     """Read the median seconds of each phase of a run's metrics.csv, without its first iteration."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    found = {}
+    medians = {}
     for phase in PHASES:
         values = [float(row[f"time/{phase}"]) for row in rows if row.get(f"time/{phase}")]
         if values:
-            found[phase] = median(values[1:] or values)
-    if "learn" not in found:
+            medians[phase] = median(values[1:] or values)
+    if "learn" not in medians:
         raise ConfigError(f"--from {path.parent}: metrics.csv has no time/learn, so no iteration was measured")
-    return found
+    return medians
 
 
 def scale_seconds(plan: RunPlan, run: RunPlan, measured: Mapping[str, float]) -> Seconds:

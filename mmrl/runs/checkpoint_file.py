@@ -76,9 +76,9 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        kept = "the checkpoint that was there is intact" if Path(path).exists() else "nothing was there before"
+        note = "the checkpoint that was there is intact" if Path(path).exists() else "nothing was there before"
         raise CheckpointError(
-            f"{path}: {error.strerror}, so the checkpoint was not written; {kept}. Make room, then resume from it"
+            f"{path}: {error.strerror}, so the checkpoint was not written; {note}. Make room, then resume from it"
         ) from error
 
 
@@ -111,14 +111,14 @@ def _read(path: Path, trust: bool) -> dict[str, Any]:
     _check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            found = _read_parts(archive, path, trust) if MANIFEST in archive.namelist() else None
+            content = _read_parts(archive, path, trust) if MANIFEST in archive.namelist() else None
     except CheckpointError:
         raise
     except Exception as error:
         if not isinstance(error, zipfile.BadZipFile) or _begins_as_archive(path):
             raise CheckpointError(f"{path}: not a readable checkpoint, the file is damaged ({error})") from error
-        found = None  # not a zip archive, so perhaps a file of torch.save
-    checkpoint = _load(path, path, trust) if found is None else found
+        content = None  # not a zip archive, so perhaps a file of torch.save
+    checkpoint = _load(path, path, trust) if content is None else content
     if violation := find_bad_tree(checkpoint):
         raise CheckpointError(f"{path}: not a checkpoint that can be read, {violation}; {_OTHER}")
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
@@ -226,7 +226,7 @@ def _read_parts(archive: zipfile.ZipFile, path: Path, trust: bool) -> dict[str, 
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
         raise CheckpointError(f"{path}: its {STATE} has no state_dict; {_OTHER}")
     weights, optimizer = (safetensors.torch.load(parts[name]) for name in (WEIGHTS, OPTIMIZER))
-    weights |= {name: weights[kept] for name, kept in _aliases(parts[WEIGHTS]).items()}
+    weights |= {name: weights[original] for name, original in _aliases(parts[WEIGHTS]).items()}
     checkpoint["state_dict"] |= weights
     if "optimizer_states" in checkpoint:
         checkpoint["optimizer_states"] = _put_back(checkpoint["optimizer_states"], optimizer)
@@ -290,4 +290,4 @@ def _find_pickled(node: Any, place: str = "") -> str | None:
         pairs = enumerate(node)
     else:
         return None
-    return next((found for key, value in pairs if (found := _find_pickled(value, f"{place}.{key}".lstrip(".")))), None)
+    return next((path for key, value in pairs if (path := _find_pickled(value, f"{place}.{key}".lstrip(".")))), None)

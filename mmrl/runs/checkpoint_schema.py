@@ -135,9 +135,9 @@ _ENTRIES: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _find_bad_entry(checkpoint: Any) -> str | None:
     if not isinstance(checkpoint, Mapping):
         return None
-    for name, (is_right, wanted) in _ENTRIES.items():
+    for name, (is_right, kind) in _ENTRIES.items():
         if name in checkpoint and not is_right(checkpoint[name]):
-            return f"its {name} must be {wanted}, is {type(checkpoint[name]).__name__} of other values"
+            return f"its {name} must be {kind}, is {type(checkpoint[name]).__name__} of other values"
     if wrong := [name for name in checkpoint if not isinstance(name, str)]:
         return f"its entry {wrong[0]!r:.80} has no name"
     return None

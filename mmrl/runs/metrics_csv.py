@@ -59,10 +59,10 @@ class MetricsCSV(Logger):
         row = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}
         row["step"] = step
         cut = self._earlier > 0 and INDEX in row
-        known = self._columns
-        if known is None or cut or not row.keys() <= set(known):
+        columns = self._columns
+        if columns is None or cut or not row.keys() <= set(columns):
             rows = read_rows(self.path)
-            if known is None:
+            if columns is None:
                 self._earlier = len(rows)
                 cut = self._earlier > 0 and INDEX in row
             if cut:
@@ -73,7 +73,7 @@ class MetricsCSV(Logger):
                 file.write(_lines(self._columns, [*rows, row], header=True))
             return
         with append_to(self.path) as file:
-            file.write(_lines(known, [row]))
+            file.write(_lines(columns, [row]))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -44,8 +44,8 @@ def resume_command(folder: Path) -> str:
 
 def checkpoints_of(folder: Path) -> list[Path]:
     """List the checkpoints that a run can be resumed from, oldest first; start.ckpt holds weights only."""
-    found = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name != "start.ckpt"]
-    return sorted(found, key=lambda path: path.stat().st_mtime)
+    paths = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name != "start.ckpt"]
+    return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 
 def claim_folder(folder: Path) -> Path:
@@ -115,15 +115,15 @@ def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
     for path in () if overwrite else (folder / name for name in RESULTS):
         if path.is_symlink() and not path.is_file():  # links to files are replaced
             check_inside(path, folder)
-    there = checkpoints_of(folder)
+    checkpoints = checkpoints_of(folder)
     if ckpt_path is not None and Path(ckpt_path).resolve().is_relative_to((folder / "checkpoints").resolve()):
         return
     if overwrite:
         for name in RESULTS:
             remove_path(folder / name)
         return
-    if there or (folder / "policy").exists():
-        resume = f"ckpt_path={there[-1]}" if there else None
+    if checkpoints or (folder / "policy").exists():
+        resume = f"ckpt_path={checkpoints[-1]}" if checkpoints else None
         if resume and ckpt_path is None:
             raise ConfigError(
                 f"run_dir={folder} holds a run already: resume it with {resume}, or give another run_dir, or "

@@ -25,8 +25,8 @@ def find_version(package: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of every installed package of PACKAGES."""
-    found = {name: find_version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **{name: number for name, number in found.items() if number}}
+    by_name = {name: find_version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **{name: number for name, number in by_name.items() if number}}
 
 
 def environment() -> dict[str, str]:

@@ -23,9 +23,9 @@ def writable(place: str | Path, word: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # raised by a library about what it reads
             raise
-        shown = str(place) if len(str(place)) <= 200 else f"{str(place)[:200]}..."
+        text = str(place) if len(str(place)) <= 200 else f"{str(place)[:200]}..."
         raise ConfigError(
-            f"{word}: {shown} cannot be written ({error.strerror}); give a folder that can be, on a disk with room"
+            f"{word}: {text} cannot be written ({error.strerror}); give a folder that can be, on a disk with room"
         ) from error
 
 

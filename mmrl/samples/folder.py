@@ -64,8 +64,8 @@ class SampleFolder:
         """
         file = self._file(iteration)
         if not file.exists():
-            there = ", ".join(map(str, self.iterations())) or "none"
-            raise ValueError(f"{file}: no such file; iterations with samples are: {there}")
+            numbers = ", ".join(map(str, self.iterations())) or "none"
+            raise ValueError(f"{file}: no such file; iterations with samples are: {numbers}")
         remedy, groups = "remove the file, or run again", []
         for number, line in enumerate(file.read_bytes().split(b"\n"), start=1):
             if line:

@@ -39,15 +39,15 @@ def render_section(
         max_bytes: of the data; groups beyond it are left out and counted.
     """
     *_, last = sides.values()
-    found = [{(group["key"], group["group"]): group for group in groups} for groups in sides.values()]
-    kept, used = [], 0
+    lookups = [{(group["key"], group["group"]): group for group in groups} for groups in sides.values()]
+    rows, used = [], 0
     for group in last:
-        row = _group_data(group, [side.get((group["key"], group["group"])) for side in found])
+        row = _group_data(group, [side.get((group["key"], group["group"])) for side in lookups])
         used += len(json.dumps(row))
-        if used > max_bytes and kept:
+        if used > max_bytes and rows:
             break
-        kept.append(row)
-    data = {"titles": list(sides), "start": start, "groups": kept, "left": len(last) - len(kept)}
+        rows.append(row)
+    data = {"titles": list(sides), "start": start, "groups": rows, "left": len(last) - len(rows)}
     # a JSON string may hold these characters escaped; unescaped they could end the element
     text = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup('<div data-samples><script type="application/json">{}</script></div>').format(Markup(text))
@@ -91,7 +91,7 @@ def _group_data(group: Mapping[str, Any], sides: Sequence[Mapping[str, Any] | No
 
 
 def _episode_data(row: Mapping[str, Any], score_name: str | None) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    data: dict[str, Any] = {
         "kind": classify_row(row, score_name),
         "reward": row.get("reward"),
         "advantage": mean_advantage(row),
@@ -103,29 +103,29 @@ def _episode_data(row: Mapping[str, Any], score_name: str | None) -> dict[str, A
         "turns": [_turn_data(turn) for turn in row.get("turns", []) if turn["tokens"]],
         "calls": [{name: _text(value) for name, value in call.items()} for call in row.get("calls", [])],
     }
-    return made | ({"output": _text(row["output"])} if "output" in row else {})
+    return data | ({"output": _text(row["output"])} if "output" in row else {})
 
 
 def _turn_data(turn: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a turn, a number where all chosen tokens have the same one; without numbers, tokens are joined."""
-    tokens, chosen = list(map(_text, turn["tokens"])), turn["chosen"]
-    made: dict[str, Any] = {name: turn[name] for name in ("omitted",) if name in turn}
+    tokens, is_choice = list(map(_text, turn["tokens"])), turn["chosen"]
+    data: dict[str, Any] = {name: turn[name] for name in ("omitted",) if name in turn}
     if "context" in turn:
-        made["context"] = _text(turn["context"])
+        data["context"] = _text(turn["context"])
     for name in ("advantages", "logprobs", "ratios"):
-        values = {value for value, mine in zip(turn.get(name, []), chosen) if mine}
+        values = {value for value, mine in zip(turn.get(name, []), is_choice) if mine}
         if values - {0.0, None} or (name == "advantages" and values):
-            made[name] = values.pop() if len(values) == 1 else turn[name]
-    if not {"advantages", "logprobs", "ratios", "omitted"} & set(made):
-        tokens, chosen = _join_runs(tokens, chosen)
-    return made | {"tokens": tokens} | ({} if all(chosen) else {"chosen": chosen})
+            data[name] = values.pop() if len(values) == 1 else turn[name]
+    if not {"advantages", "logprobs", "ratios", "omitted"} & set(data):
+        tokens, is_choice = _join_runs(tokens, is_choice)
+    return data | {"tokens": tokens} | ({} if all(is_choice) else {"chosen": is_choice})
 
 
-def _join_runs(tokens: Sequence[str], chosen: Sequence[int]) -> tuple[list[str], list[int]]:
+def _join_runs(tokens: Sequence[str], is_choice: Sequence[int]) -> tuple[list[str], list[int]]:
     """Join neighbouring tokens that are alike chosen or forced."""
     texts: list[str] = []
     flags: list[int] = []
-    for text, mine in zip(tokens, chosen):
+    for text, mine in zip(tokens, is_choice):
         if flags and flags[-1] == mine:
             texts[-1] += text
         else:

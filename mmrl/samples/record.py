@@ -51,8 +51,8 @@ class SampleFormat:
 
     def _describe_group(self, group: Sequence[Episode], rows: EpisodeRows) -> dict[str, Any]:
         row = {"group": group[0].group, **self.describe_prompt(group[0]), "score_name": self.score_name}
-        shown = group[: self.max_episodes]
-        return {**row, "group_size": len(group), "episodes": [self.describe_episode(each, rows) for each in shown]}
+        episodes = group[: self.max_episodes]
+        return {**row, "group_size": len(group), "episodes": [self.describe_episode(each, rows) for each in episodes]}
 
     def describe_prompt(self, episode: Episode) -> dict[str, Any]:
         """Convert the prompt: its key, messages, thumbnails of its images and the right answer.
@@ -75,14 +75,14 @@ class SampleFormat:
 
     def describe_episode(self, episode: Episode, rows: EpisodeRows | None = None) -> dict[str, Any]:
         """Convert one episode."""
-        found = None if rows is None else rows.find(episode)
+        columns = None if rows is None else rows.find(episode)
         info = episode.info
         row = {
             "sample_index": episode.sample_index,
             "ended": episode.ended,
             "reward": to_number(episode.reward),
             "scores": {name: to_number(score) for name, score in episode.scores.items()},
-            "trained": found is not None,
+            "trained": columns is not None,
             "source": episode.source,
             "role": episode.role,
             "error": clip_text(info.get("error")),
@@ -92,7 +92,7 @@ class SampleFormat:
             turns = list(episode.turns[:MAX_TURNS])
             row["output"] = clip_text(episode.output)
             row["turns"] = [
-                self._describe_turn(turn.completion, None if found is None else found[i], i > 0)
+                self._describe_turn(turn.completion, None if columns is None else columns[i], i > 0)
                 for i, turn in enumerate(turns)
             ]
             row["calls"] = describe_calls(info.get("calls") or (), row["turns"])
@@ -103,24 +103,24 @@ class SampleFormat:
 
     def _describe_turn(self, done: Completion, columns: Batch | None, later: bool) -> dict[str, Any]:
         length = len(done.action)
-        kept = list(range(length))
+        indices = list(range(length))
         if length > self.max_tokens:
             half = self.max_tokens // 2
-            kept = [*range(half), *range(length - half, length)]
+            indices = [*range(half), *range(length - half, length)]
         ids = done.action.tolist()
         row: dict[str, Any] = {
-            "tokens": self.policy.token_texts([ids[i] for i in kept]),
-            "chosen": [int(done.action_mask[i]) for i in kept],
-            "logprobs": _numbers(done.behavior_logprobs, kept),
+            "tokens": self.policy.token_texts([ids[i] for i in indices]),
+            "chosen": [int(done.action_mask[i]) for i in indices],
+            "logprobs": _numbers(done.behavior_logprobs, indices),
         }
-        if len(kept) < length:
-            row["omitted"] = {"after": len(kept) // 2, "tokens": length - len(kept)}
+        if len(indices) < length:
+            row["omitted"] = {"after": len(indices) // 2, "tokens": length - len(indices)}
         if later:
             context = done.observation.get("input_ids", torch.zeros(0, dtype=torch.long))
             row["context"] = "".join(self.policy.token_texts(context[-CONTEXT_TOKENS:].tolist()))
         if columns is not None:
             for name, values in _choice_columns(columns).items():
-                row[name] = _numbers(values, kept)
+                row[name] = _numbers(values, indices)
         return row
 
 
@@ -169,8 +169,8 @@ def _identify(episode: Episode) -> tuple[int, int, str, str]:
 
 def first_groups(episodes: Sequence[Episode], count: int) -> dict[int, list[Episode]]:
     """Return the first groups in the order in which they were sampled, whatever they earned."""
-    wanted = list(dict.fromkeys(episode.group for episode in episodes))[:count]
-    return group_episodes([episode for episode in episodes if episode.group in wanted])
+    groups = list(dict.fromkeys(episode.group for episode in episodes))[:count]
+    return group_episodes([episode for episode in episodes if episode.group in groups])
 
 
 def describe_calls(calls: Sequence[Sequence[Any]], turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -187,10 +187,10 @@ def _forced_texts(turn: Mapping[str, Any]) -> list[str]:
     """Texts of the runs of tokens that the policy did not choose."""
     texts: list[str] = []
     before = 1
-    for text, chosen in zip(turn["tokens"], turn["chosen"]):
-        if not chosen:
+    for text, is_choice in zip(turn["tokens"], turn["chosen"]):
+        if not is_choice:
             texts[-1:] = [texts[-1] + text] if not before else [*texts[-1:], text]
-        before = chosen
+        before = is_choice
     return texts
 
 
@@ -206,9 +206,9 @@ def _choice_columns(columns: Batch) -> dict[str, Tensor]:
     return out
 
 
-def _numbers(values: Tensor, kept: Sequence[int]) -> list[float | None]:
+def _numbers(values: Tensor, indices: Sequence[int]) -> list[float | None]:
     flat = values.float().tolist()
-    return [to_number(flat[i]) for i in kept]
+    return [to_number(flat[i]) for i in indices]
 
 
 def to_number(value: float) -> float | None:
@@ -235,5 +235,5 @@ def clip_text(text: Any) -> str | None:
     if text is None:
         return None
     text = str(text)
-    left = len(text) - MAX_CHARACTERS
-    return text if left <= 0 else f"{text[:MAX_CHARACTERS]} [{left} characters more]"
+    excess = len(text) - MAX_CHARACTERS
+    return text if excess <= 0 else f"{text[:MAX_CHARACTERS]} [{excess} characters more]"

@@ -33,9 +33,9 @@ def format_group(group: Mapping[str, Any], max_chars: int = 600) -> Text:
         _append(out, truncate(message_text(message), max_chars) + "\n")
     for row in group["episodes"]:
         out.append(_format_episode(row, group.get("score_name"), max_chars))
-    left = group.get("group_size", 0) - len(group["episodes"])
-    if left > 0:
-        out.append(f"  {left} more episodes\n", "dim")
+    rest = group.get("group_size", 0) - len(group["episodes"])
+    if rest > 0:
+        out.append(f"  {rest} more episodes\n", "dim")
     return out
 
 
@@ -70,15 +70,15 @@ def _append_turn(out: Text, turn: Mapping[str, Any], output: str, max_chars: int
     if not texts:
         return _append_text(out, truncate(output, max_chars), "")
     styles = [
-        "dim" if not chosen else _colour(value)
-        for chosen, value in zip(turn["chosen"], turn.get("advantages", [None] * len(texts)))
+        "dim" if not is_choice else _colour(value)
+        for is_choice, value in zip(turn["chosen"], turn.get("advantages", [None] * len(texts)))
     ]
-    kept = list(range(len(texts)))
+    indices = list(range(len(texts)))
     if max_chars and sum(map(len, texts)) > max_chars:
-        kept = _keep_ends(texts, max_chars)
+        indices = _keep_ends(texts, max_chars)
     out.append("      ")
     last = -1
-    for i in kept:
+    for i in indices:
         if i > last + 1:
             out.append(f" [... {i - last - 1} tokens ...] ", "dim")
         if i == turn.get("omitted", {}).get("after"):

@@ -55,8 +55,8 @@ def sort_groups(groups: Sequence[Group], key: str) -> list[dict[str, Any]]:
 def count_choices(row: Mapping[str, Any]) -> int:
     """Number of tokens that the policy chose, or of decisions."""
     turns = row.get("turns", [])
-    chosen = sum(sum(turn["chosen"]) + turn.get("omitted", {}).get("tokens", 0) for turn in turns)
-    return int(row.get("decisions", chosen))
+    count = sum(sum(turn["chosen"]) + turn.get("omitted", {}).get("tokens", 0) for turn in turns)
+    return int(row.get("decisions", count))
 
 
 def mean_advantage(row: Mapping[str, Any]) -> float | None:
@@ -64,8 +64,8 @@ def mean_advantage(row: Mapping[str, Any]) -> float | None:
     values = [
         value
         for turn in row.get("turns", [])
-        for value, chosen in zip(turn.get("advantages", []), turn["chosen"])
-        if chosen and value is not None
+        for value, is_choice in zip(turn.get("advantages", []), turn["chosen"])
+        if is_choice and value is not None
     ]
     return sum(values) / len(values) if values else None
 

@@ -55,9 +55,9 @@ def read_sampling(given: Any) -> Sampling:
     Raises:
         ValueError: a name or a type is unknown, or a value is out of range.
     """
-    known = {field.name for field in fields(Sampling)} - {"annealing"}  # actions have no positions
-    if not isinstance(given, Mapping) or not set(given) <= known:
-        raise WireError(f"{SAMPLING} must be a map with some of {sorted(known)}")
+    names = {field.name for field in fields(Sampling)} - {"annealing"}  # actions have no positions
+    if not isinstance(given, Mapping) or not set(given) <= names:
+        raise WireError(f"{SAMPLING} must be a map with some of {sorted(names)}")
     for name, types in _TYPES.items():
         if name in given and (not isinstance(given[name], types) or isinstance(given[name], bool)):
             raise WireError(f"{SAMPLING}: {name} is of type {type(given[name]).__name__}")

@@ -111,8 +111,8 @@ class PolicyServer:
             return connection.respond(HTTPStatus.OK, "OK\n")
         if self._token is None:
             return None
-        given = request.headers.get_all("Authorization")
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        headers = request.headers.get_all("Authorization")
+        scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
         equal = hmac.compare_digest(token.strip().encode(errors="replace"), self._token)
         if scheme.lower() in ("bearer", "api-key") and equal:
             return None

@@ -109,15 +109,15 @@ def overview() -> list[Row]:
 
 def find_group(argument: str) -> str:
     """The group that is meant by its name in singular or plural."""
-    known = {form: name for name in (*groups(), *PARTS) for form in (name, plural(name))}
-    if argument not in known:
+    forms = {form: name for name in (*groups(), *PARTS) for form in (name, plural(name))}
+    if argument not in forms:
         if new := find_new_name("commands", "list", argument):
             raise ConfigError(f"{argument} was renamed to {new}")
-        near = difflib.get_close_matches(argument, known, n=1)
+        near = difflib.get_close_matches(argument, forms, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         names = ", ".join(sorted(map(plural, (*groups(), *PARTS))))
         raise ConfigError(f"no group {argument!r}.{hint} Groups are {names}")
-    return known[argument]
+    return forms[argument]
 
 
 def entries(argument: str) -> list[Row]:
@@ -146,10 +146,10 @@ def describe_option(group: str, option: str) -> str:
 
 def _describe_environment(source: Source) -> str:
     """What makes the virtual environment of a simulator, where it is missing here."""
-    named = find_environment(source)
-    if named is None or any((folder / named[0]).exists() for folder in (Path.cwd(), CONF.parent)):
+    environment = find_environment(source)
+    if environment is None or any((folder / environment[0]).exists() for folder in (Path.cwd(), CONF.parent)):
         return ""
-    return f" (needs {named[0]}: not there, `make {named[1]}` makes it)"
+    return f" (needs {environment[0]}: not there, `make {environment[1]}` makes it)"
 
 
 def classes(name: str) -> list[Source]:

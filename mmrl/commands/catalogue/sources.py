@@ -37,8 +37,8 @@ class Source:
     def bases(self) -> list[Source]:
         """The base classes that can be found."""
         names = [ast.unparse(base).partition("[")[0] for base in getattr(self.node, "bases", [])]
-        found = [find_source(_expand_name(self.module, name)) for name in names]
-        return [source for source in found if source is not None]
+        sources = [find_source(_expand_name(self.module, name)) for name in names]
+        return [source for source in sources if source is not None]
 
     def is_subclass(self, base: str) -> bool:
         """Whether it is or inherits from the class that is defined at this import path."""
@@ -80,29 +80,29 @@ def find_source(path: str) -> Source | None:
 def find_subclasses(packages: Iterable[str], base: str) -> list[Source]:
     """The public concrete subclasses that the modules of packages define, by import path."""
     root = find_source(base)
-    found = []
+    subclasses = []
     for module in (module for package in packages for module in _walk_modules(package)):
         for node in _parse(module).body:  # type: ignore[union-attr]
             if root is not None and isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 source = Source(f"{module}.{node.name}", node)
                 if source.path != root.path and source.is_subclass(root.path) and not source.abstract_methods:
-                    found.append(source)
-    return sorted(found, key=lambda source: (source.module, source.node.name))
+                    subclasses.append(source)
+    return sorted(subclasses, key=lambda source: (source.module, source.node.name))
 
 
 def find_missing_packages(module: str) -> list[str]:
     """Packages that a module imports when it is loaded and that are not installed, modules of its own package too."""
-    own, missing, waiting, seen = module.partition(".")[0], set(), [module], set()
+    package, missing, waiting, modules = module.partition(".")[0], set(), [module], set()
     while waiting:
         name = waiting.pop()
-        if name in seen or (tree := _parse(name)) is None:
+        if name in modules or (tree := _parse(name)) is None:
             continue
-        seen.add(name)
+        modules.add(name)
         for node in tree.body:
             targets = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 targets = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-            waiting += [target for target in targets if target.partition(".")[0] == own]
+            waiting += [target for target in targets if target.partition(".")[0] == package]
             missing |= {target.partition(".")[0] for target in targets if _find_root(target.partition(".")[0]) is None}
     return sorted(missing)
 
@@ -116,8 +116,8 @@ def find_environment(source: Source) -> tuple[str, str] | None:
         and isinstance(node.target, ast.Name)
         and isinstance(node.value, ast.Constant)
     }
-    named = (stated.get("environment"), stated.get("make_target"))
-    return named if all(isinstance(each, str) for each in named) else None  # type: ignore[return-value]
+    names = (stated.get("environment"), stated.get("make_target"))
+    return names if all(isinstance(each, str) for each in names) else None  # type: ignore[return-value]
 
 
 @functools.cache

@@ -21,12 +21,12 @@ def check_versions(facts: Sequence[Facts]) -> Finding:
     """Packages have the versions of rank 0."""
     first = facts[0]
     for name in dict.fromkeys(name for each in facts for name in each.versions):
-        own = first.versions.get(name, "none")
-        if others := [each for each in facts if each.versions.get(name, "none") != own]:
-            found = others[0].versions.get(name, "none")
+        version = first.versions.get(name, "none")
+        if others := [each for each in facts if each.versions.get(name, "none") != version]:
+            other = others[0].versions.get(name, "none")
             return _wrong(
                 "versions",
-                f"{where(others)} has {name} {found}, and rank 0 has {own}; install the same version on every node",
+                f"{where(others)} has {name} {other}, and rank 0 has {version}; install the same version on every node",
             )
     return _right("versions", ", ".join(f"{name} {version}" for name, version in first.versions.items()))
 
@@ -104,9 +104,9 @@ def check_devices(facts: Sequence[Facts]) -> Finding:
                 "--gpus-per-task out, and start as many processes as trainer.devices",
             )
     hosts = {each.host: [other.device for other in facts if other.host == each.host] for each in facts}
-    shown = "; ".join(f"{host}: {len(devices)} x {kind}" for host, devices in list(hosts.items())[:8])
+    text = "; ".join(f"{host}: {len(devices)} x {kind}" for host, devices in list(hosts.items())[:8])
     rest = f"; and {len(hosts) - 8} other hosts" if len(hosts) > 8 else ""
-    return _right("devices", shown + rest)
+    return _right("devices", text + rest)
 
 
 def check_ports(facts: Sequence[Facts]) -> Finding:
@@ -137,9 +137,9 @@ def where(ranks: Sequence[Facts]) -> str:
     return f"{name_ranks([each.rank for each in ranks])} on {ranks[0].host}"
 
 
-def _right(name: str, found: str) -> Finding:
-    return Finding(name, found, essential=True)
+def _right(name: str, text: str) -> Finding:
+    return Finding(name, text, essential=True)
 
 
-def _wrong(name: str, found: str) -> Finding:
-    return Finding(name, found, good=False, essential=True)
+def _wrong(name: str, text: str) -> Finding:
+    return Finding(name, text, good=False, essential=True)

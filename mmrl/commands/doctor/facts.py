@@ -82,10 +82,10 @@ def collect_facts(rank: int, config: str, run_dir: str, device: torch.device, po
 
 def collect_versions() -> dict[str, str]:
     """Return the versions that must be the same in all processes."""
-    found = {"python": platform.python_version()} | {name: find_version(name) or "none" for name in PACKAGES}
+    versions = {"python": platform.python_version()} | {name: find_version(name) or "none" for name in PACKAGES}
     if torch.cuda.is_available():
-        found |= {"CUDA": str(torch.version.cuda), "NCCL": ".".join(map(str, torch.cuda.nccl.version()))}
-    return found
+        versions |= {"CUDA": str(torch.version.cuda), "NCCL": ".".join(map(str, torch.cuda.nccl.version()))}
+    return versions
 
 
 def hash_source() -> str:
@@ -104,13 +104,13 @@ def is_visible(path: str) -> bool:
 
 def available_memory() -> int:
     """Bytes of host memory that can be had without swapping, within the limit of a container."""
-    found = []
+    sizes = []
     with open("/proc/meminfo") as file:
-        found += [int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable")]
+        sizes += [int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable")]
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.is_file() and limit.read_text().strip().isdigit():
-        found.append(int(limit.read_text()) - int(used.read_text()))
-    return min(found)
+        sizes.append(int(limit.read_text()) - int(used.read_text()))
+    return min(sizes)
 
 
 def resident_memory() -> int:

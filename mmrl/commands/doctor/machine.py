@@ -63,8 +63,8 @@ def examine() -> Iterator[Finding]:
     yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
     for name in (name for name in PACKAGES if name != "vllm"):
         hint = OPTIONAL.get(name, f"pip install {name}")
-        found = find_version(name)
-        yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)
+        version = find_version(name)
+        yield Finding(name, version or f"missing; {hint}", version is not None, essential=name not in OPTIONAL)
     yield from _stranger()
     yield _vllm()
     yield from _devices()
@@ -84,12 +84,12 @@ def _configuration() -> Finding:
 def _stranger() -> Iterator[Finding]:
     """The distribution `mmrl` of the package index, another project whose package and command have the same name."""
     try:
-        found = distribution("mmrl")
+        package = distribution("mmrl")
     except PackageNotFoundError:
         return
-    if not any(entry.value.startswith("mmrl.__main__") for entry in found.entry_points):
+    if not any(entry.value.startswith("mmrl.__main__") for entry in package.entry_points):
         text = (
-            f"{found.version} is another project ({found.metadata['Summary']}) that replaces files of this one: "
+            f"{package.version} is another project ({package.metadata['Summary']}) that replaces files of this one: "
             "pip uninstall mmrl, then pip install --force-reinstall --no-deps mmrl-lightning"
         )
         yield Finding("distribution mmrl", text, good=False)

@@ -43,14 +43,14 @@ class Meeting:
                 "that listens there, or set MASTER_PORT to a free port on every node"
             )
         try:
-            made = connect(host, port, listens, seconds)
+            store = connect(host, port, listens, seconds)
         except (RuntimeError, ValueError) as error:
             reason = str(error).strip().splitlines()[0][:200]
             raise ConfigError(
                 f"rank {rank} on {socket.gethostname()} cannot meet rank 0 at {host}:{port} within {seconds:.0f} "
                 f"seconds ({reason}); let the nodes reach this port, or set MASTER_ADDR and MASTER_PORT on every node"
             ) from error
-        self.store: Store = PrefixStore("mmrl-doctor", made)
+        self.store: Store = PrefixStore("mmrl-doctor", store)
 
     def tell(self, name: str, text: str) -> None:
         """Write this rank's text under a name."""
@@ -62,9 +62,9 @@ class Meeting:
 
     def read(self, name: str, ranks: Sequence[int] | None = None) -> list[str]:
         """Return the texts of ranks, of all by default; waits for them. Raises with the numbers of those missing."""
-        wanted = list(range(self.size) if ranks is None else ranks)
+        members = list(range(self.size) if ranks is None else ranks)
         until = time.monotonic() + self.seconds
-        missing = wanted
+        missing = members
         while missing:
             missing = [rank for rank in missing if not self._has(f"{name}/{rank}")]
             ended = [process.returncode for process in self.started if process.poll()]
@@ -76,7 +76,7 @@ class Meeting:
                 )
             if missing:
                 time.sleep(POLL)
-        return [self.store.get(f"{name}/{rank}").decode() for rank in wanted]
+        return [self.store.get(f"{name}/{rank}").decode() for rank in members]
 
     def leave(self) -> None:
         """Let the others read what they wait for before the store ends with rank 0."""
@@ -96,26 +96,26 @@ class Meeting:
 
 def connect(host: str, port: int, listens: bool, seconds: float) -> TCPStore:
     """Open torch's store; its own time limit does not hold where another program listens and never answers."""
-    made: list[TCPStore | Exception] = []
+    results: list[TCPStore | Exception] = []
 
     def open_store() -> None:
         try:
-            made.append(TCPStore(host, port, None, listens, timedelta(seconds=seconds), wait_for_workers=False))
+            results.append(TCPStore(host, port, None, listens, timedelta(seconds=seconds), wait_for_workers=False))
         except Exception as error:
-            made.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=open_store, daemon=True)
     thread.start()
     thread.join(seconds + 1)
-    if not made:
+    if not results:
         raise RuntimeError("another program listens there")
-    if isinstance(made[0], Exception):
-        raise made[0]
-    return made[0]
+    if isinstance(results[0], Exception):
+        raise results[0]
+    return results[0]
 
 
 def name_ranks(ranks: Sequence[int]) -> str:
     """Name ranks: "rank 3", or "ranks 3, 4, 5 and 9 others"."""
-    shown = ", ".join(map(str, ranks[:4]))
+    numbers = ", ".join(map(str, ranks[:4]))
     rest = f" and {len(ranks) - 4} others" if len(ranks) > 4 else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{rest}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {numbers}{rest}"

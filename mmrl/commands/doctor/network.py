@@ -24,11 +24,11 @@ def measure_network(trainer: Any, store: dist.Store, seconds: float) -> str:
     """
     try:
         backend = parallel.join_group(trainer, store, seconds)
-        device, found = parallel.root_device(trainer), {}
+        device, groups = parallel.root_device(trainer), {}
         for name, group in parallel.process_groups(trainer).items():
-            found[name] = [dist.get_world_size(group), *time_all_reduce(device, group, seconds)]
+            groups[name] = [dist.get_world_size(group), *time_all_reduce(device, group, seconds)]
         dist.destroy_process_group()
-        return json.dumps({"backend": backend, "groups": found})
+        return json.dumps({"backend": backend, "groups": groups})
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         return json.dumps({"error": text[:300]})
@@ -39,19 +39,19 @@ def time_all_reduce(device: torch.device, group: Any, seconds: float) -> tuple[i
     ranks = dist.get_world_size(group)
     tensor = torch.empty(BYTES[device.type] // 4, device=device)
     expected = ranks * (ranks + 1) / 2
-    taken = []
+    durations = []
     for _ in range(1 + REPEATS):
         tensor.fill_(dist.get_rank(group) + 1.0)
         _wait_for(device)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         work = dist.all_reduce(tensor, group=group, async_op=True)
         assert work is not None
         work.wait(timedelta(seconds=seconds))
         _wait_for(device)
-        taken.append(time.perf_counter() - begun)
+        durations.append(time.perf_counter() - start)
         if not bool((tensor == expected).all()):
             raise RuntimeError(f"all-reduce of {ranks} ranks gave {float(tensor[0])} in place of {expected}")
-    return tensor.nbytes, sorted(taken[1:])[REPEATS // 2]
+    return tensor.nbytes, sorted(durations[1:])[REPEATS // 2]
 
 
 def _wait_for(device: torch.device) -> None:

@@ -78,14 +78,14 @@ def check_run(arguments: Sequence[str]) -> None:
 
 def build_trainer(options: Mapping[str, Any]) -> Trainer:
     """Build the run's trainer without callbacks and loggers."""
-    chosen = {name: options[name] for name in HARDWARE if options.get(name) is not None}
-    if isinstance(chosen.get("strategy"), Mapping):
-        chosen["strategy"] = build_nested(chosen["strategy"])
+    hardware = {name: options[name] for name in HARDWARE if options.get(name) is not None}
+    if isinstance(hardware.get("strategy"), Mapping):
+        hardware["strategy"] = build_nested(hardware["strategy"])
     quiet: dict[str, Any] = dict.fromkeys(
         ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
     )
     try:
-        return Trainer(**chosen, **quiet)
+        return Trainer(**hardware, **quiet)
     except Exception as error:  # what Lightning finds wrong with devices or strategy
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from error
 
@@ -99,16 +99,16 @@ def examine_ranks(
     """
     rank, processes = trainer.global_rank, trainer.world_size
     ports = find_ports(cli._plain()["data"]) if rank == 0 else ()
-    own = collect_facts(rank, cli.to_yaml(), cli.config.run_dir, parallel.root_device(trainer), ports)
+    local_facts = collect_facts(rank, cli.to_yaml(), cli.config.run_dir, parallel.root_device(trainer), ports)
     if processes == 1:
-        return [own], check_facts([own])
+        return [local_facts], check_facts([local_facts])
     meeting = Meeting(rank, processes, parallel.meeting_place(trainer), seconds, started)
     if rank > 0:
-        answer(trainer, meeting, own, seconds)
+        answer(trainer, meeting, local_facts, seconds)
         return [], []
-    with tempfile.NamedTemporaryFile(prefix=".doctor-", dir=_existing(Path(own.run_dir))) as file:
+    with tempfile.NamedTemporaryFile(prefix=".doctor-", dir=_existing(Path(local_facts.run_dir))) as file:
         meeting.tell("file", file.name)
-        meeting.tell("facts", own.to_json())
+        meeting.tell("facts", local_facts.to_json())
         facts = [Facts.from_json(text) for text in meeting.read("facts")]
     findings = check_facts(facts)
     good = all(finding.good for finding in findings)
@@ -121,8 +121,8 @@ def examine_ranks(
 
 def answer(trainer: Trainer, meeting: Meeting, own: Facts, seconds: float) -> None:
     """Tell rank 0 what this rank finds."""
-    seen = is_visible(meeting.ask("file"))
-    meeting.tell("facts", replace(own, sees_run_dir=seen).to_json())
+    visible = is_visible(meeting.ask("file"))
+    meeting.tell("facts", replace(own, sees_run_dir=visible).to_json())
     if meeting.ask("go on") == "True":
         meeting.tell("network", measure_network(trainer, dist.PrefixStore("group", meeting.store), seconds))
     meeting.leave()

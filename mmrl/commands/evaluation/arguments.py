@@ -93,38 +93,38 @@ def parse(arguments: Sequence[str]) -> EvaluationRequest:
             f"give one run folder or checkpoint, got {places}{missing}; for example "
             "`mmrl evaluate runs/demo compare=start`"
         )
-    given: dict[str, str] = {}
+    options: dict[str, str] = {}
     more: list[str] = []
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key in OPTIONS and argument not in places:
-            if given.setdefault(key, value) != value:
-                raise ConfigError(f"{key}={given[key]} and {key}={value}: give {key} once")
+            if options.setdefault(key, value) != value:
+                raise ConfigError(f"{key}={options[key]} and {key}={value}: give {key} once")
             if not value.strip():
                 raise ConfigError(f"{argument}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
         elif argument not in places:
             more.append(_to_lightning_argument(key, value))
     folder, file = _resolve_place(Path(places[0]))
-    if file is not None and "checkpoint" in given:
-        raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
-    named = given.get("checkpoint")
-    if file is None and (named is not None or (folder / "checkpoints").exists()):
-        file = find_checkpoint(folder, named or "last")
-    other = given.get("compare")
+    if file is not None and "checkpoint" in options:
+        raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={options['checkpoint']}")
+    checkpoint = options.get("checkpoint")
+    if file is None and (checkpoint is not None or (folder / "checkpoints").exists()):
+        file = find_checkpoint(folder, checkpoint or "last")
+    other = options.get("compare")
     measured = Path(other) if other is not None and (Path(other) / "config.yaml").exists() else None
     return EvaluationRequest(
         folder=folder,
         checkpoint=file,
         compare=find_checkpoint(folder, other) if other is not None and measured is None else None,
         against=measured,
-        count=_parse_count(given, "count"),
-        num_samples=_parse_count(given, "num_samples"),
-        decodes=_parse_names(given, "decode"),
-        video=_parse_switch(given, "video"),
-        video_episodes=_parse_count(given, "video_episodes") or 6,
-        accept=_parse_names(given, "accept"),
-        trust=_parse_switch(given, "trust"),
-        send=_parse_switch(given, "send"),
+        count=_parse_count(options, "count"),
+        num_samples=_parse_count(options, "num_samples"),
+        decodes=_parse_names(options, "decode"),
+        video=_parse_switch(options, "video"),
+        video_episodes=_parse_count(options, "video_episodes") or 6,
+        accept=_parse_names(options, "accept"),
+        trust=_parse_switch(options, "trust"),
+        send=_parse_switch(options, "send"),
         arguments=tuple(more),
     )
 
@@ -164,10 +164,10 @@ def _to_lightning_argument(key: str, value: str) -> str:
         return f"--{key}={value}"
     if new := find_new_name("commands", "evaluate", key):
         raise ConfigError(f"{key} was renamed to {new}")
-    known = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
-    near = difflib.get_close_matches(key, known, n=1)
+    keys = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
+    near = difflib.get_close_matches(key, keys, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    if f"{key}." in known:
+    if f"{key}." in keys:
         hint = (
             f" A run is measured with its own {key}; change values of it by {key}.KEY=VALUE, or serve the run "
             "(`mmrl serve RUN`) and evaluate policy=remote without a run folder."
@@ -178,22 +178,22 @@ def _to_lightning_argument(key: str, value: str) -> str:
     )
 
 
-def _parse_names(given: dict[str, str], name: str) -> tuple[str, ...]:
-    return tuple(given[name].strip("[]").replace(" ", "").split(",")) if name in given else ()
+def _parse_names(options: dict[str, str], name: str) -> tuple[str, ...]:
+    return tuple(options[name].strip("[]").replace(" ", "").split(",")) if name in options else ()
 
 
-def _parse_count(given: dict[str, str], name: str) -> int | None:
-    if name not in given:
+def _parse_count(options: dict[str, str], name: str) -> int | None:
+    if name not in options:
         return None
-    if not (given[name].isascii() and given[name].isdigit()) or int(given[name]) < 1:
-        raise ConfigError(f"{name}={given[name]}: must be a whole number of at least 1")
-    if int(given[name]) > LARGEST:
-        raise ConfigError(f"{name}={given[name]}: must be at most {LARGEST}")
-    return int(given[name])
+    if not (options[name].isascii() and options[name].isdigit()) or int(options[name]) < 1:
+        raise ConfigError(f"{name}={options[name]}: must be a whole number of at least 1")
+    if int(options[name]) > LARGEST:
+        raise ConfigError(f"{name}={options[name]}: must be at most {LARGEST}")
+    return int(options[name])
 
 
-def _parse_switch(given: dict[str, str], name: str) -> bool:
-    value = given.get(name, "false").lower()
+def _parse_switch(options: dict[str, str], name: str) -> bool:
+    value = options.get(name, "false").lower()
     if value not in ("true", "false"):
-        raise ConfigError(f"{name}={given[name]}: must be true or false")
+        raise ConfigError(f"{name}={options[name]}: must be true or false")
     return value == "true"

@@ -119,11 +119,11 @@ def read_comparison(request: EvaluationRequest, data: Any) -> EvaluationResult |
         other = EvaluationResult.read(request.against)
     except ValueError as error:
         raise ConfigError(f"compare={request.against}: {error}") from error
-    known = {
+    entries = {
         **describe_evaluation(data.task, data.evaluation),
         "instructions": other.protocol.entries.get("instructions"),
     }
-    check_protocol(request.against, Protocol(known), other.protocol)
+    check_protocol(request.against, Protocol(entries), other.protocol)
     return other
 
 

@@ -278,6 +278,6 @@ def format_versions() -> str:
     """Versions of mmrl and of what decides its numbers, without importing them."""
     from mmrl.runs.versions import versions
 
-    found = versions()
+    by_name = versions()
     names = ("mmrl", "python", "torch", "lightning", "transformers")
-    return "\n".join(f"{name} {found.get(name, 'not installed')}" for name in names)
+    return "\n".join(f"{name} {by_name.get(name, 'not installed')}" for name in names)

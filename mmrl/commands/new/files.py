@@ -33,15 +33,15 @@ def write_files(files: Files) -> list[Path]:
     paths = {Path(path): template for path, template in files.templates.items()}
     if existing := [str(path) for path in paths if path.exists() and path.name != "conftest.py"]:
         raise ConfigError(f"there is {', '.join(existing)} already; choose another name")
-    written = []
+    new_paths = []
     for path, template in paths.items():
         if path.exists():
             continue
         text = (TEMPLATES / f"{template}.txt").read_text()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(Template(text).substitute(files.words) if "$" in text else text)
-        written.append(path)
-    return written
+        new_paths.append(path)
+    return new_paths
 
 
 def check_module(name: str) -> str:

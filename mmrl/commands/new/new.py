@@ -38,15 +38,15 @@ def new(arguments: Sequence[str]) -> None:
 def _read_options(kind: str, rest: Sequence[str]) -> dict[str, str]:
     """The words KEY=VALUE after the name."""
     options = dict(word.partition("=")[::2] for word in rest)
-    known = OPTIONS.get(kind, {})
+    examples = OPTIONS.get(kind, {})
     for key in options:
         if kind == "recipe" and key in ("slot", "part"):
             raise ConfigError(f"{key}: a recipe has no part; `mmrl new method NAME {key}=...` writes one and a recipe")
-        if key not in known:
-            words = " ".join(f"{name}={value}" for name, value in known.items())
+        if key not in examples:
+            words = " ".join(f"{name}={value}" for name, value in examples.items())
             raise ConfigError(f"{key}: unknown option; a {kind} has {words or 'none'}")
     if empty := [key for key, value in options.items() if not value]:
-        raise ConfigError(f"{empty[0]}: give a value, as in {empty[0]}={known[empty[0]]}")
+        raise ConfigError(f"{empty[0]}: give a value, as in {empty[0]}={examples[empty[0]]}")
     if not options.get("part", "A").isidentifier():
         raise ConfigError(f"part={options['part']}: must be the name of a class, such as PlainGradient")
     return options

@@ -59,15 +59,15 @@ def _read_level(text: str) -> float:
 def _choose_metric(groups: Sequence[SeedGroup], name: str | None) -> str:
     """Return the metric that is compared, which all runs have at a common iteration."""
     first = groups[0].runs[0]
-    chosen = find_headline(first.config, first.names) if name is None else check_metric(name, first.names, first.folder)
-    if chosen is None:
+    metric = find_headline(first.config, first.names) if name is None else check_metric(name, first.names, first.folder)
+    if metric is None:
         raise ConfigError(f"{first.folder} has measured nothing on held-out problems; name a metric with metric=NAME")
     for group in groups:
         for run in group.runs:
-            check_metric(chosen, {each for each in run.names if run.curve(each)}, run.folder)
-        if not group.mean_curve(chosen):
-            raise ConfigError(f"{group.name}: no iteration at which all seeds have {chosen}")
-    return chosen
+            check_metric(metric, {each for each in run.names if run.curve(each)}, run.folder)
+        if not group.mean_curve(metric):
+            raise ConfigError(f"{group.name}: no iteration at which all seeds have {metric}")
+    return metric
 
 
 def format_groups(groups: Sequence[SeedGroup], metric: str, level: float = 0.95) -> str:
@@ -84,8 +84,8 @@ def format_groups(groups: Sequence[SeedGroup], metric: str, level: float = 0.95)
         seeds = ",".join(str(run.seed) for run in group.runs)
         bounds, note = _interval(group, metric, level)
         difference = "" if group is groups[0] else _format_difference(groups[0], group, metric, level)
-        shown = f"{ends[0]:g}" if len(ends) == 1 else f"{ends[0]:g} to {ends[-1]:g}"
-        rows.append([group.name, seeds, shown, f"{mean(values):.4g}", bounds, difference])
+        iterations = f"{ends[0]:g}" if len(ends) == 1 else f"{ends[0]:g} to {ends[-1]:g}"
+        rows.append([group.name, seeds, iterations, f"{mean(values):.4g}", bounds, difference])
         notes += [note] if note else []
         if len(ends) > 1:
             notes.append(f"{group.name}: its seeds have ended at different iterations; the plot shows common ones")

@@ -44,12 +44,12 @@ def check_empty_names(node: Any, key: str = "") -> None:
     pairs: Any = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, Mapping) else ()
     if isinstance(node, Mapping) and isinstance(node.get("class_path"), str):
         part = import_class(node["class_path"])
-        known = constructor_parameters(part) if isinstance(part, type) else None
-        variadic = known is None or any(each.kind is each.VAR_KEYWORD for each in known.values())
+        parameters = constructor_parameters(part) if isinstance(part, type) else None
+        variadic = parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
         for name, value in (node.get("init_args") or {}).items():
-            if known is not None and not variadic and name not in known and value in ({}, []):
-                near = difflib.get_close_matches(name, list(known), n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known) or 'nothing'}"
+            if parameters is not None and not variadic and name not in parameters and value in ({}, []):
+                near = difflib.get_close_matches(name, list(parameters), n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(parameters) or 'nothing'}"
                 raise ConfigError(f"{key}: unknown key {name!r} ({node['class_path']}); {hint}")
     for name, value in pairs:
         check_empty_names(value, key if name == "init_args" else f"{key}.{name}".lstrip("."))

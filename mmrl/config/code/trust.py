@@ -58,10 +58,10 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
             _check_module(path.replace(":", ".").rpartition(".")[0], f"{key}.path", path, file, trust)
     folder = config.get("project")
     if isinstance(folder, str) and Path(folder).is_dir() and not trust and Path(folder).resolve() != Path.cwd():
-        own = [key for key, value in _walk(config) if _is_of_project(key, value, Path(folder))]
-        if own:
+        keys = [key for key, value in _walk(config) if _is_of_project(key, value, Path(folder))]
+        if keys:
             raise ConfigError(
-                f"{file}: {own[0]} is code of the project {folder}, and this command was not started there; start it "
+                f"{file}: {keys[0]} is code of the project {folder}, and this command was not started there; start it "
                 f"there, or {_TRUST}"
             )
 

@@ -66,24 +66,24 @@ def format_parser_error(text: str) -> str:
 
     The message looks like 'Parser key "model": ... Problem with given class_path 'C': ... Option 'x' is not accepted'.
     """
-    if found := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
+    if match := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
         part = "lightning.pytorch.Trainer" if "--trainer." in text else None
         return (
-            f"{found[0].rpartition('--')[2]}: unknown key.{_suggest_keys(found[1], part) or ' See `mmrl fit --help`'}"
+            f"{match[0].rpartition('--')[2]}: unknown key.{_suggest_keys(match[1], part) or ' See `mmrl fit --help`'}"
         )
-    if found := re.match(r"argument --(\S+): expected one argument", text):
-        return f"{found[1]} needs a value, as in --{found[1]} VALUE"
+    if match := re.match(r"argument --(\S+): expected one argument", text):
+        return f"{match[1]} needs a value, as in --{match[1]} VALUE"
     best = _deepest(text)
     if best is None:
         return text.strip().splitlines()[0] if text.strip() else "the configuration cannot be read"
     where = ".".join(best.keys)
     if where == "seed_everything":
         return f"seed must be a whole number from 0 to {2**32 - 1}, got {best.value}"
-    if found := re.match(r"Group '([^']+)' does not accept option '([^']+)'", best.texts[0]):
-        group, part = ("trainer", "lightning.pytorch.Trainer") if found[1] == "trainer" else (found[1], best.part)
-        return f"{'.'.join([*best.keys, group])}: unknown key {found[2]!r}.{_suggest_keys(found[2], part, group)}"
-    if found := re.match(r"the following arguments are required: (\S+)", best.texts[0]):
-        key = f"{where}.{found[1]}" if where else found[1]
+    if match := re.match(r"Group '([^']+)' does not accept option '([^']+)'", best.texts[0]):
+        group, part = ("trainer", "lightning.pytorch.Trainer") if match[1] == "trainer" else (match[1], best.part)
+        return f"{'.'.join([*best.keys, group])}: unknown key {match[2]!r}.{_suggest_keys(match[2], part, group)}"
+    if match := re.match(r"the following arguments are required: (\S+)", best.texts[0]):
+        key = f"{where}.{match[1]}" if where else match[1]
         return f"{key} is null or missing, and {best.part or 'the run'} needs it.{_options(key)}"
     place = f"{where} ({best.part})" if best.part else where
     complaint = _format_complaint(best)
@@ -103,14 +103,14 @@ def _deepest(text: str) -> _Complaint | None:
                 best.value = _short(text.removeprefix("Given value: "))
             continue
         stack = [entry for entry in stack if entry[0] < indent]
-        if found := _KEY.match(text):
-            stack.append((indent, "key", found["key"]))
-            text = text[found.end() :].strip()
-        elif found := _CLASS.match(text):
-            stack.append((indent, "class", found["path"]))
-            text = text[found.end() :].strip()
-        if found := _CALLABLE.match(text):  # the class comes after what is wrong with it
-            text = text[found.end() :]
+        if match := _KEY.match(text):
+            stack.append((indent, "key", match["key"]))
+            text = text[match.end() :].strip()
+        elif match := _CLASS.match(text):
+            stack.append((indent, "class", match["path"]))
+            text = text[match.end() :].strip()
+        if match := _CALLABLE.match(text):  # the class comes after what is wrong with it
+            text = text[match.end() :]
             path = re.search(r"Got value: Namespace\(class_path='([^']+)'", "\n".join([text, *lines[number + 1 :]]))
             if path:
                 stack.append((indent, "class", path[1]))
@@ -131,28 +131,28 @@ def _deepest(text: str) -> _Complaint | None:
 
 def _format_complaint(complaint: _Complaint) -> str:
     text = complaint.texts[0]
-    if found := re.match(r"Option '([^']+)' is not accepted", text):
+    if match := re.match(r"Option '([^']+)' is not accepted", text):
         top = "" if complaint.keys or complaint.part else " The sections are trainer, model and data"
-        return f"unknown key {found[1]!r}.{_suggest_keys(found[1], complaint.part)}{top}"
-    if found := re.match(r"No module named '([^']+)'", text):
+        return f"unknown key {match[1]!r}.{_suggest_keys(match[1], complaint.part)}{top}"
+    if match := re.match(r"No module named '([^']+)'", text):
         return f"{text}; install it, or put its folder on PYTHONPATH"
-    if found := re.match(r"(?:Not a valid|Import path does not correspond to a) subclass of (\w+)", text):
+    if match := re.match(r"(?:Not a valid|Import path does not correspond to a) subclass of (\w+)", text):
         got = f"; got {complaint.value}" if complaint.value else ""
-        return f"must be a {found[1]}, named by its class in _target_ (class_path){got}"
-    if found := re.match(r"Expected '([^']+)' to be a subclass of <class '([^']+)'>", text):
-        return f"{found[1]} is no {found[2]}; name a class that is one"
-    wanted = []
+        return f"must be a {match[1]}, named by its class in _target_ (class_path){got}"
+    if match := re.match(r"Expected '([^']+)' to be a subclass of <class '([^']+)'>", text):
+        return f"{match[1]} is no {match[2]}; name a class that is one"
+    kinds = []
     for each in complaint.texts:
-        if found := re.match(r"Expected a dot import path string: (.*)", each):
-            wanted.append("an import path")
-            complaint.value = complaint.value or _short(found[1])
-        elif found := re.match(r"Expected an? (?:<class '([^']+)'>|(.+?))(?:\. Got value: (.*))?$", each):
-            kind = (found[1] or found[2]).replace("typing.", "").replace("collections.abc.", "")
-            wanted.append(kind.removeprefix("Literal[").removesuffix("]") if kind.startswith("Literal[") else kind)
-            complaint.value = complaint.value or _short(found[3] or "")
-    if not wanted:
+        if match := re.match(r"Expected a dot import path string: (.*)", each):
+            kinds.append("an import path")
+            complaint.value = complaint.value or _short(match[1])
+        elif match := re.match(r"Expected an? (?:<class '([^']+)'>|(.+?))(?:\. Got value: (.*))?$", each):
+            kind = (match[1] or match[2]).replace("typing.", "").replace("collections.abc.", "")
+            kinds.append(kind.removeprefix("Literal[").removesuffix("]") if kind.startswith("Literal[") else kind)
+            complaint.value = complaint.value or _short(match[3] or "")
+    if not kinds:
         return _short(text, 400)
-    return f"must be {' or '.join(wanted)}" + (f", got {complaint.value}" if complaint.value else "")
+    return f"must be {' or '.join(kinds)}" + (f", got {complaint.value}" if complaint.value else "")
 
 
 def _short(value: str, longest: int = _LONGEST) -> str:
@@ -181,13 +181,13 @@ def _suggest_keys(key: str, part: str | None, group: str | None = None) -> str:
             constructor = {name: hint for init in inits for name, hint in typing.get_type_hints(init).items()}[group]
     except (ImportError, AttributeError, KeyError, NameError):
         return ""
-    known = list(constructor_parameters(constructor))
-    near = difflib.get_close_matches(key.split(".")[0], known, n=1)
-    if near and len(known) > _MANY:
+    names = list(constructor_parameters(constructor))
+    near = difflib.get_close_matches(key.split(".")[0], names, n=1)
+    if near and len(names) > _MANY:
         return f" Did you mean {near[0]!r}?"
-    more = f" and {len(known) - _MANY} more" if len(known) > _MANY else ""
-    taken = f" It takes {', '.join(known[:_MANY]) or 'nothing'}{more}"
-    return (f" Did you mean {near[0]!r}?" if near else "") + taken
+    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+    text = f" It takes {', '.join(names[:_MANY]) or 'nothing'}{more}"
+    return (f" Did you mean {near[0]!r}?" if near else "") + text
 
 
 _LISTED = 20  # keys that a message names
@@ -203,32 +203,32 @@ def check_empty(given: Any, parsed: Any) -> None:
     Raises:
         ConfigError: with the key and those that stand beside it.
     """
-    for key, known in _find_vanished(given, parsed):
+    for key, keys in _find_vanished(given, parsed):
         parent, _, name = key.rpartition(".")
-        listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+        listed = ", ".join(keys[:_LISTED]) + (", ..." if len(keys) > _LISTED else "")
         raise ConfigError(
             f"{parent or 'configuration'}: unknown key {name!r} (its value is {{}}). It takes {listed or 'no key'}"
         )
 
 
-def _find_vanished(given: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
+def _find_vanished(node: Any, parsed: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
     """Yield the keys of empty mappings that were not parsed, with the keys that were."""
-    if isinstance(given, Mapping) and "class_path" in given:
+    if isinstance(node, Mapping) and "class_path" in node:
         part = _entries(parsed)
-        if part.get("class_path", given["class_path"]) != given["class_path"]:
+        if part.get("class_path", node["class_path"]) != node["class_path"]:
             return  # another argument chose another class
-        given, parsed = given.get("init_args") or {}, part.get("init_args", parsed)
-    if isinstance(given, Mapping):
+        node, parsed = node.get("init_args") or {}, part.get("init_args", parsed)
+    if isinstance(node, Mapping):
         entries = _entries(parsed)
-        for name, value in given.items():
+        for name, value in node.items():
             place = f"{key}.{name}" if key else str(name)
             # of a key that a part takes, {} is parsed to a dictionary or to the defaults of a class
             if isinstance(value, Mapping) and not value and entries.get(name, Namespace()) == Namespace():
-                yield place, sorted(str(known) for known in entries if known != name)
+                yield place, sorted(str(entry) for entry in entries if entry != name)
             elif name in entries:
                 yield from _find_vanished(value, entries[name], place)
-    elif isinstance(given, list) and isinstance(parsed, list):
-        for number, (one, other) in enumerate(zip(given, parsed)):
+    elif isinstance(node, list) and isinstance(parsed, list):
+        for number, (one, other) in enumerate(zip(node, parsed)):
             yield from _find_vanished(one, other, f"{key}.{number}")
 
 

@@ -32,8 +32,8 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
     values = _plain(arguments or {})
     if "None" in complaint:
         values |= {name: None for name, value in (arguments or {}).items() if value is None}
-    given = ", ".join(f"{name}={value!r}" for name, value in values.items())
-    return ConfigError(f"{key} ({part}): {complaint.rstrip('. ')}. It was given {given[:_LONGEST]}; {_HINT}")
+    pairs = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return ConfigError(f"{key} ({part}): {complaint.rstrip('. ')}. It was given {pairs[:_LONGEST]}; {_HINT}")
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def place_of(node: Any, path: str, arguments: Mapping[str, Any], key: str = "") 
         arguments: plain arguments that distinguish two parts of one class.
     """
     places = list(_places(node, path.rpartition(".")[2], key))
-    alike = [place for place, given in places if all(given.get(n) == v for n, v in _plain(arguments).items())]
+    alike = [place for place, values in places if all(values.get(n) == v for n, v in _plain(arguments).items())]
     return next(iter(alike or [place for place, _ in places]), "")
 
 

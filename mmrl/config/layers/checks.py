@@ -44,18 +44,18 @@ def check_layers(named: Mapping[str, str]) -> None:
 def _check_file(options: Mapping[str, Mapping[str, OptionFile]], group: str, name: str, folder: str = "") -> None:
     """Check the `defaults:` of a file and of those that it extends; `folder` is where Hydra looks for names in it."""
     path = options[group][name].path
-    chosen: dict[str, Any] = {}
+    choices: dict[str, Any] = {}
     for key, option in _read_entries(path):
         if key is None:
             other, extended = _find_extended(options, group, path, folder, option)
             _check_file(options, other, Path(extended).name, extended.rpartition("/")[0])
         elif (other := key.split()[-1].lstrip("/")) in options:
-            if other in chosen:
-                twice = f"{_OVERRIDE}{other} is there twice, {chosen[other]} and {option}"
+            if other in choices:
+                twice = f"{_OVERRIDE}{other} is there twice, {choices[other]} and {option}"
                 raise ConfigError(f"{path}: {twice}; leave one of them out")
             if not key.startswith(_OVERRIDE):
                 raise ConfigError(f"{path}: {key}: {option}: write {_OVERRIDE}{other}: {option}")
-            chosen[other] = option
+            choices[other] = option
             if option is not None and "${" not in str(option):
                 names = [file.name for file in options[other].values()]
                 _check_name(names, str(option), f"{path}: {key}: {option}: there is no {other} {str(option)!r}", other)

@@ -50,15 +50,17 @@ def read_run(choices: Mapping[str, str | None], options: Options | None = None) 
             or else conf/config.yaml, whose recipe runs where no group is named.
         options: the files of all options; without it each file is searched for.
     """
-    named = {group: choices[group] for group in LAYERS if group in choices}
-    if not named:
-        named = {"recipe": default_choices()["recipe"]}
-    runs = [layer for group in RUNS if (option := named.get(group)) for layer in read_layers(group, option, options)]
-    chosen = {**default_choices(), **merge_choices(runs), **named}
+    layer_choices = {group: choices[group] for group in LAYERS if group in choices}
+    if not layer_choices:
+        layer_choices = {"recipe": default_choices()["recipe"]}
+    runs = [
+        layer for group in RUNS if (option := layer_choices.get(group)) for layer in read_layers(group, option, options)
+    ]
+    selection = {**default_choices(), **merge_choices(runs), **layer_choices}
     parts = [
         layer
         for group in ("setting", "method")
-        if (option := chosen[group])
+        if (option := selection[group])
         for layer in read_layers(group, option, options)
     ]
     return [*parts, *runs]

@@ -70,14 +70,14 @@ def choose_setting(words: Sequence[str]) -> Setting:
         ConfigError: a setting for small policies is named, and so is a policy with a path; or the numbers of a paper
             are asked for, and its file has none.
     """
-    named = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
-    for group, option in named.items():
+    options = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
+    for group, option in options.items():
         if option.rpartition("/")[2] not in find_options()[group]:
             return Setting(list(words))  # it is refused by name where all options are
-    check_layers(named)
-    layers = read_run({group: option for group, option in named.items() if group != "setting"})
+    check_layers(options)
+    layers = read_run({group: option for group, option in options.items() if group != "setting"})
     setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
-    choice = named.get("setting", "").rpartition("/")[2] or None
+    choice = options.get("setting", "").rpartition("/")[2] or None
     if choice is None and _is_pretrained(words, layers) and not is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
     if choice is None:
@@ -91,11 +91,11 @@ def choose_setting(words: Sequence[str]) -> Setting:
     if choice == setting:
         return Setting(list(words))
     method = next(layer.name for layer in reversed(layers) if layer.group == "method")
-    chosen = {group for group, _ in _pairs(words)}
+    groups = {group for group, _ in _pairs(words)}
     rest = [word for word in words if word.partition("=")[0] not in LAYERS]
-    task, values = _keep_task(layers, choice, chosen) if set(named) & set(RUNS) or not named else ([], {})
+    task, values = _keep_task(layers, choice, groups) if set(options) & set(RUNS) or not options else ([], {})
     values |= _read_numbers(method, choice) if _header(choice).get("numbers") == "paper" else {}
-    line = "" if "setting" in named else _explain(named, method, choice, task)
+    line = "" if "setting" in options else _explain(options, method, choice, task)
     return Setting([f"method={method}", f"setting={choice}", *task, *rest], values, line)
 
 
@@ -121,7 +121,7 @@ def _read_numbers(method: str, setting: str) -> dict[str, Any]:
     return dict(flatten(block))
 
 
-def _keep_task(layers: Sequence[Layer], setting: str, chosen: set[str]) -> tuple[list[str], dict[str, Any]]:
+def _keep_task(layers: Sequence[Layer], setting: str, choices: set[str]) -> tuple[list[str], dict[str, Any]]:
     """The options and the keys of a recipe that stay: its task, and what it adds to its method.
 
     None of the task's stay where another task is chosen.
@@ -132,20 +132,20 @@ def _keep_task(layers: Sequence[Layer], setting: str, chosen: set[str]) -> tuple
     values = {k: v for layer in toy for k, v in flatten(layer.keys) if is_within(k, _TASK_KEYS)}
     values |= {key: value for layer in runs for key, value in flatten(layer.keys)}
     other = merge_choices(read_layers("setting", setting)).get("task")
-    gone = chosen
-    if "task" in chosen or (other is not None and other != options.get("task")):
-        gone = chosen | set(_TASK_GROUPS)
+    exclusions = choices
+    if "task" in choices or (other is not None and other != options.get("task")):
+        exclusions = choices | set(_TASK_GROUPS)
     fixed = merge_choices([layer for layer in layers if layer.group == "method"])  # a method's own rollout
     added = merge_choices(runs)
     words = [
         f"{group}={option or 'null'}"
         for group, option in options.items()
-        if group not in gone and (group in added or group not in fixed)
+        if group not in exclusions and (group in added or group not in fixed)
     ]
     stay = {
         key: value
         for key, value in values.items()
-        if not (key.startswith("data.") and gone & set(key.split(".")[1:3]))
+        if not (key.startswith("data.") and exclusions & set(key.split(".")[1:3]))
         and (not is_within(key, BUDGET) or (key, value) == _NO_GROUP)
     }
     return words, stay
@@ -156,11 +156,13 @@ def is_within(key: str, parts: Sequence[str]) -> bool:
     return any(key == part or key.startswith(f"{part}.") for part in parts)
 
 
-def _explain(named: Mapping[str, str], method: str, setting: str, task: Sequence[str]) -> str:
-    run = next((f"{group}={named[group]}" for group in RUNS if group in named), f"recipe={default_choices()['recipe']}")
-    kept = f" with {' '.join(task)}" if task else ""
+def _explain(options: Mapping[str, str], method: str, setting: str, task: Sequence[str]) -> str:
+    run = next(
+        (f"{group}={options[group]}" for group in RUNS if group in options), f"recipe={default_choices()['recipe']}"
+    )
+    suffix = f" with {' '.join(task)}" if task else ""
     return (
-        f"{run} has the numbers of a small policy; a pretrained one runs method={method} in setting={setting}{kept}. "
+        f"{run} has the numbers of a small policy; a pretrained one runs method={method} in setting={setting}{suffix}. "
         f"setting=NAME chooses another, setting={_find_paper(setting)} the numbers of the method's paper"
     )
 
