@@ -137,7 +137,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             if value not in options[key] and (new := find_new_option(key, value)):
                 raise ConfigError(f"{key}={value} was renamed to {new}")
             if value not in options[key] and (value != "null" or key in NEEDED):
-                near = _suggest(value, options[key]) or _list_options(key, options[key])
+                near = _suggest(value, options[key]) or _list_options(key, sorted(options[key]))
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
             out.append(f"~{key}" if value == "null" else f"{key}={options[key][value].name}")
         elif rest and head in SHORT:

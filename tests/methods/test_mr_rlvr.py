@@ -17,8 +17,8 @@ ORDER = Prompt("graph_steps/train/0", answer=[2, 0, 3, 1], info={"graph": CHAIN,
 FILL = Prompt("graph_steps/train/1", answer=[3, 5, 1], info={"graph": CHAIN, "steps": SHOWN})
 
 
-def plain(recipe):
-    return compose_words((f"recipe={recipe}",))
+def plain(run):
+    return compose_words((run,))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def plain(recipe):
 )
 def test_exercises_are_paid_by_the_share_that_is_right(task, prompt, text, reward):
     one = reply(prompt, text)
-    score([one], task, instantiate(plain("mr_rlvr_exercises").data.reward, _convert_="all"))
+    score([one], task, instantiate(plain("start=mr_rlvr_exercises").data.reward, _convert_="all"))
     assert one.reward == pytest.approx(reward)
 
 
@@ -47,13 +47,13 @@ def test_an_exercise_without_hidden_values_is_refused():
 
 
 def test_the_first_stage_has_both_kinds_one_to_one():
-    task = instantiate(plain("mr_rlvr_exercises").data.task, _convert_="all")
+    task = instantiate(plain("start=mr_rlvr_exercises").data.task, _convert_="all")
     kinds = [task[index].info["task"] for index in range(len(task))]
     assert {kind: kinds.count(kind) for kind in kinds} == {"order": 2000, "fill": 2000}
 
 
 def test_the_second_stage_is_paid_for_the_answer_alone_and_comes_after_the_first():
-    data, start = plain("mr_rlvr").data, plain("mr_rlvr").trainer.callbacks.warm_start
+    data, start = plain("recipe=mr_rlvr").data, plain("recipe=mr_rlvr").trainer.callbacks.warm_start
     assert dict(data.reward.weights) == {"exact": 1.0}
     assert list(start.stages) == ["sft", "exercises"]
     stage = compose([*start.common, *start.stages["exercises"], "run_dir=same"])
