@@ -27,4 +27,5 @@ def test_keywords_stand_for_the_parameters_of_the_base(part, base, own):
 
 def test_a_constructor_that_takes_any_name_says_so():
     found = constructor_parameters(DeterministicPolicy)
-    assert {"exploration_noise", "actions", "own"} <= set(found) and found["own"].kind is found["own"].VAR_KEYWORD
+    assert {"exploration_noise", "actions", "options"} <= set(found)
+    assert found["options"].kind is found["options"].VAR_KEYWORD
