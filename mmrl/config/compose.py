@@ -148,8 +148,8 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
             keys = [*PLAIN, *ROOTS, *SHORT, *options]
-            near = _suggest(head, keys) or f" Top-level keys are {sorted(set(keys))}"
-            raise ConfigError(f"{key}: unknown key.{near}")
+            names = ", ".join(sorted(set(keys)))
+            raise ConfigError(f"{key}: unknown key.{_suggest(head, keys)} Top-level keys are {names}")
     return out
 
 
