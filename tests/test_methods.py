@@ -88,8 +88,8 @@ def words_of(method: str, setting: str, folders) -> list[str]:
 
 def count_lines(text: str) -> int:
     """Lines of a method's file, without those of its paper's numbers."""
-    own = re.sub(r"^paper_setting:.*\n(?:[ #].*\n)*", "", text, flags=re.M)
-    return len([line for line in own.splitlines() if line.strip()])
+    rest = re.sub(r"^paper_setting:.*\n(?:[ #].*\n)*", "", text, flags=re.M)
+    return len([line for line in rest.splitlines() if line.strip()])
 
 
 @pytest.mark.parametrize("method", FILES)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
-from mmrl.config.layers.files import default_choices, merge_choices, read_layers, read_paper, read_run
+from mmrl.config.layers.files import find_part, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
 from mmrl.experiments.results import FOLDER, format_result, read_result
@@ -127,8 +127,7 @@ def find_page(recipe: str) -> str:
 
 def _find_theme(recipe: str) -> str:
     """The folder of a recipe's method."""
-    method = merge_choices(read_layers("recipe", recipe)).get("method", default_choices()["method"])
-    return find_option("method", Path(str(method)).name).name.partition("/")[0]
+    return find_option("method", find_part(read_run({"recipe": recipe}), "method")).name.partition("/")[0]
 
 
 def join_cells(cells: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mmrl.config.layers.files import RUNS, Layer, Options, read_run
+from mmrl.config.layers.files import RUNS, Layer, Options, find_part, read_run
 from mmrl.config.option_files import OptionFile
 from mmrl.errors import ConfigError
 
@@ -24,11 +24,11 @@ class Run:
 
     @property
     def method(self) -> str:
-        return self._find("method")
+        return find_part(self.layers, "method")
 
     @property
     def setting(self) -> str:
-        return self._find("setting")
+        return find_part(self.layers, "setting")
 
     @property
     def stages(self) -> dict[str, list[str]]:
@@ -41,9 +41,6 @@ class Run:
             else:
                 stages |= warm_start.get("stages", {})
         return {stage: [str(word) for word in words] for stage, words in stages.items() if words}
-
-    def _find(self, group: str) -> str:
-        return next((layer.name for layer in reversed(self.layers) if layer.group == group), "")
 
 
 def read_runs(options: Options, group: str) -> dict[str, Run]:

@@ -7,33 +7,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.layers.files import LAYERS, RUNS, default_choices, merge_choices, read_keys, read_layers
-from mmrl.config.option_files import OptionFile, find_option, find_options
+from mmrl.config.layers.files import LAYERS, RUNS, Options, default_choices, merge_choices, read_keys, read_layers
 from mmrl.errors import ConfigError
 
 _OVERRIDE = "override /"
 
 
-def check_layers(named: Mapping[str, str]) -> None:
+def check_layers(named: Mapping[str, str], options: Options) -> None:
     """Check the files of a run, those that they extend included.
 
     Args:
         named: existing options of the groups in `LAYERS`, as a command line names them.
+        options: the files of all options.
 
     Raises:
         ConfigError: with the file, where it names an option that is not there, one group twice or no method.
     """
-    options = find_options()
     runs = {group: Path(named[group]).name for group in RUNS if group in named}
     if not named:
         runs = {"recipe": str(default_choices()["recipe"])}
     choices: dict[str, str | None] = {}
     for group, name in runs.items():
         _check_file(options, group, name)
-        choices = merge_choices(read_layers(group, name))
+        choices = merge_choices(read_layers(group, name, options))
         if not choices.get("method"):
             raise ConfigError(
-                f"{find_option(group, name).path}: {group} {name!r} names no method; write defaults: "
+                f"{options[group][name].path}: {group} {name!r} names no method; write defaults: "
                 "[{override /method: THEME/NAME}, {override /setting: NAME}], or extend another: defaults: [grpo]"
             )
     for group in (group for group in LAYERS if group not in RUNS):
@@ -41,7 +40,7 @@ def check_layers(named: Mapping[str, str]) -> None:
             _check_file(options, group, Path(option).name)
 
 
-def _check_file(options: Mapping[str, Mapping[str, OptionFile]], group: str, name: str, folder: str = "") -> None:
+def _check_file(options: Options, group: str, name: str, folder: str = "") -> None:
     """Check the `defaults:` of a file and of those that it extends; `folder` is where Hydra looks for names in it."""
     path = options[group][name].path
     choices: dict[str, Any] = {}
@@ -71,9 +70,7 @@ def _read_entries(path: Path) -> Iterator[tuple[str | None, Any]]:
             yield None, entry
 
 
-def _find_extended(
-    options: Mapping[str, Mapping[str, OptionFile]], group: str, path: Path, folder: str, entry: str
-) -> tuple[str, str]:
+def _find_extended(options: Options, group: str, path: Path, folder: str, entry: str) -> tuple[str, str]:
     """Group and name of a file that another extends: /method/losses/grpo, or grpo in the same group."""
     name = f"{folder}/{entry}" if folder else entry
     if entry.startswith("/"):

@@ -87,6 +87,11 @@ def merge_choices(layers: Sequence[Layer]) -> dict[str, str | None]:
     return {group: option for layer in layers for group, option in layer.choices.items()}
 
 
+def find_part(layers: Sequence[Layer], group: str) -> str:
+    """The method or the setting of a run, by the name of its last file; empty where the run has none."""
+    return next((layer.name for layer in reversed(layers) if layer.group == group), "")
+
+
 def read_paper(choices: Mapping[str, str | None], options: Options | None = None) -> dict[str, Any]:
     """The header `paper:` of a run, its method's with what its own file adds; empty where there is none."""
     layers = read_run(choices, options)

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.config.layers.checks import check_layers
-from mmrl.config.layers.files import LAYERS, RUNS, Layer, default_choices, flatten, merge_choices, read_layers, read_run
+from mmrl.config.layers.files import (
+    LAYERS,
+    RUNS,
+    Layer,
+    default_choices,
+    find_part,
+    flatten,
+    merge_choices,
+    read_layers,
+    read_run,
+)
 from mmrl.config.option_files import find_option, find_options
 from mmrl.errors import ConfigError
 
@@ -71,12 +81,13 @@ def choose_setting(words: Sequence[str]) -> Setting:
             are asked for, and its file has none.
     """
     options = {group: option for group, option in _pairs(words) if group in LAYERS and option != "null"}
+    files = find_options()
     for group, option in options.items():
-        if option.rpartition("/")[2] not in find_options()[group]:
+        if option.rpartition("/")[2] not in files[group]:
             return Setting(list(words))  # it is refused by name where all options are
-    check_layers(options)
-    layers = read_run({group: option for group, option in options.items() if group != "setting"})
-    setting = next(layer.name for layer in reversed(layers) if layer.group == "setting")
+    check_layers(options, files)
+    layers = read_run({group: option for group, option in options.items() if group != "setting"}, files)
+    setting = find_part(layers, "setting")
     choice = options.get("setting", "").rpartition("/")[2] or None
     if choice is None and _is_pretrained(words, layers) and not is_for_pretrained(setting):
         choice = _find_pretrained(words, layers)
@@ -90,7 +101,7 @@ def choose_setting(words: Sequence[str]) -> Setting:
         )
     if choice == setting:
         return Setting(list(words))
-    method = next(layer.name for layer in reversed(layers) if layer.group == "method")
+    method = find_part(layers, "method")
     groups = {group for group, _ in _pairs(words)}
     rest = [word for word in words if word.partition("=")[0] not in LAYERS]
     task, values = _keep_task(layers, choice, groups) if set(options) & set(RUNS) or not options else ([], {})
