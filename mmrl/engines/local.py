@@ -12,7 +12,7 @@ from torch import Tensor
 from mmrl.batch import Batch, Ragged
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.evaluation_mode import evaluation_mode
-from mmrl.heap import release_free_memory
+from mmrl.strategies.heap import release_free_memory
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, Policy
 from mmrl.rng import Noise
