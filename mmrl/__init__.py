@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from mmrl.api.loaded_policy import LoadedPolicy, load_policy
     from mmrl.api.run import Run
     from mmrl.api.training import fit
-    from mmrl.batch import Batch
+    from mmrl.core.batch import Batch
     from mmrl.curricula.base import Curriculum
     from mmrl.data.replay_data import ReplayData
     from mmrl.data.rollout_data import RolloutData
-    from mmrl.errors import ConfigError
+    from mmrl.core.errors import ConfigError
     from mmrl.learners.learner import Learner
     from mmrl.learners.phased import PhasedLearner
     from mmrl.objectives.objective import Term
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from mmrl.policies.base import Policy
     from mmrl.rewards.base import Reward
     from mmrl.rollouts.base import Rollout
-    from mmrl.rows.base import RowTransform
+    from mmrl.transforms.rows.base import RowTransform
     from mmrl.schedules.base import Schedule
     from mmrl.tools.base import Tool
     from mmrl.transforms.base import EpisodeTransform
-    from mmrl.types import Episode, Prompt, Sampling, Sim, Task
+    from mmrl.core.types import Episode, Prompt, Sampling, Sim, Task
 
 __version__ = "0.1.0"
 

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.ops.advantage import group_advantage
 from mmrl.rewards.steps import StepTransform, split_steps
-from mmrl.types import Prompt, Task
+from mmrl.core.types import Prompt, Task
 from tasks.arithmetic import Arithmetic
 from tasks.scenes import Detection
 

@@ -21,7 +21,7 @@ import time
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.text.policy import TextPolicy
 
 IDS = 90

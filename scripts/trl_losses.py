@@ -23,11 +23,11 @@ from trl.experimental.gkd import GKDConfig, GKDTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from mmrl.annotators.mismatched_kl import swap_prompts
-from mmrl.batch import Batch, pad_stack
-from mmrl.columns import COLLATED
+from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.columns import COLLATED
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 
 LENGTH = 8  # longest completion
 SEQUENCES = "weighting._target_=mmrl.objectives.weighting.SequenceMean"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from mmrl.lazy_module import torch
+from mmrl.core.lazy_module import torch
 from mmrl.rewards.models.frames import FrameReward
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from mmrl.rng import derive_rng
-from mmrl.types import Sim
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Sim
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from sims.host.states import seed_of_state
 from sims.task import SimTask
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mmrl.rewards.models.frames import FrameReward
-from mmrl.rng import derive_seed
-from mmrl.types import Episode, Prompt, Sim, Task
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Episode, Prompt, Sim, Task
 from sims.rewarded import RewardModelSim
 
 

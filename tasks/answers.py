@@ -10,7 +10,7 @@ from typing import Any
 
 from mmrl.rewards.answers.spelling import write_like
 from mmrl.rewards.extract import Answer, Extractor, build_extractor, remove_thoughts
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 from tasks.checks import reply_text
 
 _EXAMPLES = 4  # right answers that show the forms of a task's answers

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mmrl.strict_json import BrokenJSON, kind, parse_json, quote
+from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")

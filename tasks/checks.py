@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmrl.rewards.extract import remove_thoughts, unify_lines
-from mmrl.types import Episode, Task
+from mmrl.core.types import Episode, Task
 
 SPLITS = ("train", "held_out")
 

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.text_environment import TextEnvironment
-from mmrl.types import Episode, Prompt
+from mmrl.core.text_environment import TextEnvironment
+from mmrl.core.types import Episode, Prompt
 from tasks.generated import SeededTask
 
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mmrl.rng import derive_rng, derive_seed
-from mmrl.types import Prompt, Task
+from mmrl.core.rng import derive_rng, derive_seed
+from mmrl.core.types import Prompt, Task
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from mmrl.media.images import open_image
-from mmrl.strict_json import quote
+from mmrl.files.strict_json import quote
 
 MAX_PIXELS = 2**25
 """Default limit of an image, 33.5 megapixels: 100 MB once it is decoded."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from mmrl.config.compose import compose
-from mmrl.files import replace_file
+from mmrl.files.atomic import replace_file
 from tests.conftest import COMPOSED
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import mmrl
 from mmrl.__main__ import main
-from mmrl.columns import table
+from mmrl.core.columns import table
 from mmrl.config.compose import CONF, compose
 from mmrl.experiments.results import format_table
 from tests.parsed_words import check_words
@@ -200,6 +200,6 @@ def test_pages_say_the_same_about_trust(page):
     assert statement[0] in " ".join((DOCS / page).read_text().split())
 
 
-@pytest.mark.parametrize("room", ["mmrl/config/code", "mmrl/pretrained.py", "mmrl/media", "mmrl/datasets/hdf5"])
+@pytest.mark.parametrize("room", ["mmrl/config/code", "mmrl/files/pretrained.py", "mmrl/media", "mmrl/datasets/hdf5"])
 def test_refusals_of_files_of_others_have_their_line(room):
     assert f"`{room}`" in (DOCS / "errors.md").read_text() and (ROOT / room).exists()

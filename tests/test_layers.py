@@ -18,18 +18,18 @@ FUNCTION_LINES = 60
 # what the modules of a package may import of this project; the longest prefix that fits counts
 ALLOWED = {
     "mmrl.ops": {"mmrl.ops"},
-    "mmrl.lazy_module": set(),
-    "mmrl.types": {"mmrl.sampling", "mmrl.messages", "mmrl.lazy_module"},
-    "mmrl.messages": set(),
-    "mmrl.sampling": set(),
-    "mmrl.batch": set(),
-    "mmrl.columns": set(),
-    "mmrl.rng": {"mmrl.lazy_module"},
+    "mmrl.core.lazy_module": set(),
+    "mmrl.core.types": {"mmrl.core.sampling", "mmrl.core.messages", "mmrl.core.lazy_module"},
+    "mmrl.core.messages": set(),
+    "mmrl.core.sampling": set(),
+    "mmrl.core.batch": set(),
+    "mmrl.core.columns": set(),
+    "mmrl.core.rng": {"mmrl.core.lazy_module"},
     "tasks": {
-        *("mmrl.types", "mmrl.rng", "mmrl.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.games"),
-        *("mmrl.text_environment", "mmrl.foreign_files", "mmrl.media", "tasks"),
+        *("mmrl.core.types", "mmrl.core.rng", "mmrl.files.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.core.games"),
+        *("mmrl.core.text_environment", "mmrl.files.foreign", "mmrl.media", "tasks"),
     },
-    "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "mmrl.pickled", "mmrl.lazy_module", "sims"},
+    "sims": {"mmrl.core.types", "mmrl.core.rng", "mmrl.rewards", "mmrl.files.pickled", "mmrl.core.lazy_module", "sims"},
 }
 FORBIDDEN = {
     "mmrl": {"tasks", "sims", "tests"},
@@ -181,7 +181,7 @@ def test_the_trainers_hardware_is_read_in_one_place():
     """trainer.precision, .accelerator and .strategy (also *_plugin) are Lightning's matter, and parallel.py's."""
     names = {"precision", "accelerator", "strategy", "precision_plugin"}
     for file in FILES:
-        if module(file) == "mmrl.parallel":
+        if module(file) == "mmrl.distributed.parallel":
             continue
         for node in ast.walk(tree(file)):
             if isinstance(node, ast.Attribute) and node.attr in names and "trainer" in ast.unparse(node.value):

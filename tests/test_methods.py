@@ -9,7 +9,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import find_options
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from tests.checkpoints import llava, openvla, pi0, qwen2
 from tests.parsed_words import check_words
 

@@ -13,7 +13,7 @@ ROOT = Path(mmrl.__file__).parents[1]
 CODE = """
 import sys
 from pathlib import Path
-from mmrl.project import enter_project
+from mmrl.commands.project import enter_project
 enter_project(Path("first"))
 enter_project(Path("."))
 import tasks.arithmetic.task, tasks.mine, sims.point, hydra, my_module

@@ -14,7 +14,7 @@ def test_names_are_imported_when_they_are_used():
     script = (
         "import sys, time; start = time.perf_counter(); import mmrl; seconds = time.perf_counter() - start; "
         "from mmrl.__main__ import main; main(['--help']); assert 'torch' not in sys.modules, sorted(sys.modules); "
-        "assert seconds < 0.2, seconds; from mmrl import Task; assert Task.__module__ == 'mmrl.types'"
+        "assert seconds < 0.2, seconds; from mmrl import Task; assert Task.__module__ == 'mmrl.core.types'"
     )
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
 

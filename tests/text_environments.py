@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Episode, Prompt, Task
 
 
 @dataclass(frozen=True)

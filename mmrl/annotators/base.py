@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from mmrl.batch import Batch
-from mmrl.types import Context
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 
 
 class Annotator(ABC):

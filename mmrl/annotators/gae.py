@@ -9,10 +9,10 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.whiten import whiten
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import generalised_advantages
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.advantage import group_advantage
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 class ImportanceWeights(Annotator):

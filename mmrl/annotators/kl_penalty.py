@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.policy_gradient import Estimator, divergence
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
-from mmrl.columns import COLLATED
-from mmrl.evaluation_mode import evaluation_mode
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.batch import Batch
+from mmrl.core.columns import COLLATED
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.types import Context, PolicyOutput
 
 
 def score_rows(

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, reference_of, score_rows
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.masked import masked_sum
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.advantage import Scale, group_advantage
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

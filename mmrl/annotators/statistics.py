@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
-from mmrl.batch import Batch
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, PolicyOutput
 
 ALWAYS = ("logprobs", "entropy")
 """Parts of every policy's output; the others are statistics."""

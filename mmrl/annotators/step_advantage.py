@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.advantage import step_advantage
 from mmrl.ops.masked import zero_outside
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

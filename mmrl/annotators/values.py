@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
-from mmrl.batch import Batch
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from mmrl.ops.masked import masked_whiten, zero_outside
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 def whiten(value: Tensor, mask: Tensor, ctx: Context, epsilon: float = 1e-8) -> Tensor:

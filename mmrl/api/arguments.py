@@ -11,7 +11,7 @@ from typing import Any
 
 from mmrl.api import objects
 from mmrl.config.compose import SHORT
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _KEY = re.compile(r"[A-Za-z_][\w-]*")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.api.loaded_policy import load_policy
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.samples.view import escape_controls
 
 HELP = "/image PATH adds an image to the next message, /new forgets the conversation, /quit ends"

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmrl.api.arguments import to_arguments, to_text
 from mmrl.config.compose import groups
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 
 _ID = re.compile(r"(?:[\w.]+:)?(?:[\w.-]+/)?[\w.-]+-v\d+")
 

@@ -26,11 +26,11 @@ from mmrl.config.errors.parser import format_parser_error
 from mmrl.config.signatures import import_class
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.policies.base import Policy
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.runs.checkpoint_file import CheckpointError
-from mmrl.types import Completion, Request, Sampling, Task
+from mmrl.core.types import Completion, Request, Sampling, Task
 
 
 def load_policy(

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from mmrl.api.arguments import part_arguments, to_arguments, to_text
-from mmrl.errors import ConfigError
-from mmrl.types import Task
+from mmrl.core.errors import ConfigError
+from mmrl.core.types import Task
 
 FOLDER = Path("runs/problems")
 """Where the files go, each under the hash of its content: the same problems have the same file."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.runs.metrics_csv import NAME, read_rows
 from mmrl.runs.run_folder import last_checkpoint
 

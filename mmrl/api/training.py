@@ -16,8 +16,8 @@ from mmrl.api.environments import sim_arguments
 from mmrl.api.problems import task_arguments
 from mmrl.api.run import Run
 from mmrl.config.compose import PLAIN
-from mmrl.errors import ConfigError
-from mmrl.project import enter_project
+from mmrl.core.errors import ConfigError
+from mmrl.commands.project import enter_project
 from mmrl.rewards.base import Reward
 
 

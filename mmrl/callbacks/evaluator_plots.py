@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mmrl.data.rollout_data import RolloutData
-from mmrl.files import replace_path
+from mmrl.files.atomic import replace_path
 
 
 class EvaluationPlots(L.Callback):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import lightning as L
 
-from mmrl.compatibility import ENVIRONMENT, differences, read_contract, warn, write_contract
+from mmrl.files.contract import ENVIRONMENT, differences, read_contract, warn, write_contract
 from mmrl.data.rollout_data import RolloutData
-from mmrl.files import replace_folder
+from mmrl.files.atomic import replace_folder
 from mmrl.runs.versions import environment
-from mmrl.strategies.sharding import collect_weights
+from mmrl.distributed.sharding import collect_weights
 
 
 class Export(L.Callback):

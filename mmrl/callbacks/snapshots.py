@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.learners.low_precision import LOW
-from mmrl.strategies.whole_state import collect_tensors, shard_like
+from mmrl.distributed.whole_state import collect_tensors, shard_like
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.task_baselines import score_commonest_answer
-from mmrl.types import Task
+from mmrl.core.types import Task
 
 
 class WeakStart(EarlyStopping):

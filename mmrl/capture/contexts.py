@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import add_prefix, strip_prefix
+from mmrl.core.batch import add_prefix, strip_prefix
 from mmrl.capture.graph import CapturedGraph
 from mmrl.capture.tracing import Tensors
 from mmrl.policies.vla.chain import EncodedContext

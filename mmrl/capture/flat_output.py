@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mmrl.batch import strip_prefix
-from mmrl.types import PolicyOutput
+from mmrl.core.batch import strip_prefix
+from mmrl.core.types import PolicyOutput
 
 
 def flatten_output(out: PolicyOutput) -> dict[str, Tensor]:

@@ -8,8 +8,8 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from mmrl import parallel
-from mmrl.batch import Batch, add_prefix, strip_prefix
+from mmrl.distributed import parallel
+from mmrl.core.batch import Batch, add_prefix, strip_prefix
 from mmrl.capture.flat import FlatParameters
 from mmrl.capture.flat_output import flatten_output, join_outputs, unflatten_output
 from mmrl.capture.graph import CapturedGraph
@@ -19,7 +19,7 @@ from mmrl.data.minibatches import UpdateEpoch
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.learner import Learner
 from mmrl.policies.base import Policy
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 class CapturedLearner(Learner):

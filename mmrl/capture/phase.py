@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch, add_prefix, strip_prefix
+from mmrl.core.batch import Batch, add_prefix, strip_prefix
 from mmrl.capture.graph import CapturedGraph
 from mmrl.learners.phases.base import Phase, UpdateContext
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl import parallel
-from mmrl.batch import Batch
+from mmrl.distributed import parallel
+from mmrl.core.batch import Batch
 from mmrl.capture.phase import CapturedPhase
 from mmrl.capture.stepping import disable_checks, step
 from mmrl.learners.phased import PhasedLearner

@@ -16,7 +16,7 @@ from mmrl.commands.help.usage import PLAN_OPTIONS
 from mmrl.commands.new.new import KINDS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 SCRIPTS = {
     "bash": r"""_mmrl() {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mmrl.commands.help.usage import USAGES
 from mmrl.config.bounds import LARGEST
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 RECORD_OPTIONS = (
     *("num_episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "offset", "split"),

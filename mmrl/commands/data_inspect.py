@@ -19,7 +19,7 @@ from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, compute_statistics, find_anomalies
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.runs.writable import writable
 
 SHOWN = ("min", "q01", "mean", "q99", "max", "std")

@@ -26,9 +26,9 @@ from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor, check_stepwise
 from mmrl.datasets.recording import record as record_episodes
 from mmrl.datasets.video_file import need_av
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.runs.writable import writable
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 
 _READ = ("folder", "checkpoint", "trust", "arguments")
 """What is read of the request for an evaluation."""

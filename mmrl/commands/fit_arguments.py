@@ -10,7 +10,7 @@ from pathlib import Path
 from mmrl.commands.cli import enter_project_of
 from mmrl.config.compose import ROOTS, SHORT
 from mmrl.config.renamed import check_argument_names
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _KNOWN = ("config", "seed_everything", "recipe", "method", "run_dir", "project", "ckpt_path", *ROOTS)
 SWITCHES = ("trust", "overwrite")

@@ -6,7 +6,7 @@ import errno
 import resource
 import sys
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 OPEN_FILES = 128
 ADDRESS_SPACE = 3 * 2**30

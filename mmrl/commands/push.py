@@ -15,10 +15,10 @@ from mmrl.commands.cli import enter_project_of
 from mmrl.commands.results.model_card import build_metadata, format_training
 from mmrl.config.layers.files import read_paper
 from mmrl.config.option_files import find_options
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL
 from mmrl.experiments.papers import read_differences
-from mmrl.files import check_inside, write_file
+from mmrl.files.atomic import check_inside, write_file
 from mmrl.runs.checkpoint_file import read_manifest
 from mmrl.runs.run_folder import last_checkpoint
 from mmrl.runs.writable import writable

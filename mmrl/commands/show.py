@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from mmrl.errors import ConfigError
-from mmrl.files import write_file
+from mmrl.core.errors import ConfigError
+from mmrl.files.atomic import write_file
 from mmrl.runs.writable import writable
 from mmrl.samples.folder import FOLDER, SampleFolder
 from mmrl.samples.html import render_page

@@ -28,7 +28,7 @@ from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import quote
 from mmrl.config.preflight import check_folder
-from mmrl.errors import ConfigError, is_user_error
+from mmrl.core.errors import ConfigError, is_user_error
 from mmrl.runs import child_process
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")

@@ -43,7 +43,7 @@ from mmrl.config.signatures import (
     spread_sim,
     to_class_path,
 )
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.schedules.extraction import extract_schedules
 
 SHORT = {

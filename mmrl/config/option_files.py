@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from itertools import takewhile
 from pathlib import Path
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 CONF = next(
     folder

@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from mmrl.config.layers.files import read_run
 from mmrl.config.option_files import CONF, list_folders, search_path
 from mmrl.config.signatures import constructor_parameters
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _FLAGS = ("-m", "--multirun", "--cfg", "-c", "--info", "--package", "-p")
 _PART = re.compile(r"[\w-]+")

@@ -14,8 +14,8 @@ from mmrl.config.errors.part import explain_error
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import build_nested, load
 from mmrl.data.parity import Parity
-from mmrl.errors import ConfigError
-from mmrl.types import Sampling
+from mmrl.core.errors import ConfigError
+from mmrl.core.types import Sampling
 
 _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}

@@ -9,8 +9,8 @@ from typing import Any
 from jsonargparse import Namespace
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from mmrl.errors import ConfigError
-from mmrl.function_path import resolve_path
+from mmrl.core.errors import ConfigError
+from mmrl.core.function_path import resolve_path
 
 FUNCTIONS = "rollout.functions"
 INPUTS = ("path", "held_out_path", "image_folder")

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.bounds import SEEDS, find_violation
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 MOST_ROWS = 10**7
 """Episodes of an iteration; more do not fit into a machine's memory."""
 _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
-_OWN = ("fsdp2", "mmrl.strategies.fsdp2.FSDP2")
+_OWN = ("fsdp2", "mmrl.distributed.fsdp2.FSDP2")
 _CALLBACKS = {
     "LearningRateFinder": "trains trial steps before the first iteration, on rows that are not there yet",
     "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",

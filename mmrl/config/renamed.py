@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.option_files import groups
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _TABLE = Path(__file__).with_suffix(".yaml")
 _MANY = 5  # maximum number of renamed names in one message

@@ -10,8 +10,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from mmrl.config.overrides import quote
 from mmrl.config.paths import resolve_functions
-from mmrl.errors import ConfigError
-from mmrl.function_path import FORMS
+from mmrl.core.errors import ConfigError
+from mmrl.core.function_path import FORMS
 
 KEY = "reward"
 _PART = "data.reward"

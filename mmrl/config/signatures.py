@@ -11,7 +11,7 @@ from typing import Any
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _WORKERS = "sims.workers.WorkerSim"
 """Wraps a simulator, so that all simulators have its options without declaring them."""

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.renamed import check_names
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 MOST_NODES = 200_000
 """Values of a configuration with its aliases written out; a run's has some hundreds."""

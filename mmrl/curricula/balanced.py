@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mmrl.curricula.base import Curriculum
-from mmrl.rng import derive_rng
-from mmrl.types import Context, Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context, Prompt
 
 
 def find_task(prompt: Prompt, info_key: str) -> str:

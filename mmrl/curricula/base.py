@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.groups import get_score
-from mmrl.types import Context, Episode
+from mmrl.core.groups import get_score
+from mmrl.core.types import Context, Episode
 
 
 class Curriculum(ABC):

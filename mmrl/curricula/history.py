@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.curricula.base import success_rates
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 class PromptHistory:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mmrl.curricula.base import Curriculum
-from mmrl.rng import derive_rng
-from mmrl.types import Context
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context
 
 
 class Shuffled(Curriculum):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmrl.curricula.base import Curriculum
-from mmrl.types import Context, Task
+from mmrl.core.types import Context, Task
 
 
 class StratifiedSubset(Curriculum):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.logprobs import positive_rows, score_rows
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.base import Policy
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 log = logging.getLogger(__name__)
 

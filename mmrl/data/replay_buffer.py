@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 
 
 class RingBuffer:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl import parallel
-from mmrl.batch import Batch
+from mmrl.distributed import parallel
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.data.collector import Collected, notify_rollout_end
 from mmrl.data.context import build_context
@@ -22,9 +22,9 @@ from mmrl.data.rollout_data import RolloutData
 from mmrl.data.shared_replay_buffer import SharedReplayBuffer
 from mmrl.policies.base import Policy
 from mmrl.policies.control.uniform import UniformPolicy
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.schedules.scheduled import refuse_learning
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 class ReplayData(RolloutData):

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import NO_GROUP
 from mmrl.data.parity import sampled_rows
-from mmrl.rows.base import RowTransform
-from mmrl.types import Context
+from mmrl.transforms.rows.base import RowTransform
+from mmrl.core.types import Context
 
 
 def apply_rows(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.rollouts.base import ContinuingRollout, Rollout
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 

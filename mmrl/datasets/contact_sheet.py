@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
-from mmrl.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
+from mmrl.media.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
 _CELL = 112  # pixels a side
 _LINE = 20

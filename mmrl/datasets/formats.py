@@ -9,7 +9,7 @@ from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.minari import FILE, MinariDataset
 from mmrl.datasets.robomimic import RobomimicDataset
-from mmrl.strict_json import quote
+from mmrl.files.strict_json import quote
 
 
 def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
-from mmrl.strict_json import quote, read_json_object
+from mmrl.files.strict_json import quote, read_json_object
 
 FILE = "main_data.hdf5"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Ended
+from mmrl.core.types import Ended
 
 LARGEST = 1e9
 """Larger absolute values are refused: float32 stores 1e9 with a precision of 64, and squares soon overflow."""
@@ -65,7 +65,7 @@ class OfflineEpisode:
 
     @property
     def ended(self) -> Ended:
-        """Why the episode ended, as in `mmrl.types.Episode`."""
+        """Why the episode ended, as in `mmrl.core.types.Episode`."""
         return "done" if self.terminated else "time" if self.truncated else "cut"
 
     def columns(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_attribute, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
-from mmrl.strict_json import need_object, quote
+from mmrl.files.strict_json import need_object, quote
 
 
 class RobomimicDataset(HDF5Dataset):

@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.offline_episodes import LARGEST, OfflineEpisode
-from mmrl.strict_json import need_object, quote
+from mmrl.files.strict_json import need_object, quote
 
 NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
 """Anomalies that make a dataset unusable for training."""

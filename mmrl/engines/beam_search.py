@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.engines.base import contexts
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.prefix_tree import PrefixTree
-from mmrl.evaluation_mode import evaluation_mode
+from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.decoding import next_logits
-from mmrl.types import Completion, Observation, Request, Sampling
+from mmrl.core.types import Completion, Observation, Request, Sampling
 
 
 @dataclass(frozen=True)

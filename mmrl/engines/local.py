@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch, Ragged
+from mmrl.core.batch import Batch, Ragged
 from mmrl.engines.base import Engine, context_id, contexts, distinct
-from mmrl.evaluation_mode import evaluation_mode
-from mmrl.strategies.heap import release_free_memory
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.distributed.heap import release_free_memory
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, Policy
-from mmrl.rng import Noise
-from mmrl.transitions import ActionBatch
-from mmrl.types import Completion, Ended, Observation, Request, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.transitions import ActionBatch
+from mmrl.core.types import Completion, Ended, Observation, Request, Sampling
 
 LARGE = 20_000_000  # parameters from which on the memory that a phase leaves behind is worth the time to release it
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 class Evaluator(ABC):

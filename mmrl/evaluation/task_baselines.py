@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from mmrl.rng import derive_rng, derive_seed
+from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.rollouts.text.scripted import play_episode, scripted_episode
-from mmrl.text_environment import EnvironmentTask, TextEnvironment
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.text_environment import EnvironmentTask, TextEnvironment
+from mmrl.core.types import Episode, Prompt, Task
 
 
 @dataclass(frozen=True)

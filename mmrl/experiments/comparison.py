@@ -14,7 +14,7 @@ import yaml
 
 from mmrl.config.compose import CONF
 from mmrl.config.layers.files import RUN_WORDS
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.results import FOLDER as RESULTS

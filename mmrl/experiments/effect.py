@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.statistics.intervals import disjoint, student_interval, wilson
 from mmrl.experiments.experiment import Experiment
 

@@ -10,7 +10,7 @@ import yaml
 
 from mmrl.config.compose import CONF, compose
 from mmrl.config.layers.files import RUN_WORDS
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments.content import hash_content
 
 FOLDER = CONF / "experiment"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.compose import CONF
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments.effect import cost_to_threshold, mean_usage, measure, read_usage, summarise
 from mmrl.experiments.experiment import Experiment
 from mmrl.experiments.figure import plot_curves, read_curve

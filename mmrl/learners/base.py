@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
@@ -26,7 +26,7 @@ from mmrl.learners.schedules import (
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import nn
 
-from mmrl import parallel
-from mmrl.batch import Batch
+from mmrl.distributed import parallel
+from mmrl.core.batch import Batch
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
@@ -19,7 +19,7 @@ from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.schedules import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 class Learner(BaseLearner):

@@ -12,8 +12,8 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable
 from torch import Tensor, nn
 
-from mmrl import parallel
-from mmrl.batch import Batch, strip_prefix
+from mmrl.distributed import parallel
+from mmrl.core.batch import Batch, strip_prefix
 from mmrl.data.checks.finite import check_loss
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
@@ -22,7 +22,7 @@ from mmrl.learners.phases.gradient_step import GradientStep
 from mmrl.learners.process_rows import ProcessRows, split_updates
 from mmrl.learners.schedules import options_of
 from mmrl.policies.base import Policy
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 
 
 class PhasedLearner(BaseLearner):

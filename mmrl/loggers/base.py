@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from PIL import Image
 
-from mmrl.errors import ConfigError
-from mmrl.files import write_file
+from mmrl.core.errors import ConfigError
+from mmrl.files.atomic import write_file
 from mmrl.samples.view import count_choices, mean_advantage, message_text
 
 RUN_ID = "tracker_run_id.txt"

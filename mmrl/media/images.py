@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from mmrl.foreign_files import check_regular
+from mmrl.files.foreign import check_regular
 
 IMAGE_FORMATS = (
     *("PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "DIB", "PPM", "JPEG2000", "AVIF", "ICO", "TGA", "PCX", "QOI"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mmrl.foreign_files import check_regular
+from mmrl.files.foreign import check_regular
 
 _VIDEOS = re.compile(
     rb"....(ftyp|moov|mdat|free|wide|skip|pnot)|\x1aE\xdf\xa3|RIFF....AVI |OggS|GIF8|FLV|G|\x00\x00\x01[\xb0-\xbf]|"

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import log_ratio
-from mmrl.rows.base import RowTransform
-from mmrl.types import Context, PolicyOutput
+from mmrl.transforms.rows.base import RowTransform
+from mmrl.core.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)

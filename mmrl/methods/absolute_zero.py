@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from mmrl.games import Game, Problem, Verdict
-from mmrl.rng import derive_rng, derive_seed
+from mmrl.core.games import Game, Problem, Verdict
+from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 
 
 def learnability(solved: float) -> float:

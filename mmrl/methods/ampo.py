@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
-from mmrl.columns import per_choice
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.batch import Batch
+from mmrl.core.columns import per_choice
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.transforms import answer_splice
 from mmrl.transforms.answer_splice import Splice, reference_answer, split_reasoning
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, PolicyOutput, Task, Turn
+from mmrl.core.types import Context, Episode, PolicyOutput, Task, Turn
 
 
 @dataclass(frozen=True)

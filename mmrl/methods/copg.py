@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_mean
 from mmrl.ops.policy_gradient import row_log_ratio
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def squared_differences(

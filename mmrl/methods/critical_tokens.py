@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, reference_of, score_rows
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.logprob import precision
 from mmrl.policies.text.statistics import Statistic
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 def certainty(

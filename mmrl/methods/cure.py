@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from mmrl.annotators.logprobs import evaluate_rows
 from mmrl.data.collate import collate
-from mmrl.groups import group_episodes
-from mmrl.rng import derive_rng, derive_seed
+from mmrl.core.groups import group_episodes
+from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts
-from mmrl.types import Context, Episode, Request, Turn
-from mmrl.whole_weights import refuse_sharded
+from mmrl.core.types import Context, Episode, Request, Turn
+from mmrl.distributed.whole_weights import refuse_sharded
 
 
 def rank_candidates(entropy: Sequence[float], texts: Sequence[str], count: int, min_characters: int) -> list[int]:

@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 Rule = Literal["equal", "hardness"]
 

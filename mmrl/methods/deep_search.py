@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.masked import last_inside, zero_outside
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import Rollout, text_observation
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 
 
 @dataclass(eq=False)

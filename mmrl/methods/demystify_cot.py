@@ -18,7 +18,7 @@ from torch import Tensor
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.shaping import cosine_length
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Turn
+from mmrl.core.types import Context, Episode, Turn
 
 
 @dataclass(frozen=True)

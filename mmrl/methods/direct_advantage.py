@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.soft_returns import next_inside
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def step_ends(

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.soft_returns import log_ratio_residual, place_at_end, soft_lambda_returns
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def truncated_products(

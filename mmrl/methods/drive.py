@@ -18,7 +18,7 @@ from mmrl.curricula.base import Curriculum
 from mmrl.curricula.cycle import take_cyclically
 from mmrl.curricula.history import PromptHistory
 from mmrl.curricula.sampler import Shuffled
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def select_hardest(rates: Mapping[int, float], keep: float) -> list[int]:

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
-from mmrl.batch import Batch
-from mmrl.columns import COLLATED
+from mmrl.core.batch import Batch
+from mmrl.core.columns import COLLATED
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.ops.policy_gradient import log_ratio
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, PolicyOutput, Turn
+from mmrl.core.types import Context, Episode, PolicyOutput, Turn
 
 
 def mark_mentions(ids: Tensor, names: Sequence[str], decode: Callable[[list[int]], str]) -> Tensor:

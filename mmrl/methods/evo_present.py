@@ -15,9 +15,9 @@ from typing import Any
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 def choose_version(scores: Sequence[float]) -> int:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.rollouts.text.hints import INSTRUCTION, add_hint, check_fractions
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Prompt
+from mmrl.core.types import Context, Episode, Prompt
 
 
 @dataclass(frozen=True)

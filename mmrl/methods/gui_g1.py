@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.rewards.compose import WeightedSum
-from mmrl.types import Episode, Task
+from mmrl.core.types import Episode, Task
 
 
 def difficulty_weight(share: float, min_share: float, max_share: float) -> float:

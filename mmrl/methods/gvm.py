@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.ops.masked import masked_sum
 from mmrl.policies.base import Policy
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
-from mmrl.whole_weights import refuse_sharded
+from mmrl.core.types import Context, Episode
+from mmrl.distributed.whole_weights import refuse_sharded
 
 
 def allocate(

@@ -15,12 +15,12 @@ from dataclasses import replace
 import numpy as np
 
 from mmrl.rewards.shaping import repeated_ngrams
-from mmrl.rng import derive_rng, derive_seed
+from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout, text_observation
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.hints import add_hint
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 def add_drafts(prompt: Prompt, drafts: Sequence[str], mark: str = "~") -> Prompt:

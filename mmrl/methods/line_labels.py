@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from mmrl.rewards.steps import split_steps
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts, locate_steps
-from mmrl.types import Context, Episode, Request, Turn
+from mmrl.core.types import Context, Episode, Request, Turn
 
 
 class PrefixSearch:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import NO_GROUP
 from mmrl.ops.advantage import group_advantage
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

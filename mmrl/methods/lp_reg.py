@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.ops.logprob import precision
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import divergence
 from mmrl.policies.text.statistics import ChoiceStatistic
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 def min_p_probability(

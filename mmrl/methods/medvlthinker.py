@@ -17,7 +17,7 @@ from mmrl.curricula.cycle import take_cyclically
 from mmrl.curricula.history import PromptHistory
 from mmrl.curricula.sampler import Shuffled
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def filter_pass_rates(

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.transforms.base import StatefulTransform
 from mmrl.transforms.text_embedding import embed_texts, prompt_text
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def exploit_reward(answers: Tensor, successes: Tensor) -> Tensor:

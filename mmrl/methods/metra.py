@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
 from mmrl.learners.phases.base import Phase, UpdateContext
@@ -27,7 +27,7 @@ from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.policies.control.encoder import perceptron
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, PolicyOutput
+from mmrl.core.types import Context, Episode, PolicyOutput
 
 
 def skill_reward(

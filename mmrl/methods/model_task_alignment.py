@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmrl.groups import get_score
+from mmrl.core.groups import get_score
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.extract import build_extractor
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

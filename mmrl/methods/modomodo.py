@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from mmrl.curricula.balanced import BalancedTasks
-from mmrl.rng import derive_rng
-from mmrl.types import Context
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context
 
 
 def fit_surrogate(

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 
 from mmrl.curricula.base import Curriculum, Selection, success_rates
-from mmrl.rng import derive_rng
-from mmrl.types import Context, Episode
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context, Episode
 
 
 class Posterior(Curriculum):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
-from mmrl.types import Context
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

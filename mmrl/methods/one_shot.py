@@ -14,7 +14,7 @@ from typing import Any
 from mmrl.curricula.base import Curriculum
 from mmrl.curricula.history import PromptHistory, variance
 from mmrl.curricula.sampler import Shuffled
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 class HighestVariance(Curriculum):

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.rewards.extract import Tags, remove_thoughts
 from mmrl.rewards.shaping import repeated_ngrams
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 def explained_accuracy(completion: str, answer: object) -> float:

@@ -15,12 +15,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.policy_gradient import MAX_LOG_RATIO, clipped_surrogate, row_log_ratio
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rng import derive_rng
-from mmrl.types import Episode, PolicyOutput
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Episode, PolicyOutput
 
 
 @dataclass(frozen=True)

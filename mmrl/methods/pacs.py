@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_mean
 from mmrl.ops.policy_gradient import row_log_ratio
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def leave_one_out(

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.groups import group_episodes
-from mmrl.rng import derive_rng
+from mmrl.core.groups import group_episodes
+from mmrl.core.rng import derive_rng
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Turn
+from mmrl.core.types import Context, Episode, Turn
 
 
 class Change(ABC):

@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from mmrl.columns import per_choice
-from mmrl.groups import group_episodes
-from mmrl.rng import derive_seed
+from mmrl.core.columns import per_choice
+from mmrl.core.groups import group_episodes
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.text.forced import truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.best_worst import label_preference
-from mmrl.types import Completion, Context, Episode, Request, Turn
+from mmrl.core.types import Completion, Context, Episode, Request, Turn
 
 
 def find_pit(values: Sequence[float], min_drop: float) -> int | None:

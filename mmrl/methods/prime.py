@@ -17,10 +17,10 @@ from torch.nn import functional as F
 
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.gae import Timeline
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, zero_outside
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 def implicit_reward(

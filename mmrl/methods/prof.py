@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.rewards.steps import StepScorer, split_steps
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def balance(correct: int, wrong: int, count: int) -> tuple[int, int]:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.curricula.balanced import find_task
 from mmrl.data.collate import NO_GROUP
 from mmrl.ops.advantage import group_advantage
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.groups import get_score
+from mmrl.core.groups import get_score
 from mmrl.ops.advantage import group_advantage
 from mmrl.transforms.base import StatefulTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def objective_weights(

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.base import StatefulTransform
-from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
+from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.measures import ndcg
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 def rank_penalties(hits: Sequence[bool]) -> list[float]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mmrl.tools.base import Tool, ToolError
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Turn
+from mmrl.core.types import Context, Episode, Turn
 
 
 class UnknownVerdict(ToolError):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.annotators.logprobs import ForwardAnnotator, evaluate_rows, reference_of
-from mmrl.batch import Batch
-from mmrl.types import Context
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

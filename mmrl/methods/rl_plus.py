@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def mixture_ratio(

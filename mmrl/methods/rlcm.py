@@ -22,9 +22,9 @@ from torch import Tensor
 from mmrl.policies.vla.chain import Prefix
 from mmrl.policies.vla.chains import CPS, DenoisingTarget
 from mmrl.policies.vla.flow import ActionFlowPolicy
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from mmrl.transforms.base import StatefulTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 @dataclass(frozen=True)

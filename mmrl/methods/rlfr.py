@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import score_rows
-from mmrl.batch import Batch
-from mmrl.columns import COLLATED
+from mmrl.core.batch import Batch
+from mmrl.core.columns import COLLATED
 from mmrl.ops.flow import interpolate
 from mmrl.ops.masked import zero_outside
-from mmrl.rng import Noise, derive_seed
-from mmrl.types import Context
+from mmrl.core.rng import Noise, derive_seed
+from mmrl.core.types import Context
 
 
 class VelocityNetwork(nn.Module):

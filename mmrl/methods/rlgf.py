@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, zero_outside
-from mmrl.rng import derive_rng, derive_seed
+from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.forced import surround, truncate
-from mmrl.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt, Request, Turn
+from mmrl.core.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt, Request, Turn
 
 
 class GuidedRollout(Rollout):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, reference_answer
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def information_gain(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.transforms.answer_splice import (
     Splice,
     answer_probabilities,
@@ -23,7 +23,7 @@ from mmrl.transforms.answer_splice import (
     split_reasoning,
 )
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.rewards.compose import WeightedSum
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 CHARACTERS = 4
 """Characters that count as one token."""

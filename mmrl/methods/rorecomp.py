@@ -14,11 +14,11 @@ import math
 import numpy as np
 import torch
 
-from mmrl.batch import Batch
-from mmrl.rng import derive_rng
-from mmrl.rows.concatenation import concatenate, copy_rows
-from mmrl.rows.replay import STRIDE, ReplayRows
-from mmrl.types import Context
+from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_rng
+from mmrl.transforms.rows.concatenation import concatenate, copy_rows
+from mmrl.transforms.rows.replay import STRIDE, ReplayRows
+from mmrl.core.types import Context
 
 
 def select_priority(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage
 from mmrl.ops.choice import MASKED_LOGIT
@@ -23,7 +23,7 @@ from mmrl.ops.logprob import precision
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.soft_returns import next_inside
 from mmrl.policies.text.statistics import Statistic
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 class MeanLogprob(Statistic):

@@ -3,7 +3,7 @@
 Pfrommer, Huang and Sojoudi, Reinforcement Learning for Flow-Matching Policies, 2025, arXiv:2507.15073.
 
 - weights of 0 and 1, for rewards of 0 and 1: `KeepSuccesses`, then `AsDemonstrations` for `objective=denoising`
-- successes of earlier iterations: `mmrl.rows.replay.ReplayRows`
+- successes of earlier iterations: `mmrl.transforms.rows.replay.ReplayRows`
 - the expert's episodes that the start has imitated: `AddExpertEpisodes`
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from mmrl.rollouts.offline.demonstrations import Demonstrations, add_row_seeds, demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
+from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.schedules.base import Schedule
-from mmrl.types import Context, Episode, Prompt, Turn
+from mmrl.core.types import Context, Episode, Prompt, Turn
 
 IMITATION = "rollout/imitation"
 """Metric: 1 in an iteration of demonstrations, else 0."""

@@ -17,11 +17,11 @@ import torch
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 
 
 class SelfCorrection(Rollout):

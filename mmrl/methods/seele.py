@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
-from mmrl.columns import pad_value, per_choice
+from mmrl.core.batch import Batch
+from mmrl.core.columns import pad_value, per_choice
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean
 from mmrl.rollouts.base import Rollout, turn_seed
-from mmrl.types import Completion, Context, Episode, Observation, PolicyOutput, Prompt, Request, Turn
+from mmrl.core.types import Completion, Context, Episode, Observation, PolicyOutput, Prompt, Request, Turn
 
 PRIOR = {"slope": 10.0, "place": -0.5, "floor": 0.1}
 """Prior of the fit: an accuracy of 1/2 if a little less than half of the solution is shown."""

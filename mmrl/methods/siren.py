@@ -19,12 +19,12 @@ from torch.autograd.function import once_differentiable
 
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.logprob import pieces, precision
 from mmrl.ops.masked import zero_outside
 from mmrl.policies.text.statistics import Statistic
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 def nucleus_entropy(

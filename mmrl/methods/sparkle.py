@@ -13,7 +13,7 @@ from typing import Any
 from mmrl.curricula.base import success_rates
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.text.hints import INSTRUCTION, HintedPrompts
-from mmrl.types import Context, Episode, Prompt
+from mmrl.core.types import Context, Episode, Prompt
 
 
 class HintedUnsolved(HintedPrompts):

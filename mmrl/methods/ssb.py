@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 MESSAGE = "\nRight: {right}\nWrong: {wrong}\n"
 

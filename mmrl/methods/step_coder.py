@@ -23,7 +23,7 @@ from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.forced import surround
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts, locate_steps
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 def compiler_feedback(parses: float, runs: float, exact: float) -> float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import numpy as np
 
 from mmrl.curricula.base import Curriculum, Selection
 from mmrl.curricula.history import PromptHistory, slope
-from mmrl.rng import derive_rng
-from mmrl.types import Context, Episode, Task
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context, Episode, Task
 
 
 def is_weak(rates: Sequence[float], max_rate: float = 0.5) -> bool:

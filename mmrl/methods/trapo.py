@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.rewards.extract import build_extractor
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.transforms.base import StatefulTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def majority_answer(answers: Sequence[str | None]) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.extract import build_extractor
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 def answer_shares(answers: Sequence[str | None]) -> list[float]:

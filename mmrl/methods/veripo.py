@@ -17,13 +17,13 @@ from typing import Any
 
 from mmrl.curricula.base import Curriculum
 from mmrl.curricula.history import PromptHistory
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.rewards.extract import LastNumber, Tags
 from mmrl.rewards.shaping import repeated_ngrams
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.best_worst import label_preference
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 def follows_from_reasoning(completion: str) -> float:

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
-from mmrl.rng import derive_seed
+from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.steps import fit_texts
-from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 
 
 class StepValues(Rollout):

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, evaluate_rows
-from mmrl.batch import Batch
-from mmrl.columns import COLLATED
+from mmrl.core.batch import Batch
+from mmrl.core.columns import COLLATED
 from mmrl.ops.masked import masked_mean, zero_outside
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Prompt, Turn
+from mmrl.core.types import Context, Episode, Prompt, Turn
 
 
 def noise_probability(iteration: int, iterations: int) -> float:

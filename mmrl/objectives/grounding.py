@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.choice import MASKED_LOGIT
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

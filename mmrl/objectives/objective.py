@@ -9,8 +9,8 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
-from mmrl.types import PolicyOutput
+from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 
 
 class Term(ABC):

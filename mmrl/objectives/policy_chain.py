@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_sum, zero_outside
 from mmrl.ops.policy_gradient import (
@@ -19,7 +19,7 @@ from mmrl.ops.policy_gradient import (
     is_clipped,
     log_ratio,
 )
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

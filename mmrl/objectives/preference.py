@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
 from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, kto_loss, log_odds, paired_margin
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import divergence, log_ratio
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

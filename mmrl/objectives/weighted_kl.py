@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.regularizer import KL
 from mmrl.ops.masked import zero_outside
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

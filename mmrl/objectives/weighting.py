@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 
 Total = Callable[[Tensor], Tensor]
 """Adds a number up over all processes."""

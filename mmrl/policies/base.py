@@ -12,10 +12,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch, Ragged, concatenate_columns, pad_stack
-from mmrl.columns import is_ragged, pad_value
-from mmrl.rng import Noise
-from mmrl.types import Ended, Observation, PolicyOutput, Sampling
+from mmrl.core.batch import Batch, Ragged, concatenate_columns, pad_stack
+from mmrl.core.columns import is_ragged, pad_value
+from mmrl.core.rng import Noise
+from mmrl.core.types import Ended, Observation, PolicyOutput, Sampling
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Action:
     ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
     extra: Mapping[str, Tensor | Ragged] = field(
         default_factory=dict
-    )  # further columns of the rows, as in mmrl.columns
+    )  # further columns of the rows, as in mmrl.core.columns
     cached_features: dict[str, Any] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
     seconds: dict[str, float] = field(default_factory=dict)  # time by phase
     counts: dict[str, float] = field(default_factory=dict)  # events by metric name, such as malformed outputs
@@ -279,7 +279,7 @@ def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy)
 
 
 def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
-    """Collate per-choice rows [T_i, ...] of one column to [N, T, ...], padded or ragged as `mmrl.columns` states."""
+    """Collate per-choice rows [T_i, ...] of one column to [N, T, ...], padded or ragged as `mmrl.core.columns` states."""
     if is_ragged(name):
         return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
     return pad_stack(rows, pad_value(name))

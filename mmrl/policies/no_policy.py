@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.base import Action, Policy
-from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 
 
 class NoPolicy(Policy):

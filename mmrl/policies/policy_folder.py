@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from mmrl.policies.weights import fill, read_weights
-from mmrl.strict_json import read_json_object
+from mmrl.files.strict_json import read_json_object
 
 _SETTINGS, _WEIGHTS = "config.json", "model.safetensors"
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from mmrl.compatibility import differences, flatten_entries
+from mmrl.files.contract import differences, flatten_entries
 from mmrl.policies.vla.scale import Scale
 
 

@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from mmrl.foreign_files import check_files, check_regular
-from mmrl.strict_json import kind, quote
+from mmrl.files.foreign import check_files, check_regular
+from mmrl.files.strict_json import kind, quote
 
 _LONGEST_HEADER = 10**8  # bytes of the header of a safetensors file, as in the format's description
 _SHOWN = 3  # maximum names in a message

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mmrl.rewards.base import Reward
 from mmrl.rewards.shaping import overlong_penalty
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 Bounds = Sequence[float]
 """Lower and upper bound."""

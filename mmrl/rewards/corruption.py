@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mmrl.rewards.base import Reward
-from mmrl.rng import derive_rng
-from mmrl.types import Episode, Task
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Episode, Task
 
 
 @dataclass(frozen=True)

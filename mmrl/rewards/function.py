@@ -13,7 +13,7 @@ from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 

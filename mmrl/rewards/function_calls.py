@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from mmrl.function_path import format_error, load_functions, split_path
+from mmrl.core.function_path import format_error, load_functions, split_path
 from mmrl.rewards.worker.requests import explain_request, forget_requests, note_requests
 
 KEY = "reward"

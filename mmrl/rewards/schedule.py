@@ -9,7 +9,7 @@ from typing import Literal
 
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import Composition, WeightedSum
-from mmrl.types import Episode, Task
+from mmrl.core.types import Episode, Task
 
 Shape = Literal["linear", "cosine", "step"]
 

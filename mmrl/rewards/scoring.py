@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl import parallel
-from mmrl.groups import group_episodes
+from mmrl.distributed import parallel
+from mmrl.core.groups import group_episodes
 from mmrl.rewards.base import Reward
-from mmrl.types import Collector, Episode, Task
+from mmrl.core.types import Collector, Episode, Task
 
 
 class Scorer(Collector):

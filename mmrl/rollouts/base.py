@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mmrl.rng import derive_seed
-from mmrl.types import Context, Episode, Prompt, Sim, Task
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Context, Episode, Prompt, Sim, Task
 
 if TYPE_CHECKING:
     from mmrl.policies.base import Policy

@@ -26,12 +26,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from mmrl.files import FULL, replace_file
-from mmrl.foreign_files import check_regular
-from mmrl.pickled import PICKLED
+from mmrl.files.atomic import FULL, replace_file
+from mmrl.files.foreign import check_regular
+from mmrl.files.pickled import PICKLED
 from mmrl.runs.checkpoint_schema import find_bad_tree, find_violation
 from mmrl.runs.tensor_file import DTYPES, write_tensors
-from mmrl.strict_json import parse_json
+from mmrl.files.strict_json import parse_json
 
 FORMAT = "mmrl checkpoint 1"
 WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"

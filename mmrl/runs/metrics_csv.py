@@ -11,7 +11,7 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.files import append_to, replace_file
+from mmrl.files.atomic import append_to, replace_file
 
 NAME, INDEX = "metrics.csv", "iterations"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mmrl.errors import ConfigError
-from mmrl.files import check_inside, open_unlinked, remove_path
+from mmrl.core.errors import ConfigError
+from mmrl.files.atomic import check_inside, open_unlinked, remove_path
 
 LOCK = ".lock"
 RESULTS = (

@@ -13,7 +13,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Checkpoint
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.runs.checkpoint_file import read_manifest
 from mmrl.runs.run_folder import last_checkpoint
 

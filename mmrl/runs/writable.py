@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.strict_json import kind, need_object
+from mmrl.files.strict_json import kind, need_object
 
 NUMBER = "number or null"
 _TURN = {

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmrl.files import write_file
+from mmrl.files.atomic import write_file
 from mmrl.samples.check import check_group
-from mmrl.strict_json import parse_json
+from mmrl.files.strict_json import parse_json
 
 FOLDER = "rollouts"
 

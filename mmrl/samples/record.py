@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
-from mmrl.groups import group_episodes
+from mmrl.core.batch import Batch
+from mmrl.core.groups import group_episodes
 from mmrl.policies.base import Policy
 from mmrl.samples.images import encode_thumbnail
 from mmrl.samples.view import count_repeated
-from mmrl.types import Completion, Episode
+from mmrl.core.types import Completion, Episode
 
 MAX_CHARACTERS = 20_000  # of a text
 MAX_TURNS = 16  # of an episode

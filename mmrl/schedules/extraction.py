@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Union, get_args, get_origin
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.schedules.base import Schedule
 
 CONTEXT = ("num_prompts", "group_size", "sampling")

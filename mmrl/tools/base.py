@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from transformers.utils import get_json_schema
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 KINDS: dict[type, str] = {
     str: "string",

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers.utils import get_json_schema
 
-from mmrl.function_path import load_functions
+from mmrl.core.function_path import load_functions
 from mmrl.tools.base import BadArguments, Tool, ToolOutput
 
 KEY = "rollout.functions"

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.rewards.boxes import parse_box, parse_numbers
 from mmrl.tools.base import BadArguments, Tool, ToolOutput
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 
 class View(Tool):

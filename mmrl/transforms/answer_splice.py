@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch, pad_stack
-from mmrl.evaluation_mode import evaluation_mode
-from mmrl.groups import number_distinct
-from mmrl.types import Context, Prompt
-from mmrl.whole_weights import refuse_sharded
+from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.groups import number_distinct
+from mmrl.core.types import Context, Prompt
+from mmrl.distributed.whole_weights import refuse_sharded
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 class EpisodeTransform(ABC):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mmrl.groups import group_episodes, has_zero_variance
+from mmrl.core.groups import group_episodes, has_zero_variance
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Turn
+from mmrl.core.types import Context, Episode, Turn
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from mmrl.groups import group_episodes, has_zero_variance
+from mmrl.core.groups import group_episodes, has_zero_variance
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 log = logging.getLogger(__name__)
 

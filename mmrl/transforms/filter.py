@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmrl.groups import get_score, group_episodes, has_zero_variance
+from mmrl.core.groups import get_score, group_episodes, has_zero_variance
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 @dataclass(frozen=True)

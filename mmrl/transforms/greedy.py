@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mmrl.groups import get_score, group_episodes
+from mmrl.core.groups import get_score, group_episodes
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Request, Turn
+from mmrl.core.types import Context, Episode, Request, Turn
 
 
 def play_greedy(prompts: Sequence[Episode], ctx: Context) -> list[Episode]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mmrl.columns import per_choice
-from mmrl.groups import group_episodes
+from mmrl.core.columns import per_choice
+from mmrl.core.groups import group_episodes
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Completion, Context, Episode, Turn
+from mmrl.core.types import Completion, Context, Episode, Turn
 
 
 @dataclass(frozen=True)

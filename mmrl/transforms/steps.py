@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mmrl.rewards.steps import StepScorer, StepTransform, split_steps
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Completion, Context, Episode, Turn
+from mmrl.core.types import Completion, Context, Episode, Turn
 
 
 @dataclass(frozen=True)

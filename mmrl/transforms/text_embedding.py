@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch, pad_stack
-from mmrl.evaluation_mode import evaluation_mode
-from mmrl.types import Prompt
-from mmrl.whole_weights import refuse_sharded
+from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.types import Prompt
+from mmrl.distributed.whole_weights import refuse_sharded
 
 EMPTY = {"messages": ({"role": "user", "content": " "},), "images": ()}
 """The prompt after which texts are read."""

@@ -23,8 +23,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from benchmark.collectives import CountCollectives, synchronize
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.rng import Noise
-from mmrl.strategies.sharding import gather_weights, shard
+from mmrl.core.rng import Noise
+from mmrl.distributed.sharding import gather_weights, shard
 
 PROMPT_TOKENS = 32
 

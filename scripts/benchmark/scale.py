@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.plan.seconds import read_seconds
+from mmrl.commands.planning.seconds import read_seconds
 
 COMMON = (
     *("recipe=grpo", "capture=false", "trainer.callbacks.warm_start.stages=null", "data.transforms=null"),

@@ -23,7 +23,7 @@ from benchmark.collectives import CountCollectives, time_reductions, time_togeth
 from benchmark.fit_memory import read_status
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.strategies.sharding import gather_weights, is_sharded
+from mmrl.distributed.sharding import gather_weights, is_sharded
 
 
 class Watch(L.Callback):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from benchmark import problems
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 
 TEXTS = ("ab", "what is 3 + 4?", *(f"{'the quick brown fox jumps over it ' * 2}{number}=" for number in (3, 45)))
 """Two short prompts, and two of about 70 tokens, from which on completions share the storage of their prompt."""

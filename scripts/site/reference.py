@@ -31,9 +31,9 @@ class Slot:
 
 SLOTS = (
     Slot(
-        "tasks", "`task=NAME`, `task.KEY=VALUE` on the command line.", ("mmrl.types.Task",), ("mmrl", "tasks", "sims")
+        "tasks", "`task=NAME`, `task.KEY=VALUE` on the command line.", ("mmrl.core.types.Task",), ("mmrl", "tasks", "sims")
     ),
-    Slot("sims", "`sim=NAME`, `sim.KEY=VALUE`, with `task=sim`.", ("mmrl.types.Sim",), ("sims",)),
+    Slot("sims", "`sim=NAME`, `sim.KEY=VALUE`, with `task=sim`.", ("mmrl.core.types.Sim",), ("sims",)),
     Slot("policies", "`policy=NAME`, `policy.KEY=VALUE`.", ("mmrl.policies.base.Policy",)),
     Slot("chains", "Action heads: `policy.chain._target_=CLASS`.", ("mmrl.policies.vla.chains.base.Chain",)),
     Slot("rollouts", "`rollout=NAME`, `rollout.KEY=VALUE`.", ("mmrl.rollouts.base.Rollout",)),
@@ -53,7 +53,7 @@ SLOTS = (
         "`objective.terms.NAME._target_=CLASS`, `objective.coefficients.NAME=NUMBER`.",
         ("mmrl.objectives.objective.Term",),
     ),
-    Slot("rows", "`data.rows.NAME._target_=CLASS`.", ("mmrl.rows.base.RowTransform",)),
+    Slot("rows", "`data.rows.NAME._target_=CLASS`.", ("mmrl.transforms.rows.base.RowTransform",)),
     Slot(
         "schedules",
         "In the place of a number: `sampling.temperature='{_target_: CLASS, ...}'`.",

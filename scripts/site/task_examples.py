@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from mmrl.config.compose import compose
 from mmrl.experiments.results import FOLDER, read_result
-from mmrl.text_environment import EnvironmentTask
-from mmrl.types import Prompt, Task
+from mmrl.core.text_environment import EnvironmentTask
+from mmrl.core.types import Prompt, Task
 from tasks.browser.chromium import BrowserError
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.chunked.vector import ChunkVectorEnv, check_chunk
 
 

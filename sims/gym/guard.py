@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from sims.divergence import refuse_divergence
 from sims.host.interface import convert_scores, drop_names, foreign_names
 

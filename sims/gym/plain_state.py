@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from mmrl.lazy_module import torch
+from mmrl.core.lazy_module import torch
 
 LEAVES = (type(None), bool, int, float, str)
 CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.gym.enums import mend_enums
 from sims.gym.guard import Guard, add_divergence_check
 from sims.gym.opengl import choose_gl

@@ -17,8 +17,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, iterate
 from PIL import Image
 
-from mmrl.lazy_module import torch
-from mmrl.pickled import PICKLED
+from mmrl.core.lazy_module import torch
+from mmrl.files.pickled import PICKLED
 from sims.gym.guard import Guard, finite
 from sims.gym.plain_state import NotPlainError, Packer, Unpacker
 

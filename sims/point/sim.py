@@ -10,8 +10,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from mmrl.lazy_module import torch
-from mmrl.types import Sim
+from mmrl.core.lazy_module import torch
+from mmrl.core.types import Sim
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from mujoco import MjModel
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from sims.render.camera import Camera, Point
 
 LAMP: Point = (0.35, -0.45, 0.82)  # towards the lamp; scaled to length one where it is used

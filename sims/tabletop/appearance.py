@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from sims.render.looks import LAMP, Look
 from sims.render.patterns import Pattern, background
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS
 from sims.tabletop.vector import TabletopVectorEnv

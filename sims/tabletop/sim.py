@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import mujoco
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Sim
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Sim
 from sims.render import make_renderer
 from sims.render.base import PIXELS, Kind, resolve
 from sims.tabletop.appearance import Appearance

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from mmrl.lazy_module import torch
+from mmrl.core.lazy_module import torch
 from sims.render import Look, Renderer
 from sims.render.base import Kind
 from sims.tabletop.appearance import Appearance

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Sim
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Sim
 
 Demo = list[tuple[dict[str, Any], np.ndarray]]
 """One episode: (raw observation, the expert's next actions float32 [chunk, A]) of every control step."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from gymnasium.vector import VectorEnv
 
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.host.states import state_of
 from sims.host.tasks import task_of
 from sims.workers.process import Program, open_workers

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 DIRECTIONS = ("horizontal", "rising", "vertical", "falling")
 COLOURS: dict[str, tuple[int, int, int]] = {

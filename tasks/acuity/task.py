@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.acuity.patch import COLOURS, DIRECTIONS, GRAINS, PERIOD, PHASES, Patch, draw_image
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples

@@ -10,8 +10,8 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split, final_line
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmrl.rng import derive_seed
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_seed
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Prompt
 from tasks.environment import TextEnvironmentTask
 
 if TYPE_CHECKING:  # an optional package

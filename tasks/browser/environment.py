@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Prompt
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Prompt
 from tasks.browser.actions import Action, parse_action
 from tasks.browser.chromium import BrowserError
 from tasks.browser.page import HEIGHT, WIDTH, Element, Page, Report

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.browser.actions import ACTIONS, describe_actions
 from tasks.browser.environment import BrowserEnvironment
 from tasks.browser.page import HEIGHT, QUERY_HEIGHT, WIDTH

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.calls.match import Call, equal_calls, match_calls, match_multisets, name_error, parse_calls
 from tasks.calls.tools import TOOLS, ToolSpec, draw_request, show_tools
 from tasks.generated import GeneratedTask, ask_user, choose_split, to_tuples

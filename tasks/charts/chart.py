@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.charts.canvas import PALETTE, draw_bars, draw_line, draw_pie
 from tasks.charts.verify import verify
 from tasks.checks import check_range

@@ -10,8 +10,8 @@ import numpy as np
 
 from mmrl.rewards.measures import chrf
 from mmrl.rewards.shaping import tag_format
-from mmrl.rng import derive_rng
-from mmrl.types import Episode
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Episode
 from tasks.checks import reply_text
 from tasks.ciphers.task import LANGUAGES, WORDS, Ciphers
 from tasks.generated import to_tuples

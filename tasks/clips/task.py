@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.clips.scene import CORRUPTIONS, SYMMETRIES, Mover, draw_movers, render_frame
 from tasks.clips.verify import find_complement, verify_counts, verify_frame, verify_interval, verify_order

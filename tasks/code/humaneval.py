@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.code.judged import JudgedPrograms
 from tasks.code.runner import Outcome, run_candidates, run_driver
 from tasks.dataset.source import Record

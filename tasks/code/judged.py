@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
 
 

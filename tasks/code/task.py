@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.code.driver import encode
 from tasks.code.generator import Function, break_program, count_operations, draw_function, draw_input, run_trusted

@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Episode, Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, reply_text
 from tasks.countdown.search import (
     count_backtracks,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.foreign_files import check_stated
+from mmrl.files.foreign import check_stated
 from tasks.dataset.source import Record, Source, Table
 
 _SHORT = {"halffloat": np.float16, "float": np.float32}  # by the names of pyarrow's types

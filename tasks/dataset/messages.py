@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import quote
+from mmrl.files.strict_json import quote
 from tasks.chat import Message
 from tasks.dataset.media import Media, read_images
 

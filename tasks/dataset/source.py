@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import quote
+from mmrl.files.strict_json import quote
 
 Record = dict[str, Any]
 _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")

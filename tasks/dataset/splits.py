@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.strict_json import quote
+from mmrl.core.rng import derive_rng
+from mmrl.files.strict_json import quote
 from tasks.dataset.columns import Layout, list_beside
 from tasks.dataset.problems import Problem, find_value, read_problem
 from tasks.dataset.source import Source, Table

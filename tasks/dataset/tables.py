@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.foreign_files import read_foreign
-from mmrl.strict_json import kind, parse_json, quote
+from mmrl.files.foreign import read_foreign
+from mmrl.files.strict_json import kind, parse_json, quote
 from tasks.dataset.arrow_tables import Arrow, Loaded, Parquet
 from tasks.dataset.source import Record, Source, Table
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from sklearn.datasets import load_digits
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 
 @lru_cache(maxsize=4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.digits.data import load_scans, members

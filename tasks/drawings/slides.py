@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import final_line
 from tasks.generated import GeneratedTask, ask_about_images
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, final_line
 from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
 from tasks.drawings.verify import verify

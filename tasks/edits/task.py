@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.edits.blocks import apply_blocks, compare_changes, parse_blocks, write_block
 from tasks.generated import GeneratedTask, ask_user, to_tuples

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.films.film import ANIMALS, VERBS, Film, describe, draw_film, draw_frame
 from tasks.films.verify import answer_from_trace, is_well_formed, mean_observation_score, parse_trace
 from tasks.generated import GeneratedTask, ask_user

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.checks import final_line
 from tasks.generated import ask_user
 from tasks.graphs.data import Graph

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mmrl.text_environment import TextStep
-from mmrl.types import Prompt
+from mmrl.core.text_environment import TextStep
+from mmrl.core.types import Prompt
 from tasks.gridworld.layout import KEYS
 from tasks.gridworld.task import GridEnvironment, GridWorld
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Prompt
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Prompt
 from tasks.environment import TextEnvironmentTask
 from tasks.gridworld.layout import FLOOR, GOAL, KEYS, WALL, Layout, State, draw_maze, draw_rooms, render
 from tasks.mazes.maze import MOVES

@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 from PIL import Image
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 """Images of things that lie inside the scikit-image wheel; its other ones are textures, charts and micrographs."""

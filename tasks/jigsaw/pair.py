@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.jigsaw.data import Crop
 from tasks.jigsaw.task import Jigsaw
 from tasks.jigsaw.verify import verify_choice

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
 from tasks.generated import ask_about_images

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, ask_user, to_tuples
 from tasks.mazes.maze import Maze, count_turns, draw_doors

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Episode, Prompt, Task
 from tasks.checks import check_index, check_split
 
 

@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Prompt
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Prompt
 from tasks.environment import TextEnvironmentTask
 
 ITEMS = ("books", "hats", "balls")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from mmrl.rng import derive_rng
-from mmrl.types import AssistantMessage, Episode, Prompt, Task
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import AssistantMessage, Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.preferences.data import Pair, pairs
 

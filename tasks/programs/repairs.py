@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import final_line
 from tasks.generated import ask_user
 from tasks.programs.circuits import Circuits, draw_expression, evaluate

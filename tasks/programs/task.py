@@ -10,10 +10,10 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from mmrl.games import Game, Problem, Verdict
-from mmrl.rng import derive_rng
+from mmrl.core.games import Game, Problem, Verdict
+from mmrl.core.rng import derive_rng
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.checks import answer_text, check_fraction, check_index, check_split
 from tasks.programs.dsl import LETTERS, execute, trusted_interpreter
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
 from tasks.reasoning_gym.generator import build_generator

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 COLUMNS = ("hr", "lac", "ph", "spo", "bp", "tmp", "gcs", "wbc")
 _STD = (99 / 12) ** 0.5  # of a digit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.records.expert import COLUMNS, Expert, draw_patient, fit_expert
 from tasks.sets import jaccard

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.scenes.task import SceneProblem, SceneTask
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.rewards.boxes import area, giou, iou, parse_box
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import final_line
 from tasks.scenes.coordinates import CoordinateTask
 from tasks.scenes.task import SceneProblem, find_target

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, to_tuples
 from tasks.scenes.scene import Painted, Painter, Scene, Thing, list_facts, place_shapes

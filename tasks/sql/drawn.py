@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from tasks.sql.database import Result, is_ordered, match_rows, run_query
 from tasks.sql.generator import Schema, fill_similar, fill_tables
 from tasks.sql.mutants import mutate_query

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.strings.functions import FUNCTIONS, apply_chain

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Prompt
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Prompt
 from tasks.environment import TextEnvironmentTask
 
 _LOCK = threading.Lock()

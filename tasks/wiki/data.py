@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 from string import ascii_lowercase
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 MOST = 10_000  # people, since all questions are listed
 ARTICLES = ("an", "the")  # which judges of answers delete

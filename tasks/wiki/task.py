@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.wiki.data import MOST, KnowledgeBase, knowledge_bases, path_of

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.whiten import whiten
-from mmrl.batch import Batch
-from mmrl.types import Collector, Context, Sampling
+from mmrl.core.batch import Batch
+from mmrl.core.types import Collector, Context, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 NAN = float("nan")

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.batch import Batch
-from mmrl.types import Context, Sampling
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=2)
 

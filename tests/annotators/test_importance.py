@@ -7,9 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImportanceSampling
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 LEVELS = ("token", "sequence", "joint")

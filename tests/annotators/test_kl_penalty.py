@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.kl_penalty import KLPenalty
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 
 NAN = float("nan")
 BATCH = Batch(  # an episode of two rows, one of one row, and a demonstration

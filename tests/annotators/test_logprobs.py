@@ -7,8 +7,8 @@ from torch.testing import assert_close
 
 from mmrl.annotators.logprobs import OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.values import Values
-from mmrl.batch import Batch
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 
 class Linear(nn.Module):

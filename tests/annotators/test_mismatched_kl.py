@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from mmrl.annotators.mismatched_kl import MismatchedKL, swap_prompts
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 from tests.annotators.test_logprobs import context, rows
 
 

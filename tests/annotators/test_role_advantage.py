@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.role_advantage import RoleAdvantage
-from mmrl.batch import Batch
-from mmrl.types import Collector, Context, Sampling
+from mmrl.core.batch import Batch
+from mmrl.core.types import Collector, Context, Sampling
 
 
 class Ranks(Collector):

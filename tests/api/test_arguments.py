@@ -7,7 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from mmrl.api import objects
 from mmrl.api.arguments import is_plain, to_arguments, to_text
 from mmrl.config.compose import compose
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.rewards.compose import WeightedSum
 from tests.tiny_recipes import Alternating, Counting

@@ -9,7 +9,7 @@ from PIL import Image
 from mmrl.__main__ import main
 from mmrl.api.chat import Conversation, chat
 from mmrl.api.loaded_policy import load_policy
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from tests.test_recipes import words_of
 
 

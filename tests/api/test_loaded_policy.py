@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mmrl
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from tests.api.test_training import QUIET, small
 
 

@@ -6,7 +6,7 @@ import yaml
 
 import mmrl
 from mmrl.__main__ import main
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.runs.checkpoint_file import read_weights
 from tests.api.reward_functions import brevity

@@ -14,7 +14,7 @@ from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.task_baselines import measure_baselines, score_commonest_answer
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tests.tiny_recipes import Counting, words
 
 

@@ -8,8 +8,8 @@ import torch
 
 from mmrl.capture.decoding import CapturedDecoding
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from tests.policies.text.oracle import TINY
 
 PROMPTS, GROUP = 3, 4

@@ -2,9 +2,9 @@
 
 import torch
 
-from mmrl.batch import add_prefix, strip_prefix
+from mmrl.core.batch import add_prefix, strip_prefix
 from mmrl.capture.flat_output import flatten_output, unflatten_output
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def output(*others):

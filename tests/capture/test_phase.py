@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.capture import graph
 from mmrl.capture.phase import CapturedPhase
 from mmrl.learners.phases.base import Phase

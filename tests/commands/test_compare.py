@@ -10,7 +10,7 @@ from scipy import stats
 
 from mmrl.__main__ import main
 from mmrl.commands.results.compare import compare
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.statistics.seeds import read_group
 
 METRIC = "val/greedy/exact/mean"

@@ -7,7 +7,7 @@ import yaml
 
 from mmrl.__main__ import main
 from mmrl.commands.evaluate import evaluate
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 FIT = ["fit", "recipe=sft", "task=arithmetic", "policy=tiny_text", "trainer.max_epochs=1", "data.num_prompts=16",
        "data.num_minibatches=1", "data.evaluation.count=8", "trainer.enable_progress_bar=false",

@@ -13,17 +13,17 @@ from mmrl.__main__ import main
 from mmrl.commands.cli import CLI
 from mmrl.commands.plan import build_plan, parse, plan
 from mmrl.config.compose import compose, to_lightning
-from mmrl.plan.live_bytes import LiveBytes
-from mmrl.plan.memory import CUDA_CONTEXT
-from mmrl.plan.optimizer import measure_optimizer
-from mmrl.plan.parameters import measure_module
-from mmrl.plan.passes import PackTrace, TextPasses, combine
-from mmrl.plan.planning import Given
-from mmrl.plan.prompts import Prompts, build_batch
-from mmrl.plan.report import parse_bytes
-from mmrl.plan.run import count_rows
-from mmrl.plan.seconds import read_seconds
-from mmrl.plan.shapes import build_on_meta, fake_weights
+from mmrl.commands.planning.live_bytes import LiveBytes
+from mmrl.commands.planning.memory import CUDA_CONTEXT
+from mmrl.commands.planning.optimizer import measure_optimizer
+from mmrl.commands.planning.parameters import measure_module
+from mmrl.commands.planning.passes import PackTrace, TextPasses, combine
+from mmrl.commands.planning.planning import Given
+from mmrl.commands.planning.prompts import Prompts, build_batch
+from mmrl.commands.planning.report import parse_bytes
+from mmrl.commands.planning.run import count_rows
+from mmrl.commands.planning.seconds import read_seconds
+from mmrl.commands.planning.shapes import build_on_meta, fake_weights
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
 

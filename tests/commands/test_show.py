@@ -8,7 +8,7 @@ from rich.console import Console
 
 from mmrl.__main__ import main
 from mmrl.commands.show import parse, show
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.samples.folder import SampleFolder
 from mmrl.samples.terminal import escape_controls, format_group, truncate
 from tests.hostile import HOSTILE

@@ -17,7 +17,7 @@ from mmrl.commands.sweep import (
     to_fit_arguments,
     to_train_overrides,
 )
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET, TEXT
 

@@ -10,7 +10,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.errors.parser import check_empty
 from mmrl.config.overrides import check_removed
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 RUN = (
     *("recipe=grpo", "task=arithmetic", "policy=tiny_text", "trainer.callbacks.warm_start.stages=null"),

@@ -14,7 +14,7 @@ from mmrl.commands.cli import CLI, load_run
 from mmrl.config.code.slots import check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from sims.host.build import build
 from tests.config.named_parts import CALLS
 from tests.parsed_words import SectionCLI

@@ -8,7 +8,7 @@ from mmrl.__main__ import main
 from mmrl.config import option_files
 from mmrl.config.compose import compose
 from mmrl.config.option_files import CONF, CONFIG_DIR, find_option, groups, read_comment
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 RECIPE = "# @package _global_\n# sums of mine\ndefaults: [rloo]\ntrainer: {max_epochs: 3}\n"
 

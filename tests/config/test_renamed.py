@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mmrl.columns import COLUMNS
+from mmrl.core.columns import COLUMNS
 from mmrl.commands.catalogue.listing import find_group
 from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.data_record import record
@@ -19,7 +19,7 @@ from mmrl.config.compose import CONF, groups
 from mmrl.config.renamed import find_new_option, find_new_path, load_table
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import load
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments.experiment import Baseline, Experiment
 
 PARTS = {

@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from mmrl.config.compose import compose, finish, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 FUNCTION = "mmrl.rewards.function.FunctionReward"
 

@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.signatures import pass_workers
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 WORDS = ("recipe=ppo_control", "sim.id=CartPole-v1")
 

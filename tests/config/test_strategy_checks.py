@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.config.preflight import check_strategy
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 LIGHTNING = "lightning.pytorch.strategies."
 
@@ -42,7 +42,7 @@ def test_strategies_that_are_implemented_pass(given):
     [(2, 4, 1, True), (8, 8, 2, True), (3, 4, 1, False), (8, 4, 1, False), (4, 3, 2, False), (2, [0, 3], 1, True)],
 )
 def test_a_shard_size_divides_the_number_of_processes(size, devices, nodes, divides):
-    strategy = {"class_path": "mmrl.strategies.fsdp2.FSDP2", "init_args": {"shard_size": size}}
+    strategy = {"class_path": "mmrl.distributed.fsdp2.FSDP2", "init_args": {"shard_size": size}}
     trainer = {"strategy": strategy, "devices": devices, "num_nodes": nodes}
     if divides:
         check_strategy(trainer)
@@ -53,5 +53,5 @@ def test_a_shard_size_divides_the_number_of_processes(size, devices, nodes, divi
 
 @pytest.mark.parametrize("devices", ["auto", -1, None])
 def test_a_number_of_devices_that_is_not_named_is_left_to_the_strategy(devices):
-    strategy = {"class_path": "mmrl.strategies.fsdp2.FSDP2", "init_args": {"shard_size": 3}}
+    strategy = {"class_path": "mmrl.distributed.fsdp2.FSDP2", "init_args": {"shard_size": 3}}
     check_strategy({"strategy": strategy, "devices": devices, "num_nodes": 1})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmrl.curricula.prioritised import Prioritised
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tests.curricula import test_sampler
 from tests.curricula.test_sampler import Numbers
 from tests.methods.test_mopps import shown

@@ -4,7 +4,7 @@ from itertools import chain
 import pytest
 
 from mmrl.curricula.sampler import FixedSubset, Shuffled
-from mmrl.types import Context, Prompt, Sampling, Task
+from mmrl.core.types import Context, Prompt, Sampling, Task
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.async_data import AsyncRolloutData

@@ -6,13 +6,13 @@ import pickle
 import pytest
 import torch
 
-from mmrl.batch import Ragged
+from mmrl.core.batch import Ragged
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tests.checkpoints import qwen2_5_vl
 from tests.policies.text.oracle import TINY
 from tests.policies.text.test_vision import PROMPTS as IMAGE_PROMPTS

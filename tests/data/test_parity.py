@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.parity import BOUNDS, Parity, measure_staleness, precision_of
 from mmrl.engines.local import LocalEngine
-from mmrl.types import Collector, Context, PolicyOutput, Sampling
+from mmrl.core.types import Collector, Context, PolicyOutput, Sampling
 from tests.learners.test_resume import RUNS
 from tests.tiny_recipes import fit
 

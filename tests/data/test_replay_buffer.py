@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.replay_buffer import ReplayBuffer
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 CLOSED = "time"
 

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data import shared_replay_buffer
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.shared_replay_buffer import SharedReplayBuffer
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 
 CPU = torch.device("cpu")
 
 
 class Processes:
-    """Stands in for `mmrl.parallel`: each thread is a process."""
+    """Stands in for `mmrl.distributed.parallel`: each thread is a process."""
 
     def __init__(self, size: int):
         self.size, self.local, self.parts = size, threading.local(), [None] * size

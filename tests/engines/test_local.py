@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.engines.base import distinct
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Action, Policy
-from mmrl.types import PolicyOutput, Request, Sampling
+from mmrl.core.types import PolicyOutput, Request, Sampling
 
 
 class Echo(Policy):

@@ -16,12 +16,12 @@ from mmrl.engines.named_models import list_models
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
 from mmrl.engines.vllm.server_engine import ServerEngine
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.methods.rlgf import GuidedRollout
 from mmrl.objectives.weighting import SequenceMean, TokenMean
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.hints import HintedPrompts
-from mmrl.types import Episode, Request, Sampling, Turn
+from mmrl.core.types import Episode, Request, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import policy as small_policy

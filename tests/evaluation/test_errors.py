@@ -13,7 +13,7 @@ from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.evaluation.faulty import DivergingReach

@@ -9,7 +9,7 @@ from mmrl.evaluation.metrics.means import CompletionLength, MeanReward, MeanScor
 from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.statistics.intervals import wilson
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 
 
 def episode(group=0, ended="done", tokens=3, **scores):

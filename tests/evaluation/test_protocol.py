@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mmrl.compatibility import differences, warn
+from mmrl.files.contract import differences, warn
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.by_task import get_task, group_by_task
 from mmrl.evaluation.metrics.success_rate import SuccessRate
@@ -21,7 +21,7 @@ from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.rollouts.text.tools import ToolUse
-from mmrl.types import Episode, Prompt, Sampling
+from mmrl.core.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tasks.arithmetic import Arithmetic

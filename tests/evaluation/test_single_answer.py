@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.evaluation.report.single_answer import describe_single_answer
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 
 
 def episodes(*answers, ended="done", key=None):

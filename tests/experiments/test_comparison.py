@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmrl.config.compose import compose
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments import comparison as comparisons
 from mmrl.experiments.comparison import (
     ComparedTask,

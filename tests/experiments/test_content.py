@@ -40,7 +40,7 @@ def test_when_a_start_stops_is_what_it_learns():
 def test_a_part_is_followed_to_its_arithmetic():
     result = collect_sources(["mmrl.annotators.group_advantage.GroupAdvantage"])
     assert any(name.startswith("mmrl.ops.advantage.") for name in result)
-    assert not any(name.startswith(("mmrl.types", "mmrl.learners")) for name in result)
+    assert not any(name.startswith(("mmrl.core.types", "mmrl.learners")) for name in result)
     # what the package only re-exports is found where it is defined
     assert "tasks.arithmetic.task.Arithmetic" in collect_sources(["tasks.arithmetic.Arithmetic"])
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments.effect import cost_to_threshold, measure, student_interval, summarise
 from mmrl.experiments.experiment import Experiment
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.config.compose import groups
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments import experiment
 from mmrl.experiments.experiment import Baseline, Experiment, read_experiment
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.experiments import runner
 from mmrl.experiments.experiment import Baseline, Experiment
 from mmrl.experiments.results import format_result, result_state

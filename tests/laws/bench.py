@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Objective, Term
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 ARMS = 100
 REWARD = torch.exp(-(((torch.arange(ARMS) - 70) / 10.0) ** 2)).double()

@@ -14,7 +14,7 @@ from itertools import permutations
 
 import numpy as np
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 Equality = Callable[[Prompt, str, str], bool]
 """Whether a text is as right as the expert's answer: a function of the prompt, the expert's answer and the text."""

@@ -26,7 +26,7 @@ from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.a_lol import OfflinePolicyGradient
 from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.asvr.policy import VisualReconstruction
@@ -78,7 +78,7 @@ from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighted_kl import WeightedKL
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean, Weighting
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 SLOTS = ("mmrl.annotators", "mmrl.objectives", "mmrl.methods")
 

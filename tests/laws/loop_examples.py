@@ -57,8 +57,8 @@ from mmrl.methods.trapo import SelectByTrajectory
 from mmrl.methods.veripo import DropEasy, VerifiedPairs
 from mmrl.methods.verirl.weights import ModelReward
 from mmrl.methods.vogue import CleanContext
-from mmrl.rows.replay import ReplayRows
-from mmrl.rows.select import SelectByAdvantage
+from mmrl.transforms.rows.replay import ReplayRows
+from mmrl.transforms.rows.select import SelectByAdvantage
 from mmrl.schedules import AdaptiveKL, Alternating, Cosine, CosineCycle, EntropyBand, Linear, Piecewise
 from mmrl.transforms.best_worst import BestWorst
 from mmrl.transforms.dynamic_sampling import DynamicSampling
@@ -68,7 +68,7 @@ from mmrl.transforms.label import AddDemonstration
 from mmrl.transforms.steps import StepRewards
 from tasks.arithmetic import Arithmetic
 
-SLOTS = ("mmrl.schedules", "mmrl.curricula", "mmrl.transforms", "mmrl.rows", "mmrl.methods")
+SLOTS = ("mmrl.schedules", "mmrl.curricula", "mmrl.transforms", "mmrl.transforms.rows", "mmrl.methods")
 
 
 class NoSteps:

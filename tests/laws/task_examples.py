@@ -15,7 +15,7 @@ from hydra.utils import instantiate
 from mmrl.config.compose import compose, groups
 from mmrl.evaluation.task_baselines import TaskBaselines
 from mmrl.experiments.results import FOLDER
-from mmrl.types import Prompt, Task
+from mmrl.core.types import Prompt, Task
 from tests.laws.text_answers import (
     change_blocks,
     change_call,

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
-from mmrl.columns import COLUMNS
+from mmrl.core.batch import Batch
+from mmrl.core.columns import COLUMNS
 from tests.laws.law_examples import ANNOTATORS, Watched, context, dirty, discovered, rows
 
 every = pytest.mark.parametrize("example", ANNOTATORS, ids=lambda example: example.name)

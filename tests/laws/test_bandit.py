@@ -13,7 +13,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
@@ -23,7 +23,7 @@ from mmrl.methods.pacs import PACSLoss
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import CISPO, ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 PAIRS = torch.tensor(list(itertools.product((0, 1), repeat=2)))  # the four outcomes of a row
 REWARDS = {"graded": torch.tensor([0.25, -1.0, -2.0, 0.5]), "binary": torch.tensor([0.0, 1.0, 1.0, 0.0])}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.dppo import DenoisingSurrogate
@@ -13,7 +13,7 @@ from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.objectives.policy import CISPO
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import DPOLoss
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tests.laws.bench import (
     ARMS,
     BETA,

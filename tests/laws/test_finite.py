@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.rover import MeanLogprob
@@ -19,7 +19,7 @@ from mmrl.policies.base import Policy
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
+from mmrl.core.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from tests.laws import heads
 from tests.laws.law_examples import TERMS, Example
 from tests.policies.text.oracle import TINY, decided

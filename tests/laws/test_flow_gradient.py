@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.policies.vla.chains import FlowSDE
 from mmrl.policies.vla.flow import ActionFlowPolicy
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 SIGMA, LEVEL, COUNT = 0.3, 0.5, 40_000
 

@@ -12,9 +12,9 @@ from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.policies.vla.bins import bin_centres, to_bins
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.types import Completion, Sampling
+from mmrl.core.types import Completion, Sampling
 from tests.laws.heads import CHAINS, HEADS, SIMILAR, TOKENS, build_policy, demonstrated, raws, sampled
 
 

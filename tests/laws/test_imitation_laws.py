@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.perfrl import RRHFLoss
@@ -20,9 +20,9 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
-from mmrl.types import Context, Episode, PolicyOutput, Request, Sampling, Turn
+from mmrl.core.types import Context, Episode, PolicyOutput, Request, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.laws.heads import pi0_fast_policy
 from tests.laws.heads import sampled as sampled_heads

@@ -7,7 +7,7 @@ import pytest
 
 from mmrl.evaluation.task_baselines import demonstrations
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.arithmetic.task import Arithmetic
 from tests.laws.hostile_answers import list_near_misses

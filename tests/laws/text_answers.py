@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tests.tasks.code_answers import HOSTILE
 
 

@@ -5,7 +5,7 @@ import torch
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from tests.tiny_recipes import fit
 
 PRIME = (

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.learners.learner import Learner
 from mmrl.objectives.objective import Objective, Term
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 from tests.tiny_recipes import QUIET, TEXT
 
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from tests.tiny_recipes import QUIET
 
 

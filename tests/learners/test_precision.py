@@ -4,7 +4,7 @@ import lightning as L
 import pytest
 import torch
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.policies.text.policy import TextPolicy

@@ -8,13 +8,13 @@ import torch
 import yaml
 from torch.testing import assert_close
 
-from mmrl import parallel
-from mmrl.batch import Batch
+from mmrl.distributed import parallel
+from mmrl.core.batch import Batch
 from mmrl.learners.learner import Learner
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.regularizer import Entropy
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.rows.replay import STRIDE
+from mmrl.transforms.rows.replay import STRIDE
 from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import same
 from tests.policies.text.oracle import TINY
@@ -31,8 +31,8 @@ RUN = (
     "trainer.check_val_every_n_epoch=2",
     "data.num_prompts=3",
     "data.transforms={drop_zero_variance: null, third: {_target_: tests.transforms.test_state.LeaveOutThird}}",
-    "data.rows.replay={_target_: mmrl.rows.replay.ReplayRows, groups: 2, max_age: 2}",
-    "data.rows.select={_target_: mmrl.rows.select.SelectByAdvantage, fraction: 0.75}",
+    "data.rows.replay={_target_: mmrl.transforms.rows.replay.ReplayRows, groups: 2, max_age: 2}",
+    "data.rows.select={_target_: mmrl.transforms.rows.select.SelectByAdvantage, fraction: 0.75}",
 )
 LAST = 4
 

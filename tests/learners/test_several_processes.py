@@ -50,8 +50,8 @@ RUNS = {
     "uneven": (
         *("recipe=dapo_clip", "data.num_minibatches=2", "trainer.accumulate_grad_batches=3"),
         # a transform with a state, rows of earlier iterations, and a number that changes
-        "data.rows.replay={_target_: mmrl.rows.replay.ReplayRows, groups: 3}",
-        "data.rows.select={_target_: mmrl.rows.select.SelectByAdvantage, fraction: 0.75}",
+        "data.rows.replay={_target_: mmrl.transforms.rows.replay.ReplayRows, groups: 3}",
+        "data.rows.select={_target_: mmrl.transforms.rows.select.SelectByAdvantage, fraction: 0.75}",
         "data.transforms.third={_target_: tests.transforms.test_state.LeaveOutThird}",
         "data.sampling.temperature={_target_: mmrl.schedules.Linear, start: 1.0, end: 0.9, iterations: 1}",
     ),

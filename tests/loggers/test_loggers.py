@@ -14,7 +14,7 @@ import pytest
 from mmrl.__main__ import main
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, require_package, sample_rows
 from mmrl.samples.folder import SampleFolder
 from tests.tiny_recipes import words

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mmrl.__main__ import main
-from mmrl.errors import is_user_error
+from mmrl.core.errors import is_user_error
 from mmrl.runs.checkpoint_file import (
     MANIFEST,
     CheckpointError,

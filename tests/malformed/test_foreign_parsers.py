@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from mmrl.config.yaml_files import check_yaml
-from mmrl.errors import ConfigError, is_user_error
-from mmrl.foreign_files import check_stated
+from mmrl.core.errors import ConfigError, is_user_error
+from mmrl.files.foreign import check_stated
 from mmrl.media.videos import check_video
 from mmrl.policies.weights import check_folder, read_weights
 from tasks.dataset.tables import JsonLines, open_table

@@ -15,7 +15,7 @@ from mmrl.config.bounds import find_violation
 from mmrl.config.code.slots import check_empty_names
 from mmrl.config.part_checks import check_parts
 from mmrl.config.preflight import check_config
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.learners.monitors import refuse_monitors
 from mmrl.ops.choice import support
 from mmrl.runs.run_folder import claim_folder

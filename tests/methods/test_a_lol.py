@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.a_lol import KeepPositive, OfflinePolicyGradient
 from mmrl.objectives.policy import CISPO, PolicyGradient
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 
 def loss(term, pi, reference, advantage=0.3):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from mmrl.games import Problem, Verdict
+from mmrl.core.games import Problem, Verdict
 from mmrl.methods.absolute_zero import SelfPlay, learnability
-from mmrl.types import Completion, Context, Sampling
+from mmrl.core.types import Completion, Context, Sampling
 from tasks.programs import Programs
 from tests.rollouts.text.test_tools import POLICY
 from tests.tiny_recipes import Counting

@@ -7,15 +7,15 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.ampo import AddTeacherTraces, ShapedSurrogate
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, mean_probability, split_reasoning
-from mmrl.types import Context, Episode, PolicyOutput, Sampling, Turn
+from mmrl.core.types import Context, Episode, PolicyOutput, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
 

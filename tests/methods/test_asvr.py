@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from mmrl.data.collate import collate
 from mmrl.methods.asvr.policy import ReconstructingPolicy, VisualReconstruction, reconstruction_loss
 from mmrl.methods.asvr.tokens import VisualTokens, fit_codebooks, quantise
-from mmrl.types import Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 CONFIG = {

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.copg import CoPGLoss, squared_differences
 from mmrl.objectives.preference import DPOLoss
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def loss(ratio, reward, beta, preference=None, term=None):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.critical_tokens import (
     Certainty,
     CertaintyWeights,
@@ -15,7 +15,7 @@ from mmrl.methods.critical_tokens import (
 )
 from mmrl.objectives.regularizer import KL
 from mmrl.objectives.weighted_kl import WeightedKL
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def distribution(top, size=16):

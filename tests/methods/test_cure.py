@@ -6,13 +6,13 @@ from torch.testing import assert_close
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.cure import BranchAtEntropy, rank_candidates
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmrl.methods.dars import AdaptiveSampling, extra_samples
-from mmrl.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
 from tests.tiny_recipes import fit
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.deep_search import (
@@ -18,9 +18,9 @@ from mmrl.methods.deep_search import (
 )
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Sampling
+from mmrl.core.types import Completion, Context, Sampling
 from tests.rollouts.text.test_tools import POLICY
 from tests.tiny_recipes import Counting
 

@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.reward_streams import RewardStreams
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.demystify_cot import CosineReward, RepetitionRewards, repeated_tokens
-from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.direct_advantage import StepRegression, step_ends, step_log_ratio
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def rows(log_ratio, values, segment, reward, mask=None):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss, truncated_products
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 from tests.composed_words import compose_words
 
 ALL = torch.ones(1, 3).bool()

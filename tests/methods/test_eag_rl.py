@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.eag_rl import AdaptiveClip, AdaptiveSurrogate, FeatureMask, adaptive_clip, mark_mentions
 from mmrl.objectives.policy import ClippedSurrogate
-from mmrl.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
+from mmrl.core.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 from tasks.sets import jaccard
 from tests.composed_words import compose_words
 

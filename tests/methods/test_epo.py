@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.methods.epo.process_rewards import DecisiveTurns, TurnReturns
 from mmrl.methods.epo.strategies import StrategyDemonstrations, StrategyRollout
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Completion, Context, Episode, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, Sampling, Turn
 from tests.policies.text.oracle import TINY, decided
 from tests.text_environments import Count, texts
 from tests.tiny_recipes import Watcher, record, words

@@ -8,7 +8,7 @@ import torch
 
 from mmrl.methods.evo_present import RevisionGain, RevisionLoop, choose_version, read_number
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Completion, Context, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tasks.arithmetic.task import Arithmetic
 from tasks.drawings.slides import DEFECTS, Slide, Slides, is_near, read_defects, read_score, set_f1
 from tests.composed_words import compose_words

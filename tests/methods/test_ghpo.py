@@ -9,14 +9,14 @@ from torch.testing import assert_close
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.ghpo import HintOnFailure
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.text.hints import add_hint
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Sampling, Task
+from mmrl.core.types import Context, Sampling, Task
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.methods.gtr.corrections import CorrectedThoughts, ThoughtColumns, thought_length
 from mmrl.methods.gtr.thoughts import ThoughtDemonstrations, ThoughtRollout
 from mmrl.methods.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage, first_choice
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Completion, Context, PolicyOutput, Prompt, Sampling
+from mmrl.core.types import Completion, Context, PolicyOutput, Prompt, Sampling
 from tasks.gridworld.layout import Layout
 from tasks.gridworld.thoughts import ThoughtGridWorld
 from tests.policies.text.oracle import TINY

@@ -5,12 +5,12 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.gui_g1 import SizeWeightedSum, difficulty_weight
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.weighting import ConstantLength
-from mmrl.types import Context, Episode, PolicyOutput, Prompt, Sampling
+from mmrl.core.types import Context, Episode, PolicyOutput, Prompt, Sampling
 from tasks.arithmetic import Arithmetic
 from tasks.clicks import Clicks
 

@@ -6,11 +6,11 @@ import torch
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.gvm import AllocateSamples, allocate, gradient_norms
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Collector, Context, Sampling
+from mmrl.core.types import Collector, Context, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

@@ -16,7 +16,7 @@ from mmrl.methods.hunyuan_mt import (
     terms,
 )
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Completion, Context, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tasks.ciphers import Ciphers
 from tests.policies.text.oracle import TINY
 

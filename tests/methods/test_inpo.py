@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.inpo import INPOLoss
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def evaluate(policy, reference, old, **options):

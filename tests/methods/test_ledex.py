@@ -14,7 +14,7 @@ from mmrl.rewards.steps import FunctionScorer
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.transforms.steps import StepRewards
-from mmrl.types import Context, Episode, Sampling, Turn
+from mmrl.core.types import Context, Episode, Sampling, Turn
 from tasks.programs.circuits import evaluate
 from tasks.programs.repairs import Repairs
 from tests.policies.text.oracle import TINY

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.line_labels import LineLabels, PrefixSearch, label_lines
-from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
 
 RIGHT = "a\nb\nc\nd"
 

@@ -4,11 +4,11 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import NO_GROUP
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
 from mmrl.objectives.weighting import SequenceMean, TokenMean
-from mmrl.types import Collector, Context, Sampling
+from mmrl.core.types import Collector, Context, Sampling
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4)
 

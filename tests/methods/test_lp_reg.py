@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate, MinPProbability, min_p_probability
 from mmrl.objectives.policy import ClippedSurrogate
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 P = torch.tensor([0.6, 0.25, 0.1, 0.04, 0.01]).double()
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)

@@ -15,7 +15,7 @@ from mmrl.methods.memory_r_plus import (
 )
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.transforms.text_embedding import EMPTY, embed_texts, prompt_text
-from mmrl.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

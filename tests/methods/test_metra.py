@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.metra import StateCoverage, StateTrace, centred_one_hot, constraint_slack, skill_reward
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 
 
 def test_reward_and_slack_by_hand():

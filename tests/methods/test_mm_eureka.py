@@ -5,9 +5,9 @@ import torch
 from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.config.compose import compose
-from mmrl.types import Context, Episode, Prompt, Sampling
+from mmrl.core.types import Context, Episode, Prompt, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=8)
 

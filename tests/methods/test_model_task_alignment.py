@@ -5,7 +5,7 @@ import pytest
 from mmrl.evaluation.metrics.pass_at_k import pass_at_k
 from mmrl.methods.model_task_alignment import WrongMajority
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 
 def rewards(answers, right="r", reward=None):

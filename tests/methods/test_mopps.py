@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mmrl.methods.mopps import Posterior, select_nearest, update_posterior
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tests.curricula.test_sampler import at
 
 RATES = np.array([0.1, 0.45, 0.9, 0.6, 0.52])

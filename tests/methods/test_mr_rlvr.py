@@ -5,7 +5,7 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose
 from mmrl.rewards.scoring import score
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.graphs import GraphSteps
 from tasks.graphs.data import Graph, Node
 from tests.composed_words import compose_words

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.nsr import SignedAdvantage
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.weighting import TokenMean
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 REWARD = torch.tensor([1.0, 1, 0, 1, 0, 0, 0, 0])
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)

@@ -7,7 +7,7 @@ from mmrl.engines.base import mark_sampled
 from mmrl.methods.openvlthinker import SelectTraces, SolverTraces, explained_accuracy
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Completion, Context, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tasks.scenes.captions import CaptionedCounting
 from tests.composed_words import compose_words
 from tests.policies.text.oracle import TINY

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.p3o import PairwiseSurrogate, PromptOffset
-from mmrl.types import Episode, PolicyOutput, Prompt
+from mmrl.core.types import Episode, PolicyOutput, Prompt
 
 
 def loss(log_ratio, reward, clipping, clip=0.2):

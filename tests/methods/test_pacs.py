@@ -5,9 +5,9 @@ import math
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.pacs import PACSLoss, class_weights, leave_one_out
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 GROUP, ALL = torch.zeros(4, dtype=torch.long), torch.ones(4).bool()
 

@@ -8,15 +8,15 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.logprobs import Logprobs
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.methods.papo import BlackPatches, OtherContext
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.regularizer import KL
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.types import Context, Episode, PolicyOutput, Prompt, Sampling, Turn
+from mmrl.core.types import Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 from tests.policies.text.oracle import TINY, completions, decided
 
 VISION = {

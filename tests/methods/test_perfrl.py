@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.perfrl import RRHFLoss, rank_loss
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def loss(means, rewards, lengths, groups=None, coef=1.0):

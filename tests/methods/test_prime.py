@@ -5,11 +5,11 @@ import math
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage, leave_one_out_process
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 
 PROCESS = torch.tensor([[0.2, 0.4], [-0.1, 0.1]])
 OUTCOME = torch.tensor([1.0, 0.0])

@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.methods.prof import ProcessConsistencyFilter, balance
 from mmrl.rewards.steps import StepScorer
-from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import NO_GROUP
 from mmrl.methods.qwenlong import NegativeMask, TaskColumn, TaskScaledAdvantage
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.schedules import EntropyBand
-from mmrl.types import Collector, Context, Prompt, Sampling
+from mmrl.core.types import Collector, Context, Prompt, Sampling
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4)
 SPARSE, FRACTIONAL = [1.0, 0, 0, 1, 1, 1, 1, 1], [0.2, 0.4, 0.6, 0.8]

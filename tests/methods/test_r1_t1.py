@@ -7,10 +7,10 @@ from torch.testing import assert_close
 
 from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.annotators.reward_streams import RewardStreams
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.rewards.measures import chrf
 from mmrl.rewards.scoring import score
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.ciphers import Ciphers
 from tasks.ciphers.thoughts import TEMPLATES, ThoughtCiphers
 from tests.composed_words import compose_words

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from mmrl.methods.recap import WeightedObjectives, objective_weights
 from mmrl.ops.advantage import group_advantage
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Context, Prompt, Sampling
+from mmrl.core.types import Context, Prompt, Sampling
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 HISTORIES = [[0.5, 0.5, 0.25, 0.25], [0.5, 0.5, 0.5, 0.5], [0.2, 0.4, 0.1, 0.5]]

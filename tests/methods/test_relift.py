@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from mmrl.data.collate import collate
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.relift import HardQuestionBuffer
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import FIRST_ADDED_GROUP, Collector, Context, Episode, Sampling, Turn
+from mmrl.core.types import FIRST_ADDED_GROUP, Collector, Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions
 

@@ -3,9 +3,9 @@
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.remax import GreedyBaselineAdvantage
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 

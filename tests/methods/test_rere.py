@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.methods.rere import RankedHits, RankReward, rank_penalties
 from mmrl.ops.advantage import group_advantage
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 
 REWARD = RankReward({"exact": 1.0})
 

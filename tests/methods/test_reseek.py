@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.reseek import Judge, JudgementRewards, UnknownVerdict, judgement_reward
-from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
 from tasks.wiki.judged import JudgedWiki
 from tasks.wiki.task import Wiki
 

@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.rewards.compose import Composition, Gate
 from mmrl.rewards.scoring import score
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.films import Films
 from tests.composed_words import compose_words
 from tests.tasks.replies import reply

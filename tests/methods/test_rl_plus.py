@@ -3,11 +3,11 @@
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.rl_plus import MixtureSurrogate, mixture_ratio, unlikely
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 def test_hand_computed():

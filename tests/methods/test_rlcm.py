@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.rlcm import ConsistencyChain, ConsistencyPolicy, PromptAdvantage, normalise_by_prompt
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.ops.gaussian import normal_logprob
 from mmrl.policies.vla.chains import MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Context, PolicyOutput, Prompt, Sampling
+from mmrl.core.types import Context, PolicyOutput, Prompt, Sampling
 from tests.laws.heads import SMALL, demonstrated, sampled
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)

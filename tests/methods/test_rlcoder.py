@@ -18,7 +18,7 @@ from mmrl.methods.rlcoder.labels import (
 from mmrl.methods.rlcoder.retriever import RetrieverPolicy, retrieval_logits
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Context, Prompt, Sampling
+from mmrl.core.types import Context, Prompt, Sampling
 from tasks.code.repository import Repository
 from tests.policies.text.oracle import TINY
 

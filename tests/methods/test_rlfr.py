@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.rlfr import FlowRewards, VelocityNetwork, filter_deviations, flow_deviation, flow_error
-from mmrl.types import Collector, PolicyOutput
+from mmrl.core.types import Collector, PolicyOutput
 from tests.laws.law_examples import context, rows
 
 RAW = torch.tensor([[0.4, 1.2, 2.0, 0.8, 3.6]])

@@ -7,16 +7,16 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.methods.rlgf import GuidedRollout, RollOutValue
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

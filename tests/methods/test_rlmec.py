@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.logprobs import Logprobs
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.rlmec.corrections import AddCorrections, edited_tokens
@@ -16,7 +16,7 @@ from mmrl.methods.rlmec.editor import EditDemonstrations, edit_observation, refe
 from mmrl.methods.rlmec.losses import EditImitation, EditRewards, EditSurrogate
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Episode, PolicyOutput, Sampling
+from mmrl.core.types import Context, Episode, PolicyOutput, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

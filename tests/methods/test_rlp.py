@@ -10,7 +10,7 @@ from mmrl.methods.rlp import InformationGain, information_gain
 from mmrl.ops.advantage import group_advantage
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.transforms.answer_splice import Splice, answer_probabilities
-from mmrl.types import Context, Episode, Sampling, Turn
+from mmrl.core.types import Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided
 

@@ -10,7 +10,7 @@ from mmrl.methods import rlpr
 from mmrl.methods.rlpr import FilterRewardStd, ProbabilityReward
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, mean_probability, reference_answer
-from mmrl.types import Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Context, Episode, Prompt, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided
 

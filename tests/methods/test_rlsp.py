@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.methods.rlsp import SearchReward, count_reasoning, search_reward
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 
 
 def episode(characters, exact, boxed=True, **scores):

@@ -9,9 +9,9 @@ from torch.testing import assert_close
 
 from mmrl.data.row_transforms import apply_rows
 from mmrl.methods.rorecomp import RecomposeRows, select_priority
-from mmrl.rows.replay import STRIDE
+from mmrl.transforms.rows.replay import STRIDE
 from mmrl.schedules import Cosine
-from tests.rows.test_rows import context, rows
+from tests.transforms.rows.test_rows import context, rows
 
 LENGTHS = [120, 80, 200, 60, 300, 90, 210, 150]
 CORRECT = [True] * 4 + [False] * 4

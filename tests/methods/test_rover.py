@@ -5,10 +5,10 @@ import torch
 from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss, uniform_bellman_residual
 from mmrl.ops.choice import MASKED_LOGIT
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, PolicyOutput, Sampling
 from tests.composed_words import compose_words
 from tests.laws.law_examples import context, rows
 

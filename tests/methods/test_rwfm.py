@@ -14,7 +14,7 @@ from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.transforms.filter import KeepSuccesses
-from mmrl.types import FIRST_ADDED_GROUP, Context, Sampling
+from mmrl.core.types import FIRST_ADDED_GROUP, Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.laws.heads import build_policy

@@ -7,7 +7,7 @@ from mmrl.callbacks.gradient_norm import GradientNorm
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.sasr import GradientShare, StepMixture, share
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY
 

@@ -14,7 +14,7 @@ from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer, score
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Completion, Context, Sampling
+from mmrl.core.types import Completion, Context, Sampling
 from tasks.arithmetic.task import Arithmetic
 from tests.rollouts.text.test_tools import POLICY
 from tests.tiny_recipes import Counting

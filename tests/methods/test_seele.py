@@ -13,7 +13,7 @@ from mmrl.methods.seele import Hinted, HintNegativeLogLikelihood, Response, fit_
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
 

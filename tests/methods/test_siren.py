@@ -7,12 +7,12 @@ import torch
 from torch.distributions import Categorical
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.siren import LinearizedPenalty, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import ConstantLength, TokenMean
 from mmrl.ops import logprob
-from mmrl.types import Collector, Context, PolicyOutput, Sampling
+from mmrl.core.types import Collector, Context, PolicyOutput, Sampling
 
 
 @pytest.fixture(params=[1 << 24, 12, 3], ids=["whole", "by rows", "by choices"])

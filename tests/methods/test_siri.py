@@ -8,7 +8,7 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.offline.repeated_lines import RepeatedLines
-from mmrl.types import Context, Episode, Sampling, Turn
+from mmrl.core.types import Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions
 

@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.methods.sparkle import HintedUnsolved
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Episode, Sampling
+from mmrl.core.types import Context, Episode, Sampling
 from tasks.arithmetic import Arithmetic
 
 TASK = Arithmetic(digits=(1, 1, 1, 1), steps=True)

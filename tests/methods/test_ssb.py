@@ -11,7 +11,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.methods.ssb import HintedAnswers, HintedContext, KeepHintedSuccesses, add_hint
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
+from mmrl.core.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 
 CONFIG = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "num_key_value_heads": 2, "initializer_range": 0.5}  # fmt: skip

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.step_coder import CompletionCurriculum, MaskUnexecuted, compiler_feedback, find_executed
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.weighting import TokenMean
-from mmrl.types import Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 from tasks.code.task import Code
 
 SOLUTION = "def solve(x):\n    x = x + 1\n    x = x * 2\n    return x"

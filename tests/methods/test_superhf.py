@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.superhf import KeepBest
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.objective import Objective
-from mmrl.types import Episode, PolicyOutput, Prompt
+from mmrl.core.types import Episode, PolicyOutput, Prompt
 
 
 def test_the_best_of_each_group_is_kept():

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.trapo import SelectByTrajectory, majority_answer, trajectory_similarity
-from mmrl.types import Collector, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling, Turn
 
 REFERENCES = [[0.1, 0.3, 0.5, 0.9], [0.2, 0.2, 0.6, 0.8]]
 

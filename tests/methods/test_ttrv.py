@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.methods.ttrv import Agreement, answer_entropy, answer_shares
 from mmrl.ops.advantage import group_advantage
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 
 
 def rewards(answers, reward=None):

@@ -5,7 +5,7 @@ import torch
 
 from mmrl.methods.veripo import DropEasy, Verdict, VerifiedPairs, drop_easy, follows_from_reasoning, select_pair
 from mmrl.objectives.preference import DPOLoss
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.test_mopps import shown

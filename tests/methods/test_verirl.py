@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.verirl.trees import Attempt, RepairTrees, select_pairs
 from mmrl.methods.verirl.weights import BalancedWeights, ModelReward, sample_balanced_weights
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Completion, Context, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tasks.programs.circuits import Circuits, draw_expression, evaluate, run_testbenches
 from tests.policies.text.oracle import TINY
 

@@ -10,7 +10,7 @@ from mmrl.methods.vine_ppo import SegmentAdvantage, StepValues, segment_advantag
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer, score
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Completion, Context, Sampling
+from mmrl.core.types import Completion, Context, Sampling
 from tests.rollouts.text.test_tools import POLICY
 from tests.tiny_recipes import Counting
 

@@ -6,10 +6,10 @@ from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.config.compose import compose
 from mmrl.methods.vision_r1 import hard_format_result
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=4)
 

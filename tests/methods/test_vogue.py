@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.methods.vogue import (
     CleanContext,
     NoisyImages,
@@ -16,7 +16,7 @@ from mmrl.methods.vogue import (
     noise_probability,
     symmetric_kl,
 )
-from mmrl.types import Completion, Context, PolicyOutput, Prompt, Sampling
+from mmrl.core.types import Completion, Context, PolicyOutput, Prompt, Sampling
 
 P, Q = torch.tensor([0.7, 0.2, 0.1]).log(), torch.tensor([0.5, 0.3, 0.2]).log()
 PROMPT = Prompt("digits/train/0", ({"role": "user", "content": [{"type": "image"}]},),

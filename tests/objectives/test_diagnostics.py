@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.weighting import ConstantLength, SequenceMean, TokenMean
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 LENGTHS = torch.tensor([10, 3, 3, 4])
 MASK = torch.arange(10) < LENGTHS[:, None]

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.preference import DPOLoss, KTOLoss, ORPOLoss
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 LOGPROBS = torch.tensor([[-0.1, -0.3], [-1.0, 7.0], [-5.0, -5.0]])
 OUT = PolicyOutput(LOGPROBS, torch.zeros(3, 2))

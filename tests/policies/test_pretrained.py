@@ -13,14 +13,14 @@ import mmrl
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.pretrained import build_pretrained, load_pretrained
+from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rewards.models.similarity import GoalBaselineSimilarity
 from tests.malformed.files.policies import SMALL, text_policy
 
 ROOT = Path(mmrl.__file__).parents[1]
 CALLS = ("from_pretrained", "from_config", "_from_config", "trust_remote_code")
-HOME = "mmrl/pretrained.py"
+HOME = "mmrl/files/pretrained.py"
 CODE = """
 from pathlib import Path
 Path(__file__).with_name("hit").write_text("")

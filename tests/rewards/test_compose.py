@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.rewards.compose import Composition, Gate, OverlongPenalty, WeightedSum
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 
 
 def episode(**scores):

@@ -6,7 +6,7 @@ from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.corruption import Corruption
 from mmrl.rewards.schedule import ScheduledReward, WeightSchedule
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 TRUE = WeightedSum({"exact": 1.0})
 

@@ -6,7 +6,7 @@ import torch
 
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 from tasks.dataset import DatasetTask
 from tests.tiny_recipes import Counting
 

@@ -12,7 +12,7 @@ import pytest
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.dry_calls.data import check_data
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.rewards.function import FunctionReward
 from tests.tiny_recipes import QUIET, TEXT
 

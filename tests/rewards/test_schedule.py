@@ -9,7 +9,7 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.rewards.compose import Composition, WeightedSum
 from mmrl.rewards.schedule import ScheduledReward, WeightSchedule
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tests.tiny_recipes import QUIET, TEXT
 
 

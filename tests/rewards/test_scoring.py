@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 
 
 class Strict(Task):

@@ -14,7 +14,7 @@ from mmrl.rewards.shaping import (
     repetition_penalty,
     tag_format,
 )
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.dataset.verify import verify
 from tests.tasks.replies import reply

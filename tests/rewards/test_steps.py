@@ -12,7 +12,7 @@ from mmrl.rewards.steps import (
     split_steps,
 )
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 
 class Lengths(StepScorer):

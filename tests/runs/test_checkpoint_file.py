@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch.testing import assert_close
 
-from mmrl.pickled import PICKLED
+from mmrl.files.pickled import PICKLED
 from mmrl.runs.checkpoint_file import PARTS, WEIGHTS, CheckpointError, read_checkpoint, read_manifest, write_checkpoint
 from tests.runs.processes import run
 from tests.tiny_recipes import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.report.result import EvaluationResult
-from mmrl.files import replace_folder
+from mmrl.files.atomic import replace_folder
 
 CALLS = ("open", "rename", "replace", "unlink", "mkdir", "rmdir")
 

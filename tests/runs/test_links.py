@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import mmrl
-from mmrl.compatibility import write_contract
-from mmrl.errors import ConfigError
+from mmrl.files.contract import write_contract
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.video.encoder import write_video
-from mmrl.files import append_to, check_inside, replace_file, replace_folder, replace_path, write_file
+from mmrl.files.atomic import append_to, check_inside, replace_file, replace_folder, replace_path, write_file
 from mmrl.runs.checkpoint_file import write_checkpoint
 from mmrl.runs.metrics_csv import MetricsCSV
 from mmrl.runs.run_folder import own_folder
@@ -160,7 +160,7 @@ def test_a_failed_replacement_leaves_the_file(tmp_path):
 
 
 def direct_writes(source: str) -> list[int]:
-    """Lines that write a file without the functions of mmrl/files.py."""
+    """Lines that write a file without the functions of mmrl/files/atomic.py."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):

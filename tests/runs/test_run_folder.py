@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.runs.run_folder import own_folder
 from tests.runs.words import fit
 from tests.tiny_recipes import ROOT

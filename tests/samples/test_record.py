@@ -5,7 +5,7 @@ import math
 import torch
 
 from mmrl.samples.record import MAX_CHARACTERS, SampleFormat, clip_text, describe_calls, to_number, to_plain
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 
 
 class Spelled:

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import pytest
 from torch.testing import assert_close
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.schedules import Linear
 from mmrl.schedules.extraction import extract_schedules
 from mmrl.schedules.scheduled import ScheduledScalars
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 from tests.tiny_recipes import fit
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mmrl.rollouts.offline.conversations import Conversations
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tests.policies.text.test_conversation import Talks, policy  # noqa: F401
 
 pytestmark = pytest.mark.slow

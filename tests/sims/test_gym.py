@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from mmrl.engines.local import LocalEngine
-from mmrl.pickled import PICKLED
+from mmrl.files.pickled import PICKLED
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.task import SimTask

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from sims.gym.enums import mend_enums
 from sims.gym.minigrid import MiniGridSim
 from sims.gym.seen import VLAWrapper

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from mmrl.api.environments import sim_arguments
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.gym.vector import GymVectorEnv

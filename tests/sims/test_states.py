@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from mmrl.config.compose import compose, to_lightning
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.chunked.sim import ChunkedSim
 from sims.host.states import seed_of_state, split_states, state_of
 from sims.states import StoredStateTask

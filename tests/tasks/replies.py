@@ -2,7 +2,7 @@
 
 import torch
 
-from mmrl.types import Completion, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 
 
 def reply(prompt: Prompt, output: object) -> Episode:

@@ -8,7 +8,7 @@ import pytest
 from mmrl.config.compose import compose
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.calls import Calls
 from tasks.calls.match import match_calls, match_multisets, measure_correctness, name_error, parse_calls
 from tasks.calls.rewards import error_penalty, tool_rl

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from tasks.chess import Chess
 from tasks.chess.board import DARK, LIGHT, find_captures, find_mates, name_piece, play_random, render
 from tasks.chess.engine import _engine, find_engine, rate_moves

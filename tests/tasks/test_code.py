@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.code import Code
 from tasks.code.driver import encode
 from tasks.code.forms import Uncounted

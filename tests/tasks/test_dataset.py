@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from mmrl.data.checks.prompt_lengths import drop_long_prompts
-from mmrl.errors import is_user_error
+from mmrl.core.errors import is_user_error
 from tasks.dataset import DatasetTask
 from tasks.dataset.verify import verify
 from tests.malformed.files.policies import text_policy

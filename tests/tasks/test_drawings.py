@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.drawings import Drawings
 from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
 from tasks.drawings.verify import length_score, pixel_score, verify

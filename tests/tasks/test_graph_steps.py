@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.graphs import GraphSteps
 from tasks.graphs.data import Graph, Node
 from tasks.graphs.exercises import Exercise, is_order

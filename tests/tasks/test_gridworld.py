@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mmrl.rng import derive_rng
-from mmrl.types import Prompt
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt
 from tasks.gridworld import GridWorld
 from tasks.gridworld.layout import Layout, State, draw_rooms
 from tasks.gridworld.quest import GridQuest

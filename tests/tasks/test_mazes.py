@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from tasks.mazes import Mazes
 from tasks.mazes.maze import FLOOR, GOAL, START, WALL, Maze, draw_doors
 from tasks.mazes.verify import prefix_score, verify

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.negotiation import Negotiation
 from tasks.negotiation.task import Deal
 

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from mmrl.types import AssistantMessage
+from mmrl.core.types import AssistantMessage
 from tasks.dataset import DatasetTask
 from tasks.preferences.data import BadPair, pair
 

@@ -11,10 +11,10 @@ import pytest
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.dry_calls.data import check_data
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function import FunctionReward
-from mmrl.types import Episode, Prompt, Task
+from mmrl.core.types import Episode, Prompt, Task
 from tasks.dataset import DatasetTask
 from tests.tiny_recipes import QUIET, TEXT
 

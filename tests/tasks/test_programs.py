@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from mmrl.games import Problem
-from mmrl.types import Episode
+from mmrl.core.games import Problem
+from mmrl.core.types import Episode
 from tasks.programs import Programs
 from tasks.programs.dsl import LETTERS, execute, parse_results, trusted_interpreter
 from tasks.programs.task import lists, programs, sandbox

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.ranking import Ranking
 from tasks.ranking.task import Problem
 from tests.tasks.replies import reply

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from tasks.strings import Strings
 from tasks.strings.functions import FUNCTIONS, apply_chain
 from tasks.strings.task import verify

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("textarena")
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.textarena import TextArena
 from tasks.textarena.task import Problem
 

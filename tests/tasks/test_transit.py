@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from tasks.transit import Transit
 from tasks.transit.network import COLOURS, LETTERS, Network, draw_network
 from tasks.transit.verify import detail_points, verify_route

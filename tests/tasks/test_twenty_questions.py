@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.twenty_questions import TwentyQuestions
 from tasks.twenty_questions.table import ATTRIBUTES, OBJECTS, TABLE
 from tasks.twenty_questions.task import Problem

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.wordle import Wordle
 from tasks.wordle.task import compare
 from tasks.wordle.words import WORDS

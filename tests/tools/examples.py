@@ -8,7 +8,7 @@ from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCall
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 
 
 class DivisionByZero(ToolError):

@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.config.compose import compose
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.tools.call_parser import ToolCall
 from mmrl.tools.executor import ToolExecutor
 from mmrl.tools.function import FunctionTool

@@ -6,7 +6,7 @@ import pytest
 
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance, KeepPassRates
-from mmrl.types import Collector, Context, Episode, Prompt, Sampling
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling
 
 
 def group(number, *rewards, **extra):

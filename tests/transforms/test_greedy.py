@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.transforms.greedy import DropGreedySuccesses, GreedyReward
-from mmrl.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
 
 
 def complete(output):

@@ -13,7 +13,7 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.transforms.label import AddDemonstration
-from mmrl.types import Collector, Context, Episode, Sampling, Turn
+from mmrl.core.types import Collector, Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
 

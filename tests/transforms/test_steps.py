@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.step_advantage import StepAdvantage
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.advantage import step_advantage
 from mmrl.policies.text.generation import ServedPolicy
 from mmrl.transforms.steps import fit_texts, locate_steps

@@ -29,7 +29,7 @@ from mmrl.commands.catalogue.tasks import tabulate_tasks
 from mmrl.config.layers.files import read_paper
 from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
 from mmrl.config.renamed import find_new_name
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 PARTS = {
     "annotator": ("mmrl.annotators", "mmrl.annotators.base.Annotator"),
@@ -37,7 +37,7 @@ PARTS = {
     "weighting": ("mmrl.objectives", "mmrl.objectives.weighting.Weighting"),
     "reward": ("mmrl.rewards", "mmrl.rewards.base.Reward"),
     "transform": ("mmrl.transforms", "mmrl.transforms.base.EpisodeTransform"),
-    "row": ("mmrl.rows", "mmrl.rows.base.RowTransform"),
+    "row": ("mmrl.transforms.rows", "mmrl.transforms.rows.base.RowTransform"),
     "schedule": ("mmrl.schedules", "mmrl.schedules.base.Schedule"),
     "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
     "callback": ("mmrl.callbacks", "lightning.Callback"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mmrl.config.layers.files import RUNS, Layer, Options, find_part, read_run
 from mmrl.config.option_files import OptionFile
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 OWN = "yours"
 """The theme of what is not mmrl's: of conf/ in the working directory, of --config-dir and of installed packages."""

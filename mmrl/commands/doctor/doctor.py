@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmrl.commands.doctor.machine import examine, print_findings
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 
 def doctor(arguments: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from subprocess import Popen
 from torch.distributed import PrefixStore, Store, TCPStore
 
 from mmrl.commands.doctor.facts import is_free
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 POLL = 0.05  # seconds
 GRACE = 5.0  # seconds that rank 0 stays for the others

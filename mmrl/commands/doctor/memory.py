@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from mmrl.commands.doctor.checks import where
 from mmrl.commands.doctor.facts import SHARED_MEMORY, Facts
 from mmrl.commands.doctor.machine import Finding
-from mmrl.plan.memory import CUDA_CONTEXT
-from mmrl.plan.planning import RankPlan, RunPlan
-from mmrl.plan.report import format_bytes
+from mmrl.commands.planning.memory import CUDA_CONTEXT
+from mmrl.commands.planning.planning import RankPlan, RunPlan
+from mmrl.commands.planning.report import format_bytes
 
 NCCL_SHARED = 32 << 20
 """Shared memory of a rank for NCCL, where GPUs of a host reach each other by it: assumed, not measured."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 
 BYTES = {"cuda": 64 << 20, "cpu": 4 << 20}
 """Size of the tensor that is summed."""

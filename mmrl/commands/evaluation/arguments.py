@@ -10,7 +10,7 @@ from pathlib import Path
 from mmrl.config.bounds import LARGEST
 from mmrl.config.compose import ROOTS, SHORT
 from mmrl.config.renamed import find_new_name
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 OPTIONS = (
     *("checkpoint", "compare", "count", "num_samples", "decode"),

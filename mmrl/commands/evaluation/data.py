@@ -11,9 +11,9 @@ import yaml
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.evaluation.arguments import EvaluationRequest
-from mmrl.compatibility import ENVIRONMENT, NAME, differences, read_contract, warn
+from mmrl.files.contract import ENVIRONMENT, NAME, differences, read_contract, warn
 from mmrl.config.dry_calls.data import check_data
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
 from mmrl.evaluation.report import checkpoint_metrics
 from mmrl.evaluation.report.result import EvaluationResult

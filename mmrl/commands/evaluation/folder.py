@@ -10,8 +10,8 @@ from mmrl.commands.cli import CLI
 from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
-from mmrl.errors import ConfigError
-from mmrl.files import write_file
+from mmrl.core.errors import ConfigError
+from mmrl.files.atomic import write_file
 from mmrl.runs.run_folder import checkpoints_of
 
 BASELINES = {

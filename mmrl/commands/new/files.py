@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from mmrl.config.option_files import CONF
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 TEMPLATES = Path(__file__).parent / "templates"
 PLACEHOLDER = "TODO"

@@ -9,7 +9,7 @@ from string import Template
 
 from mmrl.commands.new.files import Files, check_module, is_checkout
 from mmrl.config.option_files import find_options
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 SLOTS = {
     "term": "model: {objective: {terms: {policy: null, $name: {_target_: $module.$part}}}}",

@@ -11,7 +11,7 @@ from pathlib import Path
 from mmrl.commands.new.files import Files, check_module, write_files
 from mmrl.commands.new.method import plan_method, plan_recipe
 from mmrl.config.option_files import groups
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.runs.writable import writable
 
 _LONGEST = 60

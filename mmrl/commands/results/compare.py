@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.report.seed_curves import plot_groups
 from mmrl.evaluation.statistics.headline import check_metric, find_headline
 from mmrl.evaluation.statistics.intervals import student_interval

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from mmrl.evaluation.statistics.headline import check_metric, find_headline, interval_of
-from mmrl.files import write_file
+from mmrl.files.atomic import write_file
 from mmrl.runs.metrics_csv import NAME, read_rows
 
 FILE = "sweep.json"

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin
 
 from mmrl.config.code.trust import OURS, is_standard
 from mmrl.config.signatures import constructor_parameters, import_class
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 
 def check_slots(config: Mapping[str, Any], roots: Mapping[str, Any]) -> None:

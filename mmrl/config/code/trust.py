@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mmrl.errors import ConfigError
-from mmrl.function_path import split_path
+from mmrl.core.errors import ConfigError
+from mmrl.core.function_path import split_path
 
 OURS = ("mmrl", "tasks", "sims")
 """Packages whose functions a configuration file may name without trust."""

@@ -16,7 +16,7 @@ from jsonargparse import Namespace
 
 from mmrl.config.renamed import find_new_name
 from mmrl.config.signatures import constructor_parameters
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
 _CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")

@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl.config.errors.parser import is_from_callback, is_from_restore
-from mmrl.errors import ConfigError, is_user_error
+from mmrl.core.errors import ConfigError, is_user_error
 
 _LONGEST = 400  # maximum characters of a reason, since some libraries print whole models
 _HINT = "change it or leave it out; MMRL_TRACEBACK=1 shows where it was refused"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.layers.files import LAYERS, RUNS, Options, default_choices, merge_choices, read_keys, read_layers
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 _OVERRIDE = "override /"
 

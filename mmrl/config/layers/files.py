@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.option_files import CONF, OptionFile, search_option
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 RUNS = ("recipe", "start")
 """Groups whose files are whole runs: each names a method and a setting."""

@@ -24,7 +24,7 @@ from mmrl.config.layers.files import (
     read_run,
 )
 from mmrl.config.option_files import find_option, find_options
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 HEADER = "setting"
 """The key of a setting's own words: `weights: pretrained` where its numbers are for pretrained weights, and `numbers:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.groups import group_episodes
-from mmrl.types import Episode
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Episode
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 
 REMEDY = "Nothing is exported. Try a lower optimizer.lr, a lower trainer.gradient_clip_val or trainer.precision=32-true"
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from mmrl.policies.base import Policy
-from mmrl.types import AssistantMessage, Prompt, Task
+from mmrl.core.types import AssistantMessage, Prompt, Task
 
 Observe = Callable[[Prompt], Mapping[str, Any]]
 """The raw observation that the policy reads of a prompt."""

@@ -16,8 +16,8 @@ from mmrl.datasets.frames import HDF5Frames
 from mmrl.datasets.hdf5.structure import check_hdf5
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
-from mmrl.errors import is_user_error
-from mmrl.strict_json import kind, need_object, parse_json, quote
+from mmrl.core.errors import is_user_error
+from mmrl.files.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"
 _WIDEST = 10**6

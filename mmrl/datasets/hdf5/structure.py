@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from mmrl.foreign_files import MAX_RATIO, SMALL, check_regular
-from mmrl.limited import find_failure
+from mmrl.files.foreign import MAX_RATIO, SMALL, check_regular
+from mmrl.files.limited import find_failure
 
 _SECONDS, _BYTES_PER_SECOND = 10, 5_000_000
 _MEMORY_MB = 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.datasets.lerobot.table import open_table, read_table
-from mmrl.strict_json import quote
+from mmrl.files.strict_json import quote
 
 _PLACE = ("episode_index", "length", "data/chunk_index", "data/file_index")
 _VIDEO = ("chunk_index", "file_index")

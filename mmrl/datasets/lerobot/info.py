@@ -14,7 +14,7 @@ import numpy as np
 
 from mmrl.datasets.base import Feature
 from mmrl.datasets.lerobot import layout
-from mmrl.strict_json import kind, need_object, quote
+from mmrl.files.strict_json import kind, need_object, quote
 
 UNREAD = ("string", "language")
 """Types of columns that are skipped, because no policy reads them."""

@@ -27,7 +27,7 @@ from mmrl.datasets.lerobot.table import open_table, read_table, read_tasks, to_a
 from mmrl.datasets.offline_episodes import OfflineEpisode, find_unusable, split_instructions
 from mmrl.datasets.statistics import read_statistics
 from mmrl.datasets.video_file import duration_frames
-from mmrl.strict_json import read_json_object
+from mmrl.files.strict_json import read_json_object
 
 _TOLERANCE_S = 1e-3  # tolerance of a timestamp, seconds: allows float32 rounding after some hours, not a wrong rate
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from mmrl.datasets.base import Feature
 from mmrl.datasets.extras import arrow, parquet
-from mmrl.foreign_files import check_regular, check_stated
-from mmrl.strict_json import quote
+from mmrl.files.foreign import check_regular, check_stated
+from mmrl.files.strict_json import quote
 
 _REMEDY = "copy the dataset again from its source, or correct meta/info.json"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Ended
+from mmrl.core.types import Ended
 
 
 @dataclass(frozen=True)

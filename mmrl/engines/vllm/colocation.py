@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from mmrl.parallel import rank_and_size
+from mmrl.distributed.parallel import rank_and_size
 
 
 @contextmanager

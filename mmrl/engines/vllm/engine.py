@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.ranks import broadcast, raise_together
@@ -24,11 +24,11 @@ from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_blocks import WeightBlocks
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
-from mmrl.evaluation_mode import evaluation_mode
-from mmrl.parallel import rank_and_size
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.distributed.parallel import rank_and_size
 from mmrl.policies.text.generation import refuse_mean
-from mmrl.strategies.sharding import collect_weights, without_weights
-from mmrl.types import Completion, Observation, Request, Sampling
+from mmrl.distributed.sharding import collect_weights, without_weights
+from mmrl.core.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)
 

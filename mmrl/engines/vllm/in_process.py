@@ -21,7 +21,7 @@ from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampl
 from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_blocks import WeightBlocks
 from mmrl.engines.vllm.worker import register
-from mmrl.parallel import rank_and_size
+from mmrl.distributed.parallel import rank_and_size
 
 ENVIRONMENT = {  # read by vLLM when it is imported
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mmrl.engines.vllm import guard
-from mmrl.files import append_to
+from mmrl.files.atomic import append_to
 
 LAUNCHER = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 LAUNCHER_PREFIXES = ("LOCAL_WORLD", "GROUP_", "ROLE_", "TORCHELASTIC_")  # of torchrun

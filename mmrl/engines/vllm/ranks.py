@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.engines.vllm.backend import EngineFailure
 
 

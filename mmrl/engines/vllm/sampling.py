@@ -7,7 +7,7 @@ from math import exp
 from typing import Any
 
 from mmrl.engines.vllm.backend import Drawing
-from mmrl.types import Ended
+from mmrl.core.types import Ended
 
 NEVER = -1e30  # bias of a forbidden token's logit; finite, because JSON has no infinity
 COLDEST, HOTTEST = 0.01, 2.0  # temperatures that vLLM does not change or refuse

@@ -22,7 +22,7 @@ from mmrl.engines.vllm.ranks import broadcast, raise_together, spans_nodes
 from mmrl.engines.vllm.replica import Replica
 from mmrl.engines.vllm.restarts import RESUME, RestartService, request_restart
 from mmrl.engines.vllm.sent_weights import SentWeights
-from mmrl.parallel import rank_and_size
+from mmrl.distributed.parallel import rank_and_size
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

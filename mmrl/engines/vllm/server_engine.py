@@ -8,7 +8,7 @@ from typing import Any
 
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.server import Server
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 
 class ServerEngine(VllmEngine):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.strategies.sharding import gather_blocks, without_weights
+from mmrl.distributed.sharding import gather_blocks, without_weights
 
 
 class WeightBlocks:

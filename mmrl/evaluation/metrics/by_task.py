@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 def get_task(episode: Episode) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 def drop_errors(episodes: Sequence[Episode]) -> list[Episode]:

@@ -8,7 +8,7 @@ from math import nan, sqrt
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_score
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

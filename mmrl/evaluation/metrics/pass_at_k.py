@@ -12,8 +12,8 @@ from mmrl.evaluation.metrics.finished_episodes import count_errors, get_binary_s
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.evaluation.statistics.intervals import wilson
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.groups import group_episodes
-from mmrl.types import Episode
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Episode
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

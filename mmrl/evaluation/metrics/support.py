@@ -10,8 +10,8 @@ from typing import Any
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import drop_errors, get_binary_score
-from mmrl.groups import group_episodes
-from mmrl.types import Episode
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Episode
 
 KINDS = ("preserved", "lost", "gained", "never")
 

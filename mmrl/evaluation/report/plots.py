@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from mmrl.files import replace_path
+from mmrl.files.atomic import replace_path
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377")
 """Source: Paul Tol, "Colour schemes", 2021, bright; distinct for colour-blind readers."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from mmrl.evaluation.metrics.by_task import get_task
 from mmrl.evaluation.protocol import NAME, Protocol
-from mmrl.files import write_file
+from mmrl.files.atomic import write_file
 from mmrl.samples.check import PROMPT, check_episode, check_form
-from mmrl.strict_json import kind, need_object, parse_json
-from mmrl.types import Episode, Prompt
+from mmrl.files.strict_json import kind, need_object, parse_json
+from mmrl.core.types import Episode, Prompt
 
 EPISODES = "episodes.jsonl"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 LONGEST = 60  # characters of the answer that are shown
 

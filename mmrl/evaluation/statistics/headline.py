@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 PREFIX = "val/"
 _NO_MEANS = ("lower", "upper", "errors", "n", "prompts", "standard_error")

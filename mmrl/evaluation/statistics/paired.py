@@ -13,7 +13,7 @@ from mmrl.evaluation.report.checkpoint_metrics import EpisodesByDecode
 from mmrl.evaluation.report.terminal_table import Comparison, RateEstimate
 from mmrl.evaluation.statistics.intervals import mcnemar
 from mmrl.evaluation.statistics.power import detectable_in_pairs
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

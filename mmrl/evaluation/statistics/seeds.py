@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.evaluation.statistics.headline import interval_of
 from mmrl.evaluation.statistics.intervals import student_interval
 from mmrl.runs.metrics_csv import INDEX, NAME, read_rows

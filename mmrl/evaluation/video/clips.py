@@ -8,7 +8,7 @@ import numpy as np
 
 from mmrl.evaluation.video.encoder import VideoPanel, tile_panels
 from mmrl.evaluation.video.recording import EpisodeVideos
-from mmrl.types import Episode
+from mmrl.core.types import Episode
 
 HOLD = 15  # repeats of an episode's last frame
 

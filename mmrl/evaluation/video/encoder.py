@@ -11,8 +11,8 @@ import imageio.v2 as imageio
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from mmrl.files import replace_path
-from mmrl.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
+from mmrl.files.atomic import replace_path
+from mmrl.media.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from mmrl.types import Episode, Sim
+from mmrl.core.types import Episode, Sim
 
 FPS = 20.0  # default if the environment has no metadata["render_fps"]
 

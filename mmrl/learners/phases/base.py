@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 
 
 @dataclass(frozen=True)

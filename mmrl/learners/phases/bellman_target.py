@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.learners.phases.base import Phase, UpdateContext
 
 

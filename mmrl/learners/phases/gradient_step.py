@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lightning.pytorch.cli import OptimizerCallable
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.learners.phases.base import Phase, UpdateContext
 from mmrl.learners.phases.output import Output
 from mmrl.objectives.objective import Objective, Term

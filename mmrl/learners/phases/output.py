@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.learners.phases.base import UpdateContext
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 class Output(ABC):

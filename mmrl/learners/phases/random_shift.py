@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.learners.phases.base import Phase, UpdateContext
 
 

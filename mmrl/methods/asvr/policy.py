@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from mmrl.batch import Batch, Ragged
+from mmrl.core.batch import Batch, Ragged
 from mmrl.objectives.objective import Term
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 FILE = "visual_head.safetensors"
 

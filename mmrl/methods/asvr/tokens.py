@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.evaluation_mode import evaluation_mode
+from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.policies.text.vision import PER_TOKEN
 from mmrl.transforms.base import StatefulTransform
-from mmrl.types import Context, Episode, Observation
-from mmrl.whole_weights import refuse_sharded
+from mmrl.core.types import Context, Episode, Observation
+from mmrl.distributed.whole_weights import refuse_sharded
 
 
 def fit_codebooks(features: Tensor, levels: int, codes: int, steps: int = 10) -> Tensor:

@@ -15,11 +15,11 @@ from typing import Literal
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.returns import discounted_returns
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Request, Sampling
+from mmrl.core.types import Context, Episode, Request, Sampling
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.environment import EnvironmentRollout, RunningEpisode
 from mmrl.rollouts.text.environment_demonstrations import EnvironmentDemonstrations
-from mmrl.types import Completion, Context, Request
+from mmrl.core.types import Completion, Context, Request
 
 TEMPLATE = "{strategy}\n>"
 

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.transforms.steps import fit_texts
-from mmrl.types import FIRST_ADDED_GROUP, Context, Episode, Turn
+from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 
 
 def thought_length(tokens: Sequence[str], marker: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.environment import EnvironmentRollout, RunningEpisode
 from mmrl.rollouts.text.environment_demonstrations import EnvironmentDemonstrations
-from mmrl.types import Completion, Context, Episode
+from mmrl.core.types import Completion, Context, Episode
 
 
 @runtime_checkable

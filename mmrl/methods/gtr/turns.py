@@ -15,12 +15,12 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.whiten import whiten
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.value import SquaredValue
 from mmrl.ops.masked import masked_sum, zero_outside
 from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 def first_choice(value: Tensor, mask: Tensor) -> Tensor:

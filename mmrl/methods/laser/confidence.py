@@ -14,10 +14,10 @@ from mmrl.annotators.logprobs import score_rows
 from mmrl.data.collate import collate
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
-from mmrl.groups import group_episodes
+from mmrl.core.groups import group_episodes
 from mmrl.methods.laser.self_reward import SelfRewardToken, self_reward
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.core.types import Context, Episode
 
 
 @dataclass(frozen=True)

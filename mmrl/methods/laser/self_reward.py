@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
-from mmrl.columns import pad_value, per_choice
+from mmrl.core.batch import Batch
+from mmrl.core.columns import pad_value, per_choice
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage, group_std
 from mmrl.ops.masked import zero_outside
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Completion, Context, Episode, PolicyOutput, Turn
+from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Turn
 
 
 def self_reward(

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from mmrl.evaluation_mode import evaluation_mode
+from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, reference_answer
 from mmrl.transforms.steps import fit_texts
 from mmrl.transforms.text_embedding import prompt_text
-from mmrl.types import Context, Episode, Prompt, Request, Turn
-from mmrl.whole_weights import refuse_sharded
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
+from mmrl.distributed.whole_weights import refuse_sharded
 
 STOP = "Don't need cross file context for completion"
 """The candidate that stands for no candidate."""

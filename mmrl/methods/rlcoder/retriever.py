@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
-from mmrl.batch import Batch, pad_stack
+from mmrl.core.batch import Batch, pad_stack
 from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, require_inputs
@@ -21,9 +21,9 @@ from mmrl.policies.text.fidelity import check_rows
 from mmrl.policies.text.loading import checkpoint_error, list_noise, load_model, remove_noise, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
-from mmrl.pretrained import build_pretrained, load_pretrained
-from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
+from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 
 
 def retrieval_logits(

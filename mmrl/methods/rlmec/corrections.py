@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.columns import per_choice
-from mmrl.groups import group_episodes
+from mmrl.core.columns import per_choice
+from mmrl.core.groups import group_episodes
 from mmrl.methods.rlmec.editor import TEMPLATE, edit_observation, references
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import turn_seed
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Completion, Context, Episode, Request, Turn
+from mmrl.core.types import Completion, Context, Episode, Request, Turn
 
 
 def edited_tokens(before: Sequence[int], after: Sequence[int]) -> list[bool]:

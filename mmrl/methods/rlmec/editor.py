@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
-from mmrl.types import Context, Episode, Prompt, Turn
+from mmrl.core.types import Context, Episode, Prompt, Turn
 
 TEMPLATE = "\n{reference}\n---\n{answer}\n---\n"
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import clipped_surrogate, log_ratio
-from mmrl.types import Context, PolicyOutput
+from mmrl.core.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import Rollout, text_observation
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.best_worst import label_preference
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 @dataclass

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.rollouts.base import text_observation
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode, Request
+from mmrl.core.types import Context, Episode, Request
 
 
 @dataclass(frozen=True)

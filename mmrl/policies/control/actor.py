@@ -15,13 +15,13 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy
 from mmrl.policies.control.encoder import ObservationEncoder, encode_single, perceptron
 from mmrl.policies.control.heads import Choices, Gaussian, Head
-from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.control.running_statistics import RunningStatistics
-from mmrl.types import Observation
+from mmrl.core.types import Observation
 
 
 class ObservationEncoder(nn.Module):

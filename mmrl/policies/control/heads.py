@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.ops.choice import MASKED_LOGIT, inverse_cdf, support
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 LOG_STD_RANGE = (-5.0, 2.0)  # bounds of a state-dependent log-std, which keep the density finite
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from mmrl.policies.remote.wire import WireError, unpack
 
 if TYPE_CHECKING:

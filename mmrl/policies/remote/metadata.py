@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

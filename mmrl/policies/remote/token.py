@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 TOKEN = "MMRL_SERVE_TOKEN"
 

@@ -12,7 +12,7 @@ import numpy as np
 PROTOCOL = {"name": "mmrl", "version": 1}
 """Entry "protocol" of the metadata of `mmrl serve`: such a server also reads the two keys below."""
 SEED, SAMPLING = "mmrl/seed", "mmrl/sampling"
-"""Keys of a request beside its observations: 64-bit seed of its draws, and the fields of `mmrl.types.Sampling`."""
+"""Keys of a request beside its observations: 64-bit seed of its draws, and the fields of `mmrl.core.types.Sampling`."""
 
 _DTYPE = re.compile(r"[<>|=]?[biuf](1|2|4|8)")
 """Booleans and numbers of at most 8 bytes; object, structured and text dtypes are refused."""

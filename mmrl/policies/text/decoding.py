@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Ragged
+from mmrl.core.batch import Ragged
 from mmrl.ops.choice import draw
 from mmrl.policies.text.cache import PromptCache, cache_argument
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 DROP_BELOW = 0.75  # fraction of unfinished rows below which finished rows leave the batch; 10-25 % finished was fastest
 

@@ -26,7 +26,7 @@ from mmrl.policies.text.conversation import (
 )
 from mmrl.policies.text.loading import merge_lora, save_config, save_model
 from mmrl.policies.text.tokenizer import join_messages
-from mmrl.types import AssistantMessage, Sampling
+from mmrl.core.types import AssistantMessage, Sampling
 
 CANARY = "A canary sings in 7 mines, 12 of them dark. "
 CANARY_TOKENS = 80  # longer than two blocks of an engine's prefix cache, so that stale blocks are detected

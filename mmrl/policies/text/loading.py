@@ -20,8 +20,8 @@ from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
-from mmrl.pretrained import build_pretrained, load_pretrained
-from mmrl.strict_json import read_json_object
+from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.files.strict_json import read_json_object
 
 log = logging.getLogger(__name__)
 

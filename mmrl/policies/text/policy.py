@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from mmrl.batch import Ragged, pad_stack
+from mmrl.core.batch import Ragged, pad_stack
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import (
@@ -36,9 +36,9 @@ from mmrl.policies.text.packing.scoring import PackedScoring
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
-from mmrl.pretrained import build_pretrained, load_pretrained
-from mmrl.rng import Noise
-from mmrl.types import Observation, Sampling
+from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, Sampling
 
 MEASURED = frozenset({"qwen2", "llama", "llava"})
 """Types that tests compare with transformers: random weights of them, whose layers take masks over pairs of tokens,

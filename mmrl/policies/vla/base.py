@@ -21,9 +21,9 @@ from mmrl.policies.vla.transformer import ContextTransformer
 from mmrl.policies.vla.value import StateValue, image_text_state
 from mmrl.policies.vla.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.policies.weights import fill, read_weights
-from mmrl.pretrained import load_pretrained
-from mmrl.strict_json import need_object, read_json_object
-from mmrl.types import Observation
+from mmrl.files.pretrained import load_pretrained
+from mmrl.files.strict_json import need_object, read_json_object
+from mmrl.core.types import Observation
 
 _MOST_SPELT = 10_000  # instructions whose ids are kept
 _REMEDY = "give a folder that save_pretrained wrote (policy.path)"

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
@@ -22,8 +22,8 @@ from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.vla.chains.base import column
 from mmrl.policies.vla.chains.real_time import sample_continuation
-from mmrl.rng import Noise
-from mmrl.types import PolicyOutput, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Sampling
 
 Prefix = tuple[Tensor, ...]
 """Encoded contexts as the head reads them, each [N, ...]."""

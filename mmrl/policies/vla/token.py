@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.base import Action
 from mmrl.policies.vla.base import ActionPolicy
 from mmrl.policies.vla.bins import (
@@ -23,8 +23,8 @@ from mmrl.policies.vla.bins import (
     without_twins,
 )
 from mmrl.policies.vla.transformer import ActionTransformer
-from mmrl.rng import Noise
-from mmrl.types import PolicyOutput, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Sampling
 
 
 class ActionTokenPolicy(ActionPolicy):

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from mmrl.rewards.models.frames import FrameReward
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 
 class PairProgress(FrameReward):

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.types import Context, Episode, Prompt, Task
+from mmrl.core.types import Context, Episode, Prompt, Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
-from mmrl.evaluation_mode import evaluation_mode
-from mmrl.rng import Noise
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.rng import Noise
 from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
-from mmrl.types import Completion, Context, Request, Sampling
+from mmrl.core.types import Completion, Context, Request, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 
 CLIP = 10.0
 """Largest absolute value of a scaled reward, as in Stable-Baselines3's VecNormalize."""

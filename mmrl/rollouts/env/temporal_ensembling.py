@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
-from mmrl.types import Context
+from mmrl.core.types import Context
 
 
 class TemporalEnsemblingRollout(ControlStepRollout):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
-from mmrl.types import Completion, Context, Task, assistant_message
+from mmrl.core.types import Completion, Context, Task, assistant_message
 
 _IMAGES = "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
 

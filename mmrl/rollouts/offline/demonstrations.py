@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
-from mmrl.rng import derive_seed
+from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.core.types import Completion, Context, Episode, Observation, Prompt, Turn
 
 
 class Demonstrations(Rollout):

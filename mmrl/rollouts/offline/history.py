@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.datasets.base import Dataset
 from mmrl.rollouts.offline.episodes import OfflineRollout
-from mmrl.types import Context, Episode, Prompt
+from mmrl.core.types import Context, Episode, Prompt
 
 
 class HistoryRollout(OfflineRollout):

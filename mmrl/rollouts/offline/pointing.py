@@ -10,7 +10,7 @@ import torch
 
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
-from mmrl.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 
 
 class Pointing(Rollout):

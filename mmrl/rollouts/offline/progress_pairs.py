@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mmrl.rewards.models.progress import concat_images, remaining_share
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
-from mmrl.types import Context, Episode, Prompt, Turn
+from mmrl.core.types import Context, Episode, Prompt, Turn
 
 
 class ProgressPairs(Rollout):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.offline.demonstrations import Demonstrations
-from mmrl.types import Completion, Context
+from mmrl.core.types import Completion, Context
 
 
 class RepeatedLines(Demonstrations):

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from mmrl.engines.beam_search import BeamSearchEngine
 from mmrl.engines.prefix_tree import PrefixTree
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 @runtime_checkable

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from mmrl.rewards.extract import build_extractor
-from mmrl.rng import derive_seed
+from mmrl.core.rng import derive_seed
 from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.rollouts.text.environment_episode import UNPARSABLE, EnvironmentEpisode
-from mmrl.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
+from mmrl.core.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
 from mmrl.tools.threads import PendingCall, ThreadExecutor
-from mmrl.types import Completion, Context, Episode, Prompt, Request
+from mmrl.core.types import Completion, Context, Episode, Prompt, Request
 
 log = logging.getLogger(__name__)
 

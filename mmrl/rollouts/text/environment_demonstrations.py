@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
 from mmrl.rollouts.text.environment import EnvironmentRollout, RunningEpisode
-from mmrl.types import Completion, Context, Episode, Prompt
+from mmrl.core.types import Completion, Context, Episode, Prompt
 
 
 class EnvironmentDemonstrations(EnvironmentRollout):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.rollouts.base import text_observation
-from mmrl.text_environment import TextEnvironment, TextStep
-from mmrl.types import Completion, Ended, Episode, Turn
+from mmrl.core.text_environment import TextEnvironment, TextStep
+from mmrl.core.types import Completion, Ended, Episode, Turn
 
 UNPARSABLE, INVALID = "environment/unparsable", "environment/invalid"
 

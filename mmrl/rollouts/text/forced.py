@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mmrl.columns import is_ragged, pad_value, per_choice
-from mmrl.types import Completion
+from mmrl.core.columns import is_ragged, pad_value, per_choice
+from mmrl.core.types import Completion
 
 
 def surround(done: Completion, before: Tensor, after: Tensor, output: str) -> Completion:

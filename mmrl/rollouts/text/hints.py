@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Context, Episode, Prompt
+from mmrl.core.types import Context, Episode, Prompt
 
 INSTRUCTION = "\nThe solution begins as follows; continue from there:\n"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Context, Episode, Prompt, Turn
+from mmrl.core.types import Context, Episode, Prompt, Turn
 
 
 class OnPolicyMixture(Rollout):

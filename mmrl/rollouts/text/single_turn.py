@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 class SingleTurn(Rollout):

@@ -9,7 +9,7 @@ from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstrated_cho
 from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
 from mmrl.tools.call_parser import ToolCallParser
-from mmrl.types import Completion, Context, Episode, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling
 
 
 class ToolDemonstrations(ToolUse):

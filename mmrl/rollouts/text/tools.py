@@ -18,7 +18,7 @@ from mmrl.tools.chat_parser import ChatParser
 from mmrl.tools.executor import ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
 from mmrl.tools.threads import PendingCall
-from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
+from mmrl.core.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from mmrl.policies.base import Policy

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import pad_stack
-from mmrl.columns import is_ragged, pad_value
-from mmrl.types import Completion, Ended, Observation, Request
+from mmrl.core.batch import pad_stack
+from mmrl.core.columns import is_ragged, pad_value
+from mmrl.core.types import Completion, Ended, Observation, Request
 
 
 class Transcript:

@@ -11,7 +11,7 @@ import yaml
 import mmrl
 from mmrl.__main__ import main
 from mmrl.config.compose import compose, to_lightning
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET
 

@@ -5,7 +5,7 @@ import pytest
 from mmrl.config import option_files
 from mmrl.config.compose import compose
 from mmrl.config.option_files import CONFIG_DIR, groups
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 GLOBAL = "# @package _global_\n"
 METHOD = GLOBAL + "paper: {title: Mine}\ndefaults: [/method/losses/grpo]\ndata: {update_epochs: 3}\n"

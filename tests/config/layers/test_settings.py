@@ -8,7 +8,7 @@ from mmrl.config.compose import compose
 from mmrl.config.layers.files import read_run
 from mmrl.config.layers.settings import choose_setting, read_paper_setting
 from mmrl.config.option_files import CONF, groups
-from mmrl.errors import ConfigError
+from mmrl.core.errors import ConfigError
 
 TOYS = [name for name in groups()["setting"] if not name.startswith(("pretrained", "smol", "paper"))]
 MODEL = ("policy=text", "policy.path=somewhere")

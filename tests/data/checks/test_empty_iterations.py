@@ -10,7 +10,7 @@ from mmrl.data.checks.empty_iterations import EmptyIterations, NothingToLearn
 from mmrl.runs.checkpoint_file import read_checkpoint
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 from tests.tiny_recipes import Alternating, words
 
 

@@ -11,11 +11,11 @@ from lightning.pytorch.strategies import (
     SingleDeviceStrategy,
 )
 
-from mmrl import parallel
+from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.checks.processes import check_processes
-from mmrl.strategies.fsdp2 import FSDP2
+from mmrl.distributed.fsdp2 import FSDP2
 
 
 @pytest.mark.parametrize("kind", [FSDPStrategy, ModelParallelStrategy, DeepSpeedStrategy])

@@ -15,8 +15,8 @@ from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.broadcast import find_own_address
 from mmrl.engines.vllm.server import Server
 from mmrl.engines.vllm.server_engine import ServerEngine
-from mmrl.strategies.sharding import shard
-from mmrl.types import Sampling
+from mmrl.distributed.sharding import shard
+from mmrl.core.types import Sampling
 from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_colocated import LORA, trained_adapters

@@ -20,8 +20,8 @@ from mmrl.engines.vllm.colocation import launcher_variables
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
 from mmrl.engines.vllm.weight_blocks import WeightBlocks
-from mmrl.strategies.sharding import shard
-from mmrl.types import Sampling
+from mmrl.distributed.sharding import shard
+from mmrl.core.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_several_processes import plain, run_in_ranks
 from tests.runs.processes import run_ranks

@@ -10,7 +10,7 @@ from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.factors import Weights, merge_factors
 from mmrl.engines.vllm.in_process import InProcess
 from mmrl.engines.vllm.weight_update import AdapterFactors
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}

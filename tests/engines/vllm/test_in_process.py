@@ -12,7 +12,7 @@ from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Episode, Prompt, Request, Sampling, Turn
+from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
 
 pytestmark = pytest.mark.vllm

@@ -13,7 +13,7 @@ from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.python import find_python
 from mmrl.engines.vllm.server import Server
 from mmrl.engines.vllm.server_engine import ServerEngine
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_server_process import group, until
 

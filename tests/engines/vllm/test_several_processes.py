@@ -21,7 +21,7 @@ from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.launch import Launch
 from mmrl.engines.vllm.ranks import broadcast, raise_together
 from mmrl.engines.vllm.server_engine import ServerEngine
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_server_process import group as processes_of

@@ -8,7 +8,7 @@ from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
 from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_verification import verify_weights
-from mmrl.types import Sampling
+from mmrl.core.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 
 pytestmark = pytest.mark.vllm

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from mmrl.evaluation.metrics.answers import AnswerEntropy, SolveRates, entropy
 from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
 from mmrl.evaluation.metrics.support import EmpiricalSupport, count_support, support_metrics
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 
 
 def episodes(problems):

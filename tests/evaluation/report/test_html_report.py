@@ -15,7 +15,7 @@ from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.statistics.paired import compare_checkpoints
 from mmrl.evaluation.video.recording import EpisodeVideo, EpisodeVideos
 from mmrl.evaluation.video.scenes import select_episodes, sort_failures_first
-from mmrl.types import Episode, Prompt
+from mmrl.core.types import Episode, Prompt
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.errors import is_user_error
+from mmrl.core.errors import is_user_error
 from tests.malformed.files.case import Case
 
 LINES, WIDTH, SECONDS = 12, 160, 20

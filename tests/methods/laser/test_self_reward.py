@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.data.minibatches import zero_padding
 from mmrl.methods.laser.confidence import Confidence, Discrimination, WeightedVote
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfRewardToken, balanced_weights, self_reward
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Context, Episode, Prompt, Sampling, Turn
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
 
 LOGPROBS = torch.tensor([[-1.0, -13.0], [-22.5, -1.0], [torch.nan, -18.0]])

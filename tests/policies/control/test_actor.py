@@ -10,12 +10,12 @@ from torch.distributions import Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
 from torch.testing import assert_close
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.control.actor import DeterministicPolicy, Squashed, SquashedPolicy
 from mmrl.policies.control.critic import Critics
 from mmrl.policies.control.uniform import UniformPolicy
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 KINDS = [SquashedPolicy, DeterministicPolicy]
 

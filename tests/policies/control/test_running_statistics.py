@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.control.actor import SquashedPolicy
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.control.running_statistics import RunningStatistics
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 
 def test_mean_and_variance_are_those_of_all_rows():

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.rng import derive_seed
-from mmrl.types import Completion, Episode, Prompt, Request, Sampling, Turn
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Completion, Episode, Prompt, Request, Sampling, Turn
 
 TINY = {
     "model_type": "qwen2",

@@ -17,7 +17,7 @@ from mmrl.rollouts.offline.conversations import Conversations
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.offline.pairs import PreferencePairs
 from mmrl.samples.record import SampleFormat
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.dataset import DatasetTask
 from tasks.preferences.task import Preferences
 from tests.policies.text.test_vision import LLAVA

@@ -12,7 +12,7 @@ from mmrl.data.collate import collate
 from mmrl.policies.text.conversation import assistant_spans
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.offline.conversations import Conversations
-from mmrl.types import Context, Prompt, Sampling, Task
+from mmrl.core.types import Context, Prompt, Sampling, Task
 from tests.policies.text.oracle import TINY
 
 CHATML = (

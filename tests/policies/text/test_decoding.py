@@ -10,8 +10,8 @@ from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.packing.prefix_sharing import count_common
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 

@@ -11,7 +11,7 @@ from mmrl.methods.siren import NucleusEntropy
 from mmrl.policies.text import cache
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.statistics import ChoiceLogprobs
-from mmrl.types import Prompt, Request, Sampling
+from mmrl.core.types import Prompt, Request, Sampling
 from tests.policies.text.oracle import (
     TINY,
     batch_of,

@@ -9,7 +9,7 @@ from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rollouts.offline.pairs import PreferencePairs, ScoredPairs
-from mmrl.types import Completion, Context, Episode, Sampling, Turn
+from mmrl.core.types import Completion, Context, Episode, Sampling, Turn
 from tasks.preferences.task import Preferences
 from tests.policies.text.test_fidelity import Shaking
 

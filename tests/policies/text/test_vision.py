@@ -11,7 +11,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.text import cache
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.types import Prompt, Request, Sampling
+from mmrl.core.types import Prompt, Request, Sampling
 from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.text.oracle import (
     TINY,

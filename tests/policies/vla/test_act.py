@@ -16,8 +16,8 @@ from mmrl.policies.vla.act.policy import ACTPolicy, latent_kl
 from mmrl.policies.vla.chains import FlowODE, GaussianChunk
 from mmrl.policies.vla.lerobot.statistics import _scale
 from mmrl.policies.vla.scale import Scale
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from tests.laws.heads import demonstrated, raws, sampled
 from tests.policies.vla.lerobot_original import build_original, load_processors, save_original
 from tests.policies.vla.lerobot_weights import fill_by_formula

@@ -13,7 +13,7 @@ from mmrl.policies.vla.expert import time_features
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.offline.demonstrations import Demonstrations
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.laws.heads import SMALL, build_policy, demonstrated, sampled

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.policies.vla.token import ActionTokenPolicy

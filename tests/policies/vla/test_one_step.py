@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.policies.vla.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
-from mmrl.rng import Noise
-from mmrl.types import Context, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Context, Sampling
 from tests.laws.heads import build_policy, demonstrated, pi0_policy, raws, sampled
 
 TEACHERS = pytest.mark.parametrize("teacher", [FlowODE(4), DDIM(steps=4, levels=16)], ids=str)

@@ -24,10 +24,10 @@ from mmrl.policies.vla.openvla.model import OpenVLA
 from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
 from mmrl.policies.vla.openvla.settings import read_settings
 from mmrl.policies.vla.scale import Scale
-from mmrl.rng import Noise
-from mmrl.strategies.first_process import build_without_weights, has_weights
-from mmrl.strategies.sharding import _blocks
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.distributed.first_process import build_without_weights, has_weights
+from mmrl.distributed.sharding import _blocks
+from mmrl.core.types import Sampling
 from tests.laws.heads import openvla_folder, openvla_policy, raws, sampled
 from tests.openvla_checkpoint import MEANS, STDS, openvla
 from tests.policies.vla.flow_vla_checks import gradients, touched

@@ -18,8 +18,8 @@ from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import DDIM, FlowNoise, FlowODE
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.scale import Scale
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from tests.checkpoints import pi0
 from tests.laws.heads import demonstrated, pi0_folder, pi0_policy, raws, sampled
 from tests.policies.vla.flow_vla_checks import (

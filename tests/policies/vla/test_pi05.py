@@ -19,8 +19,8 @@ from mmrl.policies.vla.paligemma.prompt import write_prompt
 from mmrl.policies.vla.pi05.expert import AdaptiveRMSNorm
 from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.scale import Scale
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from tests.laws.heads import pi05_folder, pi05_policy, raws, sampled
 from tests.pi_checkpoints import pi05
 from tests.policies.vla.flow_vla_checks import (

@@ -18,9 +18,9 @@ from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.policies.vla.pi0_fast.decoding import decode_row
 from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
 from mmrl.policies.vla.pi0_fast.sampler import NOTHING, avoid_length, take_back
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.types import Completion, Request, Sampling
+from mmrl.core.types import Completion, Request, Sampling
 from tests.laws.heads import pi0_fast_folder, pi0_fast_policy, raws, sampled
 from tests.pi_checkpoints import pi0_fast, smooth_chunks
 from tests.policies.vla.flow_vla_checks import gradients, touched
@@ -35,7 +35,7 @@ def chunks(count: int, seed: int = 0) -> list[np.ndarray]:
 
 def demonstrated(policy, given):
     """Rows that an expert answered with chunks, of different numbers of tokens."""
-    from mmrl.batch import Batch, pad_stack
+    from mmrl.core.batch import Batch, pad_stack
 
     rows = raws(len(given))
     observation = policy.collate([policy.encode(raw) for raw in rows])

@@ -17,8 +17,8 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.chains import FlowNoise, FlowODE
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from tests.checkpoints import smolvla
 from tests.laws.heads import raws, sampled, smolvla_folder, smolvla_policy
 from tests.policies.vla.flow_vla_checks import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
@@ -14,8 +14,8 @@ from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.vla.bins import bin_centres, choice_logprobs, entropy_nats, without_twins
 from mmrl.policies.vla.instruction_tokenizer import instruction_tokenizer
 from mmrl.policies.vla.token import ActionTokenPolicy
-from mmrl.rng import Noise
-from mmrl.types import PolicyOutput, Request, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Request, Sampling
 
 TEXTS = ("reach the red cube", "go to the crimson thing", "touch blue")
 

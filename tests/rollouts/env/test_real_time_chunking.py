@@ -11,9 +11,9 @@ from mmrl.engines.local import LocalEngine
 from mmrl.policies.vla.chains.flow import FlowODE
 from mmrl.policies.vla.chains.real_time import guidance_weight, guided_velocity
 from mmrl.policies.vla.flow import ActionFlowPolicy
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 from mmrl.rollouts.env.real_time_chunking import RealTimeChunkingRollout, RealTimeVectorEnv, soft_mask
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from sims.tabletop.sims import Reach
 from sims.task import SimTask
 from tests.sims.test_chunked import Counter

@@ -7,7 +7,7 @@ from mmrl.data.collate import collate
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rollouts.offline.demonstrations import Demonstrations
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tasks.arithmetic.task import Arithmetic

@@ -11,7 +11,7 @@ from mmrl.policies.vla.chains import FlowSDE
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rollouts.offline.episodes import OfflineRollout
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tests.datasets.episodes import CONTRACT, episode, write
 
 TINY = dict(hidden_size=16, layers=1, heads=2, intermediate_size=16, visual_tokens=2, proprio_dims=5, chunk=3)

@@ -12,7 +12,7 @@ from mmrl.rollouts.offline.logged import LoggedEpisodes
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.best_worst import BestWorst
 from mmrl.transforms.filter import KeepSuccesses
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tests.policies.text.oracle import TINY
 from tests.tiny_recipes import Counting
 

@@ -19,7 +19,7 @@ from mmrl.rollouts.text.tools import ToolUse
 from mmrl.samples.record import SampleFormat
 from mmrl.tools.base import Tool
 from mmrl.tools.chat_parser import HermesParser, LlamaParser, MistralParser
-from mmrl.types import Completion, Context, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tasks.dataset.task import DatasetTask
 
 ROOT = Path(__file__).parents[3]

@@ -15,7 +15,7 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.environment_demonstrations import EnvironmentDemonstrations
 from mmrl.rollouts.text.scripted import Expert, Guess
-from mmrl.types import Completion, Context, Sampling
+from mmrl.core.types import Completion, Context, Sampling
 from tests.text_environments import Count, texts
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}

@@ -15,7 +15,7 @@ from mmrl.tools.base import ToolOutput
 from mmrl.tools.call_parser import TagParser
 from mmrl.tools.chat_parser import HermesParser
 from mmrl.tools.views import Zoom
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.acuity import Acuity
 from tests.tools.examples import STOPS, Echo
 

@@ -5,7 +5,7 @@ import pytest
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.on_policy_mixture import OnPolicyMixture
-from mmrl.types import Context, Sampling
+from mmrl.core.types import Context, Sampling
 from tasks.arithmetic.task import Arithmetic
 from tests.policies.text.oracle import TINY
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Completion, Context, Prompt, Sampling
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tests.tiny_recipes import Counting
 
 

@@ -8,7 +8,7 @@ import pytest
 from mmrl.commands.data_record import record
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.policies.vla.scale import Scale
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.task import SimTask, split_of
 from tests.sims.workers.equality import assert_equal, play
 from tests.sims.workers.solving import solve

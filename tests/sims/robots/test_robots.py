@@ -7,7 +7,7 @@ import pytest
 
 from mmrl.commands.data_record import record
 from mmrl.datasets.lerobot.reader import LeRobotDataset
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.task import SimTask
 from tests.sims.workers.equality import assert_equal, play
 from tests.sims.workers.solving import solve

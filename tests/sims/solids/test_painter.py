@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.rng import derive_rng
+from mmrl.core.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
 from sims.solids import SolidPainter
 from tasks.scenes import Counting, Grounding, Spatial

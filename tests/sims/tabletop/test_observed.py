@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmrl.compatibility import differences
+from mmrl.files.contract import differences
 from sims.render.base import FAR_M
 from sims.tabletop import Reach
 from sims.tabletop.appearance import Appearance

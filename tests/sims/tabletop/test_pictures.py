@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mujoco.batch import Batch
 
-from mmrl.compatibility import differences
+from mmrl.files.contract import differences
 from sims.render import Camera, make_renderer, probe
 from sims.render.base import resolve
 from sims.tabletop import Reach

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmrl.types import Sim
+from mmrl.core.types import Sim
 from sims.gym import GymSim
 from sims.task import SimTask
 from tests.sims.workers import fragile

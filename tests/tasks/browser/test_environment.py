@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from mmrl.types import Prompt
+from mmrl.core.types import Prompt
 from tasks.browser.chromium import BrowserError
 from tasks.browser.pool import POOL
 from tasks.browser.task import Browser

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from mmrl.limited import find_failure
+from mmrl.files.limited import find_failure
 
 _LONGEST = 10**6  # characters of a template
 _RENDER = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import transformers
 from torch.nn.modules import module
 
-from mmrl.errors import OWN, is_user_error
+from mmrl.core.errors import OWN, is_user_error
 
 OF_MODELS = (module.__file__, str(Path(transformers.__file__).parent))
 """Files that are on the way into a model: the call of a network, and all of transformers."""

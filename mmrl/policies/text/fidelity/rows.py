@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import pad_stack
+from mmrl.core.batch import pad_stack
 from mmrl.policies.text.fidelity.measure import EXACT, fixed_draws, restore_noise
 from mmrl.policies.text.loading import NoiseSettings
 from mmrl.policies.text.packing.prefix_sharing import in_fp32

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mmrl.files import replace_file
-from mmrl.strict_json import read_json_object
+from mmrl.files.atomic import replace_file
+from mmrl.files.strict_json import read_json_object
 
 FOLDER = "MMRL_FIDELITY"
 """Environment variable: the folder of stored verdicts, in place of the one in the user's cache."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmrl.batch import Batch, Ragged
+from mmrl.core.batch import Batch, Ragged
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.support import support_logprob_entropy
 from mmrl.policies.text.packing.plan import (

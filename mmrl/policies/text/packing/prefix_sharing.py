@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mmrl.evaluation_mode import evaluation_mode
+from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, annotate_mask, packed_mask
 from mmrl.policies.text.packing.plan import Lengths, PackedBatch, call_tokens
 from mmrl.policies.text.packing.prefix_attention import NAME

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
 from mmrl.policies.text.generation import ServedPolicy
@@ -19,7 +19,7 @@ from mmrl.policies.text.packing.output_layer import OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic, LogSurprise
-from mmrl.types import PolicyOutput
+from mmrl.core.types import PolicyOutput
 
 
 class PackedScoring(ServedPolicy):

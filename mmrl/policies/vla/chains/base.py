@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 
 
 class TransitionParams(NamedTuple):

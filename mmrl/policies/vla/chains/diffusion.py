@@ -17,7 +17,7 @@ from mmrl.policies.vla.chains.base import (
     column,
     sample_transitions,
 )
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 
 
 class Diffusion(Chain):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.policies.vla.chains.base import Chain, DenoisingTarget, TransitionParams, column
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from mmrl.ops.flow import interpolate
 from mmrl.policies.vla.chains.base import DenoisingTarget, column
 from mmrl.policies.vla.chains.flow import FlowNoise
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 
 
 @dataclass(frozen=True)

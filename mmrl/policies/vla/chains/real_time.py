@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mmrl.policies.vla.chains.base import column
-from mmrl.rng import Noise
+from mmrl.core.rng import Noise
 
 if TYPE_CHECKING:
     from mmrl.policies.vla.chain import ChainPolicy, Prefix

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mmrl.batch import Ragged
+from mmrl.core.batch import Ragged
 from mmrl.policies.vla.flow_vla.network import Context
 
 KEPT = "context"

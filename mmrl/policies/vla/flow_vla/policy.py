@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch, Ragged, concatenate_columns
+from mmrl.core.batch import Batch, Ragged, concatenate_columns
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
@@ -22,7 +22,7 @@ from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA, mean_features
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.value import StateValue
-from mmrl.types import Observation
+from mmrl.core.types import Observation
 
 ROWS = 64  # contexts that are read in one pass for demonstrations
 

@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 
-from mmrl.strict_json import read_json_object
+from mmrl.files.strict_json import read_json_object
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 REMEDY = "give a folder or hub id of a policy that lerobot or mmrl saved (policy.path)"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmrl.policies.vla.lerobot.files import find_file
 from mmrl.policies.vla.openvla.settings import CONFIG, REMEDY, need_file
 from mmrl.policies.weights import check_fits, read_weights
-from mmrl.strict_json import read_json_object
+from mmrl.files.strict_json import read_json_object
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _TIED = ("language_model.lm_head.weight", "language_model.model.embed_tokens.weight")

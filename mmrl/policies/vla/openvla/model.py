@@ -12,7 +12,7 @@ from torch.nn.functional import gelu
 from transformers import LlamaForCausalLM
 
 from mmrl.policies.vla.openvla.settings import OpenVLASettings
-from mmrl.pretrained import build_pretrained
+from mmrl.files.pretrained import build_pretrained
 
 
 class VisionBackbone(nn.Module):

@@ -22,8 +22,8 @@ from mmrl.policies.vla.openvla.statistics import read_units, select_key, write_u
 from mmrl.policies.vla.pretrained.loading import resolve_processor
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Kind
-from mmrl.pretrained import load_pretrained
-from mmrl.strict_json import read_json_object
+from mmrl.files.pretrained import load_pretrained
+from mmrl.files.strict_json import read_json_object
 
 PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
 EMPTY = "▁"

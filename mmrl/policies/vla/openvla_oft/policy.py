@@ -13,7 +13,7 @@ from mmrl.policies.vla.openvla_oft.network import OpenVLAOFTNetwork
 from mmrl.policies.vla.pretrained.loading import OWN
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.token_vla.policy import TokenVLAPolicy
-from mmrl.types import Observation
+from mmrl.core.types import Observation
 
 
 class OpenVLAOFTInputs(PretrainedVLA):

@@ -19,7 +19,7 @@ from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_
 from mmrl.policies.vla.paligemma.prompt import write_prompt
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
-from mmrl.pretrained import load_pretrained
+from mmrl.files.pretrained import load_pretrained
 
 _TOKENIZER = "tokenizer"  # folder of a checkpoint
 _PALIGEMMA = "google/paligemma-3b-pt-224"

@@ -12,7 +12,7 @@ from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.paligemma.decoder import KeysValues, PaliGemmaDecoder
 from mmrl.policies.vla.paligemma.weights import EXPERT, Shapes, expert_config, need_shape, vlm_config
 from mmrl.policies.vla.pi05.expert import ActionExpert, expert_layer
-from mmrl.pretrained import build_pretrained
+from mmrl.files.pretrained import build_pretrained
 
 
 class VLMWithExpert(nn.Module):

@@ -13,7 +13,7 @@ import numpy as np
 from huggingface_hub import snapshot_download
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from mmrl.strict_json import read_json_object
+from mmrl.files.strict_json import read_json_object
 
 TOKENIZER, CONFIG, CODE = "tokenizer.json", "processor_config.json", "processing_action_tokenizer.py"
 _REMEDY = "give a folder or hub id of a FAST tokenizer, such as physical-intelligence/fast"

@@ -22,7 +22,7 @@ from mmrl.policies.vla.paligemma.weights import (
     vlm_config,
 )
 from mmrl.policies.weights import fill, read_weights
-from mmrl.pretrained import build_pretrained
+from mmrl.files.pretrained import build_pretrained
 
 
 class Pi0Fast(PaliGemmaDecoder):

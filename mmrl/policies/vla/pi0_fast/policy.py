@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
@@ -24,8 +24,8 @@ from mmrl.policies.vla.pi0_fast.sampler import NOTHING, Drawn, avoid_length, dra
 from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.value import StateValue
-from mmrl.rng import Noise
-from mmrl.types import PolicyOutput, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Sampling
 
 
 class Pi0FastPolicy(PretrainedVLA):

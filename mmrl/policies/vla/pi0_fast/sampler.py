@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mmrl.ops.choice import draw
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 
 NOTHING = -1
 """Stored in front of the tokens of some rows; it is no choice. See `avoid_length`."""

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import pad_stack
+from mmrl.core.batch import pad_stack
 from mmrl.policies.vla.inputs import read_image, read_proprio
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
-from mmrl.types import Observation
+from mmrl.core.types import Observation
 
 
 def encode_inputs(

@@ -18,7 +18,7 @@ from mmrl.policies.vla.pretrained.inputs import collate_inputs, encode_inputs
 from mmrl.policies.vla.pretrained.loading import EXTRA, OWN, add_lora_to_open, freeze, resolve_processor
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.weights import fill, read_weights
-from mmrl.types import Observation
+from mmrl.core.types import Observation
 
 
 class PretrainedVLA(Policy):

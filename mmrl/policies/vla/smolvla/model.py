@@ -13,7 +13,7 @@ from transformers import LlamaModel, SmolVLMForConditionalGeneration
 from mmrl.policies.vla.decoder_layers import DecoderModel, cross_attention_layer, self_attention_layer
 from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.smolvla.settings import SmolVLASettings
-from mmrl.pretrained import build_pretrained
+from mmrl.files.pretrained import build_pretrained
 
 
 class VLMWithExpert(nn.Module):

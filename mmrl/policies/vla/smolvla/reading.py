@@ -19,7 +19,7 @@ from mmrl.policies.vla.lerobot.statistics import read_scales, write_scales
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.vla.smolvla.settings import input_steps, read_settings, vlm_source
-from mmrl.pretrained import load_pretrained
+from mmrl.files.pretrained import load_pretrained
 
 
 class SmolVLAReading(PretrainedReading):

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmrl.batch import Batch
+from mmrl.core.batch import Batch
 from mmrl.policies.base import Action
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.bins import BinChoice, bin_centres, choice_logprobs, choose_bins, entropy_nats, full_distribution
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.token_vla.network import TokenVLANetwork
 from mmrl.policies.vla.value import StateValue
-from mmrl.rng import Noise
-from mmrl.types import PolicyOutput, Sampling
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Sampling
 
 
 class TokenVLAPolicy(PretrainedVLA):

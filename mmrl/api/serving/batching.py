@@ -1,0 +1,111 @@
+"""Batch the requests of several clients into one call of the policy."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from mmrl.engines.base import Engine
+from mmrl.core.types import Request, Sampling
+
+
+@dataclass(frozen=True)
+class Served:
+    """Answer to one request.
+
+    Args:
+        output: the decoded action.
+        rows: requests in the same call of the policy.
+        seconds: of that call.
+    """
+
+    output: Any
+    rows: int
+    seconds: float
+
+
+@dataclass
+class _Waiting:
+    request: Request
+    sampling: Sampling
+    future: asyncio.Future[Served]
+
+
+class Batcher:
+    """Collect the requests that wait while the policy runs, and sample them in its next call.
+
+    Request i draws from its own seed alone, so the others of a call do not change its draws. The last bits of floats
+    may depend on the number of rows of a call, as in every matrix product; max_batch=1 excludes that.
+
+    Args:
+        engine: with weights.
+        max_batch: most requests of one call.
+    """
+
+    def __init__(self, engine: Engine, max_batch: int):
+        self._engine, self._max_batch = engine, max_batch
+        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
+
+    async def ask(self, request: Request, sampling: Sampling) -> Served:
+        """Return the answer to one request.
+
+        Raises:
+            Exception: what the policy raised about this request.
+        """
+        future = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(_Waiting(request, sampling, future))
+        return await future
+
+    async def run(self) -> None:
+        """Serve requests until the task is cancelled; the event loop stays free while the policy runs."""
+        while True:
+            waiting = [await self._queue.get()]
+            await asyncio.sleep(0)  # lets clients whose message has arrived join this call
+            while not self._queue.empty() and len(waiting) < self._max_batch:
+                waiting.append(self._queue.get_nowait())
+            try:
+                await self._serve(waiting)
+            except Exception as error:  # otherwise all clients would wait forever
+                for each in waiting:
+                    _resolve(each.future, error)
+
+    async def _serve(self, waiting: Sequence[_Waiting]) -> None:
+        """Sample the requests, in one call for each decode."""
+        groups: dict[Sampling, list[_Waiting]] = {}
+        for each in waiting:
+            groups.setdefault(each.sampling, []).append(each)
+        for sampling, group in groups.items():
+            requests = [each.request for each in group]
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._sample, requests, sampling)
+            for each, result in zip(group, results):
+                _resolve(each.future, result)
+
+    def close(self) -> None:
+        """End the policy's thread after its present call."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Served | Exception]:
+        """Sample all requests at once; where that fails each one alone, so that a bad one has its own error."""
+        start = time.perf_counter()
+        try:
+            completions = self._engine.sample(requests, sampling)
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            return [self._sample([request], sampling)[0] for request in requests]
+        seconds = time.perf_counter() - start
+        return [Served(completion.output, len(requests), seconds) for completion in completions]
+
+
+def _resolve(future: asyncio.Future[Served], result: Served | Exception) -> None:
+    if future.done():  # its client is gone
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
