@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from mmrl.api.run import Run
     from mmrl.api.training import fit
     from mmrl.core.batch import Batch
+    from mmrl.core.errors import ConfigError
+    from mmrl.core.types import Episode, Prompt, Sampling, Sim, Task
     from mmrl.curricula.base import Curriculum
     from mmrl.data.replay_data import ReplayData
     from mmrl.data.rollout_data import RolloutData
-    from mmrl.core.errors import ConfigError
     from mmrl.learners.learner import Learner
     from mmrl.learners.phased import PhasedLearner
     from mmrl.objectives.objective import Term
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from mmrl.policies.base import Policy
     from mmrl.rewards.base import Reward
     from mmrl.rollouts.base import Rollout
-    from mmrl.transforms.rows.base import RowTransform
     from mmrl.schedules.base import Schedule
     from mmrl.tools.base import Tool
     from mmrl.transforms.base import EpisodeTransform
-    from mmrl.core.types import Episode, Prompt, Sampling, Sim, Task
+    from mmrl.transforms.rows.base import RowTransform
 
 __version__ = "0.1.0"
 
@@ -40,11 +40,11 @@ _MODULES = {
     "api.loaded_policy": ("LoadedPolicy", "load_policy"),
     "api.run": ("Run",),
     "api.training": ("fit",),
-    "batch": ("Batch",),
+    "core.batch": ("Batch",),
     "curricula.base": ("Curriculum",),
     "data.replay_data": ("ReplayData",),
     "data.rollout_data": ("RolloutData",),
-    "errors": ("ConfigError",),
+    "core.errors": ("ConfigError",),
     "learners.learner": ("Learner",),
     "learners.phased": ("PhasedLearner",),
     "objectives.objective": ("Term",),
@@ -52,11 +52,11 @@ _MODULES = {
     "policies.base": ("Policy",),
     "rewards.base": ("Reward",),
     "rollouts.base": ("Rollout",),
-    "rows.base": ("RowTransform",),
+    "transforms.rows.base": ("RowTransform",),
     "schedules.base": ("Schedule",),
     "tools.base": ("Tool",),
     "transforms.base": ("EpisodeTransform",),
-    "types": ("Episode", "Prompt", "Sampling", "Sim", "Task"),
+    "core.types": ("Episode", "Prompt", "Sampling", "Sim", "Task"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

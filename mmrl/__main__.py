@@ -22,8 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     from mmrl.commands import COMMANDS
     from mmrl.commands.limits import check_limits, explain_system_error
-    from mmrl.core.errors import ConfigError, is_user_error
     from mmrl.commands.project import enter_project
+    from mmrl.core.errors import ConfigError, is_user_error
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     command, rest = (arguments or [""])[0], arguments[1:]

@@ -18,10 +18,10 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.ops.advantage import group_advantage
 from mmrl.rewards.steps import StepTransform, split_steps
-from mmrl.core.types import Prompt, Task
 from tasks.arithmetic import Arithmetic
 from tasks.scenes import Detection
 

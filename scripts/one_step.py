@@ -22,12 +22,12 @@ from typing import Any
 
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import load_run
-from mmrl.evaluation.statistics.intervals import mcnemar, wilson
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.experiments.effect import student_interval
-from mmrl.policies.vla.chains import Chain
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.evaluation.statistics.intervals import mcnemar, wilson
+from mmrl.experiments.effect import student_interval
+from mmrl.policies.vla.chains import Chain
 
 ROOT = Path(__file__).parent.parent
 STILL = Sampling(decode="mean")

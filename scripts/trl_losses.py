@@ -23,10 +23,10 @@ from trl.experimental.gkd import GKDConfig, GKDTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from mmrl.annotators.mismatched_kl import swap_prompts
-from mmrl.core.batch import Batch, pad_stack
-from mmrl.core.columns import COLLATED
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.columns import COLLATED
 from mmrl.core.types import Context, Sampling
 
 LENGTH = 8  # longest completion

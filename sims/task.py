@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mmrl.rewards.models.frames import FrameReward
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Episode, Prompt, Sim, Task
-from sims.rewarded import RewardModelSim
+from mmrl.rewards.models.frames import FrameReward
+from sims.reward_models import RewardModelSim
 
 
 @dataclass(frozen=True)

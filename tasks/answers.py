@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.answers.spelling import write_like
 from mmrl.rewards.extract import Answer, Extractor, build_extractor, remove_thoughts
-from mmrl.core.types import Episode, Prompt, Task
 from tasks.checks import reply_text
 
 _EXAMPLES = 4  # right answers that show the forms of a task's answers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rewards.extract import remove_thoughts, unify_lines
 from mmrl.core.types import Episode, Task
+from mmrl.rewards.extract import remove_thoughts, unify_lines
 
 SPLITS = ("train", "held_out")
 

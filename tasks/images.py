@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
-from mmrl.media.images import open_image
 from mmrl.files.strict_json import quote
+from mmrl.media.images import open_image
 
 MAX_PIXELS = 2**25
 """Default limit of an image, 33.5 megapixels: 100 MB once it is decoded."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
-from mmrl.files.strict_json import quote
 from mmrl.core.types import Prompt
+from mmrl.files.strict_json import quote
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.dataset.source import Record, Source, find_source

@@ -7,10 +7,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch.testing import assert_close
 
-from mmrl.core.batch import Batch
 from mmrl.config.compose import compose
-from mmrl.experiments.experiment import read_experiment
+from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Episode, Prompt, Sampling
+from mmrl.experiments.experiment import read_experiment
 from tests.composed_words import compose_words
 from tests.test_recipes import RECIPES, plain_of
 

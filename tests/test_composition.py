@@ -17,10 +17,10 @@ import yaml
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from mmrl.core.columns import COLLATED
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, groups, to_lightning
 from mmrl.config.signatures import constructor_parameters
+from mmrl.core.columns import COLLATED
 from mmrl.core.errors import ConfigError
 from mmrl.objectives.objective import Term
 from tests.laws.law_examples import ANNOTATORS, TERMS, WEIGHTINGS

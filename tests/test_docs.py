@@ -14,8 +14,8 @@ import pytest
 
 import mmrl
 from mmrl.__main__ import main
-from mmrl.core.columns import table
 from mmrl.config.compose import CONF, compose
+from mmrl.core.columns import table
 from mmrl.experiments.results import format_table
 from tests.parsed_words import check_words
 from tests.quick_python import quick_python

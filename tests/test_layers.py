@@ -26,7 +26,14 @@ ALLOWED = {
     "mmrl.core.columns": set(),
     "mmrl.core.rng": {"mmrl.core.lazy_module"},
     "tasks": {
-        *("mmrl.core.types", "mmrl.core.rng", "mmrl.files.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.core.games"),
+        *(
+            "mmrl.core.types",
+            "mmrl.core.rng",
+            "mmrl.files.strict_json",
+            "mmrl.rewards",
+            "mmrl.tools",
+            "mmrl.core.games",
+        ),
         *("mmrl.core.text_environment", "mmrl.files.foreign", "mmrl.media", "tasks"),
     },
     "sims": {"mmrl.core.types", "mmrl.core.rng", "mmrl.rewards", "mmrl.files.pickled", "mmrl.core.lazy_module", "sims"},

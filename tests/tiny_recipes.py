@@ -19,14 +19,14 @@ import lightning as L
 import numpy as np
 import torch
 
-from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, Episode, Prompt, Task
 from mmrl.data.minibatches import UpdateEpoch
 from mmrl.learners.phases.base import UpdateContext
 from mmrl.rewards.base import Reward
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.core.types import Context, Episode, Prompt, Task
 from tests.quick_python import quick_python
 from tests.text_environments import Count
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import generalised_advantages
-from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

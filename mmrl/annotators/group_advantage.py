@@ -9,8 +9,8 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.ops.advantage import group_advantage
 from mmrl.core.types import Context
+from mmrl.ops.advantage import group_advantage
 
 
 @dataclass(frozen=True)

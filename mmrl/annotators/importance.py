@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 from mmrl.core.types import Context
+from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 
 
 class ImportanceWeights(Annotator):

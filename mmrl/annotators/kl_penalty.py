@@ -9,8 +9,8 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.ops.policy_gradient import Estimator, divergence
 from mmrl.core.types import Context
+from mmrl.ops.policy_gradient import Estimator, divergence
 
 
 @dataclass(frozen=True)

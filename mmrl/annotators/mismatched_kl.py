@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, reference_of, score_rows
 from mmrl.core.batch import Batch
-from mmrl.ops.masked import masked_sum
 from mmrl.core.types import Context, PolicyOutput
+from mmrl.ops.masked import masked_sum
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.gae import Timeline
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 from mmrl.ops.advantage import group_mean
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import discounted_returns
-from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 from mmrl.ops.advantage import step_advantage
 from mmrl.ops.masked import zero_outside
-from mmrl.core.types import Context
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mmrl.ops.masked import masked_whiten, zero_outside
 from mmrl.core.types import Context
+from mmrl.ops.masked import masked_whiten, zero_outside
 
 
 def whiten(value: Tensor, mask: Tensor, ctx: Context, epsilon: float = 1e-8) -> Tensor:

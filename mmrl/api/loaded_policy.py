@@ -25,12 +25,12 @@ from mmrl.config.code.trust import check_named_code
 from mmrl.config.errors.parser import format_parser_error
 from mmrl.config.signatures import import_class
 from mmrl.config.yaml_files import check_yaml
-from mmrl.engines.local import LocalEngine
 from mmrl.core.errors import ConfigError
-from mmrl.policies.base import Policy
 from mmrl.core.rng import derive_seed
-from mmrl.runs.checkpoint_file import CheckpointError
 from mmrl.core.types import Completion, Request, Sampling, Task
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.base import Policy
+from mmrl.runs.checkpoint_file import CheckpointError
 
 
 def load_policy(

@@ -15,9 +15,9 @@ from mmrl.api.arguments import to_arguments, to_text
 from mmrl.api.environments import sim_arguments
 from mmrl.api.problems import task_arguments
 from mmrl.api.run import Run
+from mmrl.commands.project import enter_project
 from mmrl.config.compose import PLAIN
 from mmrl.core.errors import ConfigError
-from mmrl.commands.project import enter_project
 from mmrl.rewards.base import Reward
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import lightning as L
 
-from mmrl.files.contract import ENVIRONMENT, differences, read_contract, warn, write_contract
 from mmrl.data.rollout_data import RolloutData
-from mmrl.files.atomic import replace_folder
-from mmrl.runs.versions import environment
 from mmrl.distributed.sharding import collect_weights
+from mmrl.files.atomic import replace_folder
+from mmrl.files.contract import ENVIRONMENT, differences, read_contract, warn, write_contract
+from mmrl.runs.versions import environment
 
 
 class Export(L.Callback):

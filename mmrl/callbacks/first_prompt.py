@@ -9,12 +9,12 @@ import lightning as L
 from rich import get_console
 from rich.text import Text
 
-from mmrl.core.batch import Batch
 from mmrl.callbacks.progress import STAGE
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, Episode
 from mmrl.data.collector import Collected
 from mmrl.policies.base import Policy
 from mmrl.samples.view import count_repeated
-from mmrl.core.types import Context, Episode
 
 
 class FirstPrompt(L.Callback):

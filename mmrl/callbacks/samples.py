@@ -5,12 +5,12 @@ from __future__ import annotations
 import lightning as L
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 from mmrl.data.collector import Collected
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.loggers.base import SampleLogger
 from mmrl.samples.folder import SampleFolder
 from mmrl.samples.record import EpisodeRows, SampleFormat, first_groups
-from mmrl.core.types import Context
 
 
 class Samples(L.Callback):

@@ -9,8 +9,8 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
-from mmrl.learners.low_precision import LOW
 from mmrl.distributed.whole_state import collect_tensors, shard_like
+from mmrl.learners.low_precision import LOW
 
 
 @torch.no_grad()

@@ -12,15 +12,15 @@ from typing import Any
 
 import lightning as L
 
-from mmrl.distributed import parallel
 from mmrl.callbacks.progress import STAGE
+from mmrl.distributed import parallel
+from mmrl.distributed.first_process import has_weights
 from mmrl.experiments.content import hash_content
 from mmrl.files.atomic import replace_file
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.runs import child_process
 from mmrl.runs.checkpoint_file import read_weights
-from mmrl.distributed.first_process import has_weights
 
 log = logging.getLogger(__name__)
 

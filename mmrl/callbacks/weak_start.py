@@ -9,9 +9,9 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from torch import Tensor
 
+from mmrl.core.types import Task
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.task_baselines import score_commonest_answer
-from mmrl.core.types import Task
 
 
 class WeakStart(EarlyStopping):

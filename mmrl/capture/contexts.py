@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.core.batch import add_prefix, strip_prefix
 from mmrl.capture.graph import CapturedGraph
 from mmrl.capture.tracing import Tensors
+from mmrl.core.batch import add_prefix, strip_prefix
 from mmrl.policies.vla.chain import EncodedContext
 
 MAX_CONTEXTS = 4  # contexts; with more the arithmetic takes longer than the Python code around it

@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicLayer
 from mmrl.capture.graph import CapturedGraph
 from mmrl.capture.tracing import Tensors, trace_any_size
 from mmrl.policies.text.cache import PreallocatedCache
-from mmrl.policies.text.decoding import next_logits
+from mmrl.policies.text.generation import next_logits
 from mmrl.policies.text.packing.prefix_attention import Prefix
 
 WARM_UP = 2  # the first call reads the prompts, the second shows whether the model finds them in the cache

@@ -8,18 +8,18 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
-from mmrl.core.batch import Batch, add_prefix, strip_prefix
 from mmrl.capture.flat import FlatParameters
 from mmrl.capture.flat_output import flatten_output, join_outputs, unflatten_output
 from mmrl.capture.graph import CapturedGraph
 from mmrl.capture.stepping import disable_checks, step
+from mmrl.core.batch import Batch, add_prefix, strip_prefix
+from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_loss
 from mmrl.data.minibatches import UpdateEpoch
+from mmrl.distributed import parallel
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.learner import Learner
 from mmrl.policies.base import Policy
-from mmrl.core.types import PolicyOutput
 
 
 class CapturedLearner(Learner):

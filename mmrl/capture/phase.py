@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from mmrl.core.batch import Batch, add_prefix, strip_prefix
 from mmrl.capture.graph import CapturedGraph
+from mmrl.core.batch import Batch, add_prefix, strip_prefix
 from mmrl.learners.phases.base import Phase, UpdateContext
 
 Draw = Callable[..., Tensor]

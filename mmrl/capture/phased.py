@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
-from mmrl.core.batch import Batch
 from mmrl.capture.phase import CapturedPhase
 from mmrl.capture.stepping import disable_checks, step
+from mmrl.core.batch import Batch
+from mmrl.distributed import parallel
 from mmrl.learners.phased import PhasedLearner
 from mmrl.learners.phases.base import Phase, UpdateContext
 

@@ -15,8 +15,8 @@ from lightning.fabric.plugins.io import CheckpointIO
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
-from mmrl.distributed import parallel
 from mmrl.callbacks.warm_start import WarmStart
+from mmrl.commands.project import enter_project
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.dry_calls.data import check_data
@@ -31,14 +31,14 @@ from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml, list_given
 from mmrl.core.errors import ConfigError, is_user_error
+from mmrl.distributed import parallel
+from mmrl.distributed.first_process import build_without_weights, is_first_process
+from mmrl.distributed.fsdp2 import is_fsdp2
 from mmrl.files.atomic import replace_path
 from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
-from mmrl.commands.project import enter_project
 from mmrl.runs.checkpoint_io import CheckpointFiles
 from mmrl.runs.resumable import check_resumable
-from mmrl.distributed.first_process import build_without_weights, is_first_process
-from mmrl.distributed.fsdp2 import is_fsdp2
 
 set_parsing_settings(instantiate_subclass_spec_in_any=False)  # a {class_path: ...} in plain values is not built
 # the parser writes every part by itself: PyYAML in Python is ten times slower than libyaml

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mmrl.commands.data import parse_switch, split_options
+from mmrl.core.errors import ConfigError
 from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.contact_sheet import write_contact_sheet
 from mmrl.datasets.formats import open_dataset
@@ -19,7 +20,6 @@ from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, compute_statistics, find_anomalies
-from mmrl.core.errors import ConfigError
 from mmrl.runs.writable import writable
 
 SHOWN = ("min", "q01", "mean", "q99", "max", "std")

@@ -22,13 +22,13 @@ from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
 from mmrl.config.signatures import choose_state_task, spread_sim
+from mmrl.core.errors import ConfigError
+from mmrl.core.types import Sampling
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor, check_stepwise
 from mmrl.datasets.recording import record as record_episodes
 from mmrl.datasets.video_file import need_av
-from mmrl.core.errors import ConfigError
 from mmrl.runs.writable import writable
-from mmrl.core.types import Sampling
 
 _READ = ("folder", "checkpoint", "trust", "arguments")
 """What is read of the request for an evaluation."""

@@ -24,7 +24,6 @@ from mmrl.commands.evaluation.data import (
 )
 from mmrl.commands.evaluation.folder import build_folder, names_no_run
 from mmrl.commands.evaluation.loggers import send_evaluation
-from mmrl.files.contract import ENVIRONMENT, warn, write_contract
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
 from mmrl.evaluation.report import terminal_table
@@ -39,6 +38,7 @@ from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
 from mmrl.files.atomic import check_inside, write_file
+from mmrl.files.contract import ENVIRONMENT, warn, write_contract
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
 from mmrl.runs.versions import environment, versions
 from mmrl.runs.writable import check_writable, writable

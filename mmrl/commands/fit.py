@@ -26,12 +26,12 @@ from mmrl.config.layers.settings import choose_setting
 from mmrl.config.overrides import check_groups
 from mmrl.config.renamed import check_words
 from mmrl.core.errors import ConfigError
+from mmrl.distributed.first_process import is_first_process
 from mmrl.files.atomic import FULL
 from mmrl.runs.closed_output import drop_closed_output
 from mmrl.runs.run_folder import checkpoints_of, claim_folder, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 from mmrl.runs.writable import writable
-from mmrl.distributed.first_process import is_first_process
 
 ENDING = " Signaling Trainer to stop."
 """End of the reason that Lightning's EarlyStopping gives."""

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.help.usage import PLAN_OPTIONS
-from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
-from mmrl.config.overrides import check_groups
-from mmrl.config.wiring import load
-from mmrl.core.errors import ConfigError
-from mmrl.learners.learner import Learner
 from mmrl.commands.planning.advice import advise
 from mmrl.commands.planning.planning import Given, RunPlan, plan_run
 from mmrl.commands.planning.report import parse_bytes, print_report, to_json
 from mmrl.commands.planning.seconds import read_seconds, scale_seconds
 from mmrl.commands.planning.shapes import build_on_meta
+from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
+from mmrl.config.overrides import check_groups
+from mmrl.config.wiring import load
+from mmrl.core.errors import ConfigError
+from mmrl.learners.learner import Learner
 from mmrl.policies.base import Policy
 
 

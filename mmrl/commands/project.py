@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_OURS = Path(__file__).parents[1]
+_OURS = Path(__file__).parents[2]
 _PACKAGES = ("tasks", "sims")
 _added: list[str] = []
 

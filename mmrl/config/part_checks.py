@@ -13,9 +13,9 @@ import torch
 from mmrl.config.errors.part import explain_error
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import build_nested, load
-from mmrl.data.parity import Parity
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Sampling
+from mmrl.data.parity import Parity
 
 _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from mmrl.core.columns import COLLATED
 from mmrl.config.renamed import find_new_name
-from mmrl.engines.named_models import SamplesModels
+from mmrl.core.columns import COLLATED
 from mmrl.core.errors import ConfigError
+from mmrl.engines.named_models import SamplesModels
 
 PREDICTED = (
     "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "

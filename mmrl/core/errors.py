@@ -6,7 +6,7 @@ import os
 import traceback
 from pathlib import Path
 
-OWN = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("mmrl", "tasks", "sims"))
+OWN = tuple(str(Path(__file__).parents[2] / name) + os.sep for name in ("mmrl", "tasks", "sims"))
 
 
 class ConfigError(ValueError):

@@ -109,7 +109,7 @@ def format_error(error: BaseException, where: str) -> str:
     """Format the kind and the message of an exception, with the last line of the user's own code, not of a library."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    ours = Path(__file__).parent
+    ours = Path(__file__).parents[1]
     own = [frame for frame in frames if frame.filename == where or ours not in Path(frame.filename).parents]
     own = [frame for frame in own if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not own:

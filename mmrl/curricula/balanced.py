@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmrl.curricula.base import Curriculum
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Prompt
+from mmrl.curricula.base import Curriculum
 
 
 def find_task(prompt: Prompt, info_key: str) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.curricula.base import success_rates
 from mmrl.core.types import Episode
+from mmrl.curricula.base import success_rates
 
 
 class PromptHistory:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.curricula.base import Curriculum, Selection, success_rates
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt
+from mmrl.curricula.base import Curriculum, Selection, success_rates
 
 
 class Prioritised(Curriculum):

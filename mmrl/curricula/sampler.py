@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmrl.curricula.base import Curriculum
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
+from mmrl.curricula.base import Curriculum
 
 
 class Shuffled(Curriculum):

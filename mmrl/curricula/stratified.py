@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.curricula.base import Curriculum
 from mmrl.core.types import Context, Task
+from mmrl.curricula.base import Curriculum
 
 
 class StratifiedSubset(Curriculum):

@@ -15,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.distributed import parallel
+from mmrl.core.types import Context
 from mmrl.data.collector import Collected
 from mmrl.data.context import at_iteration
 from mmrl.data.rollout_data import RolloutData
 from mmrl.data.snapshots import Snapshots
-from mmrl.core.types import Context
+from mmrl.distributed import parallel
 
 
 class AsyncRolloutData(RolloutData):

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
 from mmrl.core.columns import OPTIONAL, is_ragged, pad_value
 from mmrl.core.groups import number_distinct
-from mmrl.policies.base import Policy, collate_rows
-from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.core.transitions import columns_of
 from mmrl.core.types import Collector, Completion, Context, Episode, Observation, Turn
+from mmrl.distributed import parallel
+from mmrl.policies.base import Policy, collate_rows
+from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 
 NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
 log = logging.getLogger(__name__)

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
-from mmrl.curricula.base import Curriculum
 from mmrl.core.groups import group_episodes
+from mmrl.core.types import Context, Episode, Prompt, Task
+from mmrl.curricula.base import Curriculum
+from mmrl.distributed import parallel
 from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import ContinuingRollout, Rollout
-from mmrl.core.types import Context, Episode, Prompt, Task
 
 
 @dataclass(frozen=True)

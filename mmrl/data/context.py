@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmrl.distributed import parallel
-from mmrl.data.collector import ProgressCallback
-from mmrl.engines.named_models import list_models
 from mmrl.core.errors import ConfigError
-from mmrl.rewards.scoring import Scorer
 from mmrl.core.types import Context
+from mmrl.data.collector import ProgressCallback
+from mmrl.distributed import parallel
+from mmrl.engines.named_models import list_models
+from mmrl.rewards.scoring import Scorer
 
 if TYPE_CHECKING:
     from mmrl.data.rollout_data import RolloutData

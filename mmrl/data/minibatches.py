@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_rng
+from mmrl.distributed import parallel
 from mmrl.objectives.weighting import Weighting
 from mmrl.ops.masked import last_inside
-from mmrl.core.rng import derive_rng
 
 
 def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.core.batch import Batch
-from mmrl.policies.base import Policy
 from mmrl.core.types import Context, PolicyOutput
+from mmrl.policies.base import Policy
 
 log = logging.getLogger(__name__)
 

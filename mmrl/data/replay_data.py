@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context
 from mmrl.data.collate import collate
 from mmrl.data.collector import Collected, notify_rollout_end
 from mmrl.data.context import build_context
@@ -20,11 +21,10 @@ from mmrl.data.loader import IterationLoader
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.rollout_data import RolloutData
 from mmrl.data.shared_replay_buffer import SharedReplayBuffer
+from mmrl.distributed import parallel
 from mmrl.policies.base import Policy
 from mmrl.policies.control.uniform import UniformPolicy
-from mmrl.core.rng import derive_rng
 from mmrl.schedules.scheduled import refuse_learning
-from mmrl.core.types import Context
 
 
 class ReplayData(RolloutData):

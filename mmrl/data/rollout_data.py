@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import lightning as L
 
-from mmrl.distributed import parallel
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.evaluation_mode import evaluation_mode, no_learning
+from mmrl.core.types import Context, Episode, Sampling, Task
 from mmrl.curricula.base import Curriculum
 from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
@@ -30,18 +31,17 @@ from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
 from mmrl.data.row_transforms import apply_rows
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
+from mmrl.distributed import parallel
+from mmrl.distributed.sharding import gather_weights
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.core.evaluation_mode import evaluation_mode, no_learning
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
 from mmrl.rollouts.base import Rollout
-from mmrl.transforms.rows.base import RowTransform
 from mmrl.schedules.base import Schedule
 from mmrl.schedules.scheduled import ScheduledScalars
-from mmrl.distributed.sharding import gather_weights
 from mmrl.transforms.base import EpisodeTransform, check_group_size
-from mmrl.core.types import Context, Episode, Sampling, Task
+from mmrl.transforms.rows.base import RowTransform
 
 if TYPE_CHECKING:
     from mmrl.learners.base import BaseLearner

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import Context
 from mmrl.data.collate import NO_GROUP
 from mmrl.data.parity import sampled_rows
 from mmrl.transforms.rows.base import RowTransform
-from mmrl.core.types import Context
 
 
 def apply_rows(

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
 from mmrl.data.replay_buffer import FINAL, TERMINATED, ReplayBuffer, RingBuffer, check_capacity, sample_transitions
+from mmrl.distributed import parallel
 
 SLACK = 1 / 16  # of a process's share of the capacity, so that unequal shares rarely ask for a larger one
 

@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.datasets.formats import open_dataset
 from mmrl.core.types import Episode, Prompt, Task
+from mmrl.datasets.formats import open_dataset
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from mmrl.policies.base import Policy
 from mmrl.distributed.first_process import receive_weights, take_weights
+from mmrl.policies.base import Policy
 
 _plain: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # sharded policy -> its copy without weights
 _shares_with: WeakKeyDictionary[nn.Module, list[nn.Module]] = WeakKeyDictionary()  # and those whose layers it has

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from mmrl.distributed import parallel
 from mmrl.core.errors import ConfigError
 from mmrl.core.groups import number_distinct
-from mmrl.policies.base import Policy
 from mmrl.core.types import Completion, Observation, Request, Sampling
+from mmrl.distributed import parallel
+from mmrl.policies.base import Policy
 
 
 class Engine(ABC):
@@ -61,7 +61,8 @@ class Engine(ABC):
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
         """Sample one completion for each of n environments, from raw observations as arrays [n, ...] or lists.
 
-        The result is a `mmrl.core.transitions.ActionBatch` if engine and policy support it. Row i draws from seeds[i] alone.
+        The result is a `mmrl.core.transitions.ActionBatch` if engine and policy support it. Row i draws from seeds[i]
+        alone.
         """
         requests = [
             Request({name: rows[i] for name, rows in observation.items()}, int(seed)) for i, seed in enumerate(seeds)

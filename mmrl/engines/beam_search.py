@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.types import Completion, Observation, Request, Sampling
 from mmrl.engines.base import contexts
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.prefix_tree import PrefixTree
-from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.text.cache import build_cache
-from mmrl.policies.text.decoding import next_logits
-from mmrl.core.types import Completion, Observation, Request, Sampling
+from mmrl.policies.text.generation import next_logits
 
 
 @dataclass(frozen=True)

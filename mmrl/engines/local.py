@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch, Ragged
-from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.distributed.heap import release_free_memory
-from mmrl.ops.masked import last_inside
-from mmrl.policies.base import Action, Policy
 from mmrl.core.rng import Noise
 from mmrl.core.transitions import ActionBatch
 from mmrl.core.types import Completion, Ended, Observation, Request, Sampling
+from mmrl.distributed.heap import release_free_memory
+from mmrl.engines.base import Engine, context_id, contexts, distinct
+from mmrl.ops.masked import last_inside
+from mmrl.policies.base import Action, Policy
 
 LARGE = 20_000_000  # parameters from which on the memory that a phase leaves behind is worth the time to release it
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from mmrl.distributed import parallel
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Context, Episode, Prompt, Sampling, Task
+from mmrl.distributed import parallel
 from mmrl.evaluation.base import Evaluator
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.core.types import Context, Episode, Prompt, Sampling, Task
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.files.contract import differences
+from mmrl.core.types import Episode, Prompt, Sampling, Task
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.files.atomic import write_file
+from mmrl.files.contract import differences
+from mmrl.files.strict_json import need_object, quote, read_json_object
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.files.strict_json import need_object, quote, read_json_object
-from mmrl.core.types import Episode, Prompt, Sampling, Task
 
 NAME = "protocol.json"
 

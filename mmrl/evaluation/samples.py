@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mmrl.core.types import Context, Episode
 from mmrl.policies.base import Policy
 from mmrl.samples.record import SampleFormat
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.core.types import Context, Episode
 
 PROMPT = ("key", "messages", "images", "answer")
 """Entries of a sample that belong to the prompt; the others belong to the episode."""

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from mmrl.core.rng import derive_rng, derive_seed
-from mmrl.rollouts.text.scripted import play_episode, scripted_episode
 from mmrl.core.text_environment import EnvironmentTask, TextEnvironment
 from mmrl.core.types import Episode, Prompt, Task
+from mmrl.rollouts.text.scripted import play_episode, scripted_episode
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ OWN = ("mmrl", "tasks", "sims")
 MACHINERY = tuple(
     f"mmrl.{name}"
     for name in (
-        *("types", "batch", "columns", "config", "parallel"),
-        *("data", "learners", "capture", "callbacks", "engines", "policies", "strategies"),
+        *("core.types", "core.batch", "core.columns", "config"),
+        *("data", "learners", "capture", "callbacks", "engines", "policies", "distributed"),
     )
 )
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""

@@ -11,12 +11,13 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from mmrl.distributed import parallel
+from mmrl.core.rng import derive_seed
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
+from mmrl.distributed import parallel
 from mmrl.learners.monitors import refuse_monitors
-from mmrl.learners.schedules import (
+from mmrl.learners.resume import (
     Options,
     apply_coefficients,
     apply_configuration,
@@ -26,7 +27,6 @@ from mmrl.learners.schedules import (
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
-from mmrl.core.rng import derive_seed
 
 log = logging.getLogger(__name__)
 

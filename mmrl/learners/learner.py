@@ -10,16 +10,16 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import nn
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
+from mmrl.distributed import parallel
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.offload import OffloadActivations, refuse_offload
-from mmrl.learners.schedules import options_of
+from mmrl.learners.resume import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
-from mmrl.core.types import PolicyOutput
 
 
 class Learner(BaseLearner):

@@ -12,17 +12,17 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable
 from torch import Tensor, nn
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch, strip_prefix
+from mmrl.core.rng import derive_seed
 from mmrl.data.checks.finite import check_loss
+from mmrl.distributed import parallel
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.phases.base import Phase, UpdateContext, part
 from mmrl.learners.phases.gradient_step import GradientStep
 from mmrl.learners.process_rows import ProcessRows, split_updates
-from mmrl.learners.schedules import options_of
+from mmrl.learners.resume import options_of
 from mmrl.policies.base import Policy
-from mmrl.core.rng import derive_seed
 
 
 class PhasedLearner(BaseLearner):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
+from mmrl.distributed import parallel
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from mmrl.core.batch import Batch
-from mmrl.objectives.objective import Term
 from mmrl.core.types import PolicyOutput
+from mmrl.objectives.objective import Term
 
 
 @dataclass(frozen=True)

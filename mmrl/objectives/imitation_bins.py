@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.choice import MASKED_LOGIT
-from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

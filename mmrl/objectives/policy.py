@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import cispo, clipped_surrogate, divergence, is_clipped, log_ratio, sapo
-from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

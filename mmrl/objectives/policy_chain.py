@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_sum, zero_outside
 from mmrl.ops.policy_gradient import (
@@ -19,7 +20,6 @@ from mmrl.ops.policy_gradient import (
     is_clipped,
     log_ratio,
 )
-from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

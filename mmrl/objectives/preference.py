@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
 from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, kto_loss, log_odds, paired_margin
-from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Literal
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import divergence, log_ratio
-from mmrl.core.types import PolicyOutput
 
 
 @dataclass(frozen=True)

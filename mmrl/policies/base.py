@@ -279,7 +279,7 @@ def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy)
 
 
 def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
-    """Collate per-choice rows [T_i, ...] of one column to [N, T, ...], padded or ragged as `mmrl.core.columns` states."""
+    """Collate per-choice rows [T_i, ...] of a column to [N, T, ...], padded or ragged as `mmrl.core.columns` states."""
     if is_ragged(name):
         return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
     return pad_stack(rows, pad_value(name))

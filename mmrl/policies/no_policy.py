@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from mmrl.core.batch import Batch
-from mmrl.policies.base import Action, Policy
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
+from mmrl.policies.base import Action, Policy
 
 
 class NoPolicy(Policy):

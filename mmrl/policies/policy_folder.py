@@ -10,8 +10,8 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import nn
 
-from mmrl.policies.weights import fill, read_weights
 from mmrl.files.strict_json import read_json_object
+from mmrl.policies.weights import fill, read_weights
 
 _SETTINGS, _WEIGHTS = "config.json", "model.safetensors"
 

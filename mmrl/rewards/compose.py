@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mmrl.core.types import Episode
 from mmrl.rewards.base import Reward
 from mmrl.rewards.shaping import overlong_penalty
-from mmrl.core.types import Episode
 
 Bounds = Sequence[float]
 """Lower and upper bound."""

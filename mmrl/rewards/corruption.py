@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmrl.rewards.base import Reward
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Task
+from mmrl.rewards.base import Reward
 
 
 @dataclass(frozen=True)

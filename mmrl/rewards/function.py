@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
-from mmrl.core.types import Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 

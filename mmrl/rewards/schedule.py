@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from mmrl.core.types import Episode, Task
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import Composition, WeightedSum
-from mmrl.core.types import Episode, Task
 
 Shape = Literal["linear", "cosine", "step"]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.distributed import parallel
 from mmrl.core.groups import group_episodes
-from mmrl.rewards.base import Reward
 from mmrl.core.types import Collector, Episode, Task
+from mmrl.distributed import parallel
+from mmrl.rewards.base import Reward
 
 
 class Scorer(Collector):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mmrl.core.function_path import load_functions
+from mmrl.core.types import Episode
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function import episode_columns
 from mmrl.rewards.function_calls import bind_arguments, read_signature
-from mmrl.core.types import Episode
 
 Aggregation = Literal["min", "sum", "mean", "last"]
 AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {

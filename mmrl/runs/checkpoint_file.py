@@ -29,9 +29,9 @@ from torch import Tensor
 from mmrl.files.atomic import FULL, replace_file
 from mmrl.files.foreign import check_regular
 from mmrl.files.pickled import PICKLED
+from mmrl.files.strict_json import parse_json
 from mmrl.runs.checkpoint_schema import find_bad_tree, find_violation
 from mmrl.runs.tensor_file import DTYPES, write_tensors
-from mmrl.files.strict_json import parse_json
 
 FORMAT = "mmrl checkpoint 1"
 WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"

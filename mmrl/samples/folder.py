@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.files.atomic import write_file
-from mmrl.samples.check import check_group
 from mmrl.files.strict_json import parse_json
+from mmrl.samples.check import check_group
 
 FOLDER = "rollouts"
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.groups import group_episodes
+from mmrl.core.types import Completion, Episode
 from mmrl.policies.base import Policy
 from mmrl.samples.images import encode_thumbnail
 from mmrl.samples.view import count_repeated
-from mmrl.core.types import Completion, Episode
 
 MAX_CHARACTERS = 20_000  # of a text
 MAX_TURNS = 16  # of an episode

@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
+from mmrl.core.types import Prompt
 from mmrl.rewards.boxes import parse_box, parse_numbers
 from mmrl.tools.base import BadArguments, Tool, ToolOutput
-from mmrl.core.types import Prompt
 
 
 class View(Tool):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.core.groups import group_episodes, has_zero_variance
-from mmrl.transforms.base import EpisodeTransform
 from mmrl.core.types import Context, Episode, Turn
+from mmrl.transforms.base import EpisodeTransform
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from mmrl.core.groups import group_episodes, has_zero_variance
-from mmrl.transforms.base import EpisodeTransform
 from mmrl.core.types import Context, Episode
+from mmrl.transforms.base import EpisodeTransform
 
 log = logging.getLogger(__name__)
 

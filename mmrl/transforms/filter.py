@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmrl.core.groups import get_score, group_episodes, has_zero_variance
-from mmrl.transforms.base import EpisodeTransform
 from mmrl.core.types import Context, Episode
+from mmrl.transforms.base import EpisodeTransform
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.core.groups import get_score, group_episodes
-from mmrl.transforms.base import EpisodeTransform
 from mmrl.core.types import Context, Episode, Request, Turn
+from mmrl.transforms.base import EpisodeTransform
 
 
 def play_greedy(prompts: Sequence[Episode], ctx: Context) -> list[Episode]:

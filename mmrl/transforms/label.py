@@ -9,8 +9,8 @@ import torch
 
 from mmrl.core.columns import per_choice
 from mmrl.core.groups import group_episodes
-from mmrl.transforms.base import EpisodeTransform
 from mmrl.core.types import Completion, Context, Episode, Turn
+from mmrl.transforms.base import EpisodeTransform
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from mmrl.core.types import Completion, Context, Episode, Turn
 from mmrl.rewards.steps import StepScorer, StepTransform, split_steps
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.core.types import Completion, Context, Episode, Turn
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import torch
 from benchmark import process
 from benchmark.ours import words
 from benchmark.settings import Settings
-from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.types import Context
+from mmrl.distributed import parallel
 
 PHASES = ("prefill", "decode", "sync")
 

@@ -15,6 +15,8 @@ from transformers import CONFIG_MAPPING, AutoProcessor
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Completion, Episode, Request, Sampling, Turn
 from mmrl.curricula.sampler import Shuffled
 from mmrl.data.collate import collate
 from mmrl.data.parity import Parity
@@ -27,9 +29,7 @@ from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rewards.compose import WeightedSum
-from mmrl.core.rng import derive_seed
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.types import Completion, Episode, Request, Sampling, Turn
 from scripts.model_sweep.checkpoints import NotTinyError, build_checkpoint
 from scripts.model_sweep.letters import PICTURES, Letters
 from scripts.model_sweep.plain import load_plain, score_row

@@ -31,7 +31,10 @@ class Slot:
 
 SLOTS = (
     Slot(
-        "tasks", "`task=NAME`, `task.KEY=VALUE` on the command line.", ("mmrl.core.types.Task",), ("mmrl", "tasks", "sims")
+        "tasks",
+        "`task=NAME`, `task.KEY=VALUE` on the command line.",
+        ("mmrl.core.types.Task",),
+        ("mmrl", "tasks", "sims"),
     ),
     Slot("sims", "`sim=NAME`, `sim.KEY=VALUE`, with `task=sim`.", ("mmrl.core.types.Sim",), ("sims",)),
     Slot("policies", "`policy=NAME`, `policy.KEY=VALUE`.", ("mmrl.policies.base.Policy",)),

@@ -15,9 +15,9 @@ from PIL import Image
 sys.path.append(str(Path(__file__).parents[2]))
 
 from mmrl.config.compose import compose
-from mmrl.experiments.results import FOLDER, read_result
 from mmrl.core.text_environment import EnvironmentTask
 from mmrl.core.types import Prompt, Task
+from mmrl.experiments.results import FOLDER, read_result
 from tasks.browser.chromium import BrowserError
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from sims.gym.image_observations import VLAWrapper
 from sims.gym.opengl import choose_gl
-from sims.gym.seen import VLAWrapper
 from sims.gym.sim import GymSim
 
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from mmrl.rewards.measures import chrf
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
+from mmrl.rewards.measures import chrf
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rewards.measures import chrf
-from mmrl.rewards.shaping import tag_format
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode
+from mmrl.rewards.measures import chrf
+from mmrl.rewards.shaping import tag_format
 from tasks.checks import reply_text
 from tasks.ciphers.task import LANGUAGES, WORDS, Ciphers
 from tasks.generated import to_tuples

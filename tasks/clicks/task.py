@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.boxes import area, centre, contains, grounding_reward, iou, parse_box, parse_numbers
 from mmrl.core.types import Prompt
+from mmrl.rewards.boxes import area, centre, contains, grounding_reward, iou, parse_box, parse_numbers
 from tasks.checks import final_line
 from tasks.clicks.widgets import COLOURS, KINDS, THEMES, Box, Widget, aspect, draw_widget
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples

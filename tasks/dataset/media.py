@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.media.videos import check_video
 from mmrl.files.strict_json import kind, quote
+from mmrl.media.videos import check_video
 from tasks.images import check_size, image_path, image_size, is_animation, load_image, verify_image
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from mmrl.core.types import AssistantMessage
+from mmrl.files.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
 from mmrl.rewards.answers.numbers import parse_number
 from mmrl.rewards.extract import build_extractor
-from mmrl.files.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
-from mmrl.core.types import AssistantMessage
 from tasks.chat import Message, describe_extras, join_text, read_message, read_tools
 from tasks.dataset.columns import Columns, Layout, refuse_unshown
 from tasks.dataset.media import Media, digest, read_images, read_videos

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mmrl.core.types import Episode, Prompt
 from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.math_equality import compare_answers
-from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split, final_line
 from tasks.dataset.columns import FORMATS, Layout, with_columns

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.extract import remove_thoughts
 from mmrl.core.types import Episode, Prompt
+from mmrl.rewards.extract import remove_thoughts
 from tasks.checks import check_range, final_line, reply_text
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.graphs.data import SYMBOLS, Graph, draw_graph

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 from mmrl.core.types import AssistantMessage
+from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 from tasks.chat import join_text, read_message, read_tools
 
 _REMEDY = "write one complete object per line"

@@ -12,8 +12,8 @@ import numpy as np
 
 from mmrl.core.games import Game, Problem, Verdict
 from mmrl.core.rng import derive_rng
-from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
 from mmrl.core.types import Episode, Prompt
+from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
 from tasks.checks import answer_text, check_fraction, check_index, check_split
 from tasks.programs.dsl import LETTERS, execute, trusted_interpreter
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.measures import ndcg, ordered_pairs
 from mmrl.core.types import Prompt
+from mmrl.rewards.measures import ndcg, ordered_pairs
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.boxes import area, giou, iou, parse_box
 from mmrl.core.types import Prompt
+from mmrl.rewards.boxes import area, giou, iou, parse_box
 from tasks.checks import final_line
 from tasks.scenes.coordinates import CoordinateTask
 from tasks.scenes.task import SceneProblem, find_target

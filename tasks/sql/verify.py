@@ -8,8 +8,8 @@ import sqlite3
 from collections.abc import Iterable
 from functools import lru_cache
 
-from mmrl.rewards.limits import LimitPassed, run_limited
 from mmrl.core.types import Episode
+from mmrl.rewards.limits import LimitPassed, run_limited
 from tasks.answers import AnswerTask
 from tasks.sets import jaccard
 from tasks.sql.database import SMALL, Databases, Limits, Result, is_ordered, match_rows, run_query

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.answers.final_answer import read_guess
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
+from mmrl.rewards.answers.final_answer import read_guess
 from tasks.environment import TextEnvironmentTask
 from tasks.wordle.words import WORDS
 

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImportanceSampling
 from mmrl.core.batch import Batch
-from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.core.types import Context, PolicyOutput, Sampling
+from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 LEVELS = ("token", "sequence", "joint")

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 
 from mmrl.callbacks.snapshots import Extrapolation, ReferenceEMA, ReferenceReset, average_weights, interpolate
-from mmrl.methods.rlp import InformationGain
+from mmrl.methods.rewards.rlp import InformationGain
 from mmrl.runs.checkpoint_file import read_weights
 from mmrl.transforms.filter import DropZeroVariance
 from tests.tiny_recipes import fit

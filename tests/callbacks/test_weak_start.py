@@ -10,11 +10,11 @@ import torch
 from mmrl.__main__ import main
 from mmrl.callbacks.progress import STAGE
 from mmrl.callbacks.weak_start import WeakStart
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.task_baselines import measure_baselines, score_commonest_answer
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.types import Episode, Prompt
 from tests.tiny_recipes import Counting, words
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from mmrl.capture.decoding import CapturedDecoding
-from mmrl.policies.text.policy import TextPolicy
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.policies.text.policy import TextPolicy
 from tests.policies.text.oracle import TINY
 
 PROMPTS, GROUP = 3, 4

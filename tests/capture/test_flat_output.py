@@ -2,8 +2,8 @@
 
 import torch
 
-from mmrl.core.batch import add_prefix, strip_prefix
 from mmrl.capture.flat_output import flatten_output, unflatten_output
+from mmrl.core.batch import add_prefix, strip_prefix
 from mmrl.core.types import PolicyOutput
 
 

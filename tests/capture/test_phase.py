@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from mmrl.core.batch import Batch
 from mmrl.capture import graph
 from mmrl.capture.phase import CapturedPhase
+from mmrl.core.batch import Batch
 from mmrl.learners.phases.base import Phase
 
 

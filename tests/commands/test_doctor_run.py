@@ -24,9 +24,9 @@ from mmrl.commands.doctor.meeting import Meeting, name_ranks
 from mmrl.commands.doctor.memory import check_gpus, check_hosts, check_shared
 from mmrl.commands.doctor.run import find_ports
 from mmrl.commands.plan import build_plan
+from mmrl.commands.planning.planning import Given
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
-from mmrl.commands.planning.planning import Given
 from tests.quick_python import quick_python
 from tests.runs.processes import ranked, start
 from tests.tiny_recipes import ROOT, TEXT, free_port, override

@@ -12,7 +12,6 @@ from torch import nn
 from mmrl.__main__ import main
 from mmrl.commands.cli import CLI
 from mmrl.commands.plan import build_plan, parse, plan
-from mmrl.config.compose import compose, to_lightning
 from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.memory import CUDA_CONTEXT
 from mmrl.commands.planning.optimizer import measure_optimizer
@@ -24,6 +23,7 @@ from mmrl.commands.planning.report import parse_bytes
 from mmrl.commands.planning.run import count_rows
 from mmrl.commands.planning.seconds import read_seconds
 from mmrl.commands.planning.shapes import build_on_meta, fake_weights
+from mmrl.config.compose import compose, to_lightning
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
 

@@ -16,13 +16,13 @@ from mmrl.commands.cli import CLI
 from mmrl.commands.push import format_evaluation, push
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.answers import SolveRates
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.evaluation.metrics.pass_at_k import PassAtK
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.statistics.intervals import wilson
-from mmrl.core.types import Episode, Prompt
 from tests.test_recipes import words_of
 
 

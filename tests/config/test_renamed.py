@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from mmrl.core.columns import COLUMNS
 from mmrl.commands.catalogue.listing import find_group
 from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.data_record import record
@@ -19,6 +18,7 @@ from mmrl.config.compose import CONF, groups
 from mmrl.config.renamed import find_new_option, find_new_path, load_table
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import load
+from mmrl.core.columns import COLUMNS
 from mmrl.core.errors import ConfigError
 from mmrl.experiments.experiment import Baseline, Experiment
 
@@ -158,7 +158,7 @@ def test_an_old_file_is_refused_with_its_renamed_classes_and_keys(tmp_path):
         (["--data.init_args.passes=2"], "data.init_args.passes was renamed to data.init_args.update_epochs"),
         (
             ["--data.rollout", "mmrl.rollouts.tree.TreeSearch"],
-            "data.rollout: mmrl.rollouts.tree.TreeSearch was renamed to mmrl.methods.deep_search.TreeSearch",
+            "data.rollout: mmrl.rollouts.tree.TreeSearch was renamed to mmrl.methods.search.deep_search.TreeSearch",
         ),
     ],
 )

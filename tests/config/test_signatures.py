@@ -6,8 +6,8 @@ from mmrl.config.signatures import constructor_parameters
 from mmrl.data.async_data import AsyncRolloutData
 from mmrl.data.rollout_data import RolloutData
 from mmrl.policies.control.actor import DeterministicPolicy
-from mmrl.policies.vla.base import ActionPolicy
-from mmrl.policies.vla.flow import ActionFlowPolicy
+from mmrl.policies.vla.small.base import ActionPolicy
+from mmrl.policies.vla.small.flow import ActionFlowPolicy
 
 
 @pytest.mark.parametrize(

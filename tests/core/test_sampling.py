@@ -6,10 +6,10 @@ from torch.testing import assert_close
 
 from mmrl.annotators.importance import TruncatedImportanceSampling
 from mmrl.core.batch import Batch
-from mmrl.policies.no_policy import NoPolicy
-from mmrl.policies.text.policy import TextPolicy
 from mmrl.core.rng import Noise
 from mmrl.core.types import Context, Sampling
+from mmrl.policies.no_policy import NoPolicy
+from mmrl.policies.text.policy import TextPolicy
 
 CONFIG = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "num_key_value_heads": 2, "initializer_range": 0.5}  # fmt: skip

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mmrl.core.transitions import TransitionTable, TransitionView
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
-from mmrl.core.transitions import TransitionTable, TransitionView
-from mmrl.core.types import Context, Sampling
 from sims.gym import GymSim
 from sims.task import SimTask
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.curricula.history import PromptHistory, slope, variance
-from tests.methods.test_mopps import shown
+from tests.methods.problems.test_mopps import shown
 
 
 def test_variances_by_hand():

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmrl.curricula.prioritised import Prioritised
 from mmrl.core.types import Episode, Prompt
+from mmrl.curricula.prioritised import Prioritised
 from tests.curricula import test_sampler
 from tests.curricula.test_sampler import Numbers
-from tests.methods.test_mopps import shown
+from tests.methods.problems.test_mopps import shown
 
 
 class Kinds(Numbers):

@@ -3,8 +3,8 @@ from itertools import chain
 
 import pytest
 
-from mmrl.curricula.sampler import FixedSubset, Shuffled
 from mmrl.core.types import Context, Prompt, Sampling, Task
+from mmrl.curricula.sampler import FixedSubset, Shuffled
 
 
 @dataclass(frozen=True)

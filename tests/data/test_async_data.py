@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.async_data import AsyncRolloutData
+from mmrl.distributed import parallel
 from mmrl.engines.local import LocalEngine
 from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import RUNS, same

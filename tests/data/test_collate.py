@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from mmrl.core.batch import Ragged
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.types import Context, Sampling
 from tests.checkpoints import qwen2_5_vl
 from tests.policies.text.oracle import TINY
 from tests.policies.text.test_vision import PROMPTS as IMAGE_PROMPTS

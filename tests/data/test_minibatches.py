@@ -5,6 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Episode, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.data.minibatches import micro_batches
 from mmrl.engines.local import LocalEngine
@@ -14,8 +16,6 @@ from mmrl.objectives.regularizer import Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.rng import derive_seed
-from mmrl.core.types import Episode, Request, Sampling, Turn
 from tests.policies.text.oracle import TINY, decided
 from tests.tiny_recipes import Counting
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import Collector, Context, PolicyOutput, Sampling
 from mmrl.data.parity import BOUNDS, Parity, measure_staleness, precision_of
 from mmrl.engines.local import LocalEngine
-from mmrl.core.types import Collector, Context, PolicyOutput, Sampling
 from tests.learners.test_resume import RUNS
 from tests.tiny_recipes import fit
 

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
-from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.core.rng import derive_rng
+from mmrl.data.replay_buffer import ReplayBuffer
 
 CLOSED = "time"
 

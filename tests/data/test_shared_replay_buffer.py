@@ -9,10 +9,10 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_rng
 from mmrl.data import shared_replay_buffer
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.shared_replay_buffer import SharedReplayBuffer
-from mmrl.core.rng import derive_rng
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 
-from mmrl.policies.text.policy import TextPolicy
 from mmrl.distributed.first_process import (
     build_without_weights,
     has_weights,
@@ -18,6 +17,7 @@ from mmrl.distributed.first_process import (
     receive_weights,
     take_weights,
 )
+from mmrl.policies.text.policy import TextPolicy
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import fit, record, whole, words
 

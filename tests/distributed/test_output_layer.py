@@ -7,11 +7,11 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing import assert_close
 
-from mmrl.policies.text.packing import output_layer
-from mmrl.policies.text.policy import TextPolicy
+from mmrl.core.types import Sampling
 from mmrl.distributed.fsdp2 import mixed_precision
 from mmrl.distributed.sharding import gather_weights, shard
-from mmrl.core.types import Sampling
+from mmrl.policies.text.packing import output_layer
+from mmrl.policies.text.policy import TextPolicy
 from tests.policies.text.oracle import TINY, batch_of, completions
 from tests.policies.text.test_policy import PROMPTS
 from tests.runs.processes import start

@@ -8,10 +8,10 @@ from torch.distributed.tensor import DTensor
 from torch.testing import assert_close
 
 from mmrl.commands.planning.parameters import measure_module
-from mmrl.policies.base import copy_policy
-from mmrl.policies.text.policy import TextPolicy
 from mmrl.distributed.fsdp2 import mixed_precision
 from mmrl.distributed.sharding import collect_weights, gather_weights, shard
+from mmrl.policies.base import copy_policy
+from mmrl.policies.text.policy import TextPolicy
 
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
 IDS = torch.arange(6).view(2, 3)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.beam_search import Beam, BeamSearchEngine, extend_beams
 from mmrl.engines.prefix_tree import PrefixTree
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from tests.policies.text.oracle import TINY, decided
 
 A, B, X, Y, Z = range(5)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput, Request, Sampling
 from mmrl.engines.base import distinct
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Action, Policy
-from mmrl.core.types import PolicyOutput, Request, Sampling
 
 
 class Echo(Policy):

@@ -9,19 +9,19 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.errors import ConfigError
+from mmrl.core.types import Episode, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.data.parity import sampled_rows
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.named_models import list_models
 from mmrl.engines.vllm.engine import VllmEngine
-from mmrl.engines.vllm.in_process import InProcess
-from mmrl.engines.vllm.server_engine import ServerEngine
-from mmrl.core.errors import ConfigError
-from mmrl.methods.rlgf import GuidedRollout
+from mmrl.engines.vllm.in_process.backend import InProcess
+from mmrl.engines.vllm.servers.engine import ServerEngine
+from mmrl.methods.guidance.rlgf import GuidedRollout
 from mmrl.objectives.weighting import SequenceMean, TokenMean
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.hints import HintedPrompts
-from mmrl.core.types import Episode, Request, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import policy as small_policy
@@ -35,7 +35,7 @@ from tests.tiny_recipes import fit, record, words
 TASK = Arithmetic()
 SAMPLING = Sampling(max_tokens=5)
 GUIDED = (
-    "data.rollout={_target_: mmrl.methods.rlgf.GuidedRollout, mixing: 1.0}",
+    "data.rollout={_target_: mmrl.methods.guidance.rlgf.GuidedRollout, mixing: 1.0}",
     "model.scheduler.total_iters=20",
     "+model.frozen_models={guide: {_target_: mmrl.policies.text.policy.TextPolicy, config: '${model.policy.config}'}}",
 )
@@ -138,7 +138,7 @@ def test_a_name_without_a_model_is_refused_before_anything_is_built():
 
 
 def test_evaluation_may_not_name_an_unknown_model(tmp_path):
-    rollout = "data.evaluation.rollout={_target_: mmrl.methods.rlgf.GuidedRollout, guide: judge}"
+    rollout = "data.evaluation.rollout={_target_: mmrl.methods.guidance.rlgf.GuidedRollout, guide: judge}"
     with pytest.raises(ConfigError, match=r"samples from \['judge'\], and model\.frozen_models has \['guide'\]"):
         fit(tmp_path, *GUIDED, rollout, "trainer.max_epochs=1")
 

@@ -6,6 +6,7 @@ import lightning as L
 import pytest
 import torch
 
+from mmrl.core.types import Sampling
 from mmrl.data.collate import collate
 from mmrl.data.minibatches import UpdateEpoch
 from mmrl.evaluation.held_out import HeldOut
@@ -13,7 +14,6 @@ from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
-from mmrl.core.types import Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.evaluation.faulty import DivergingReach

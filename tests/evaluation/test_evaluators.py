@@ -3,13 +3,13 @@ from math import isnan
 
 import pytest
 
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.by_info import SuccessRateByInfo
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.evaluation.metrics.means import CompletionLength, MeanReward, MeanScores
 from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.statistics.intervals import wilson
-from mmrl.core.types import Episode, Prompt
 
 
 def episode(group=0, ended="done", tokens=3, **scores):

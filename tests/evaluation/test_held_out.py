@@ -8,10 +8,10 @@ import pytest
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Episode, Prompt, Sampling
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.types import Episode, Prompt, Sampling
 from tasks.strings import Strings
 from tests.tiny_recipes import QUIET, TEXT
 

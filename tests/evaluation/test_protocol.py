@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mmrl.files.contract import differences, warn
+from mmrl.core.types import Episode, Prompt, Sampling
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.by_task import get_task, group_by_task
 from mmrl.evaluation.metrics.success_rate import SuccessRate
@@ -16,12 +16,12 @@ from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instr
 from mmrl.evaluation.report.checkpoint_metrics import compute_task_metrics
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.statistics.paired import compare_checkpoints
+from mmrl.files.contract import differences, warn
 from mmrl.rewards.base import Reward
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.rollouts.text.tools import ToolUse
-from mmrl.core.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tasks.arithmetic import Arithmetic

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mmrl.evaluation.report.single_answer import describe_single_answer
 from mmrl.core.types import Episode, Prompt
+from mmrl.evaluation.report.single_answer import describe_single_answer
 
 
 def episodes(*answers, ended="done", key=None):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.objectives.objective import Objective, Term
 from mmrl.core.types import PolicyOutput
+from mmrl.objectives.objective import Objective, Term
 
 ARMS = 100
 REWARD = torch.exp(-(((torch.arange(ARMS) - 70) / 10.0) ** 2)).double()

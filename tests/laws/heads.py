@@ -10,19 +10,19 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
-from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
 from mmrl.policies.vla.openvla_oft.continuous import OpenVLAOFTDiffusionPolicy, OpenVLAOFTRegressionPolicy
 from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
 from mmrl.policies.vla.pi05.policy import Pi05Policy
+from mmrl.policies.vla.small.flow import ActionFlowPolicy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
-from mmrl.policies.vla.token import ActionTokenPolicy
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 from tests.checkpoints import pi0, smolvla
 from tests.openvla_checkpoint import openvla
 from tests.openvla_oft_checkpoint import openvla_oft

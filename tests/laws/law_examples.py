@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from mmrl.methods.agents.epo.process_rewards import TurnReturns
 from torch import nn
 
 from mmrl.annotators.base import Annotator
@@ -27,42 +28,42 @@ from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.core.batch import Batch
-from mmrl.methods.a_lol import OfflinePolicyGradient
-from mmrl.methods.ampo import ShapedSurrogate
-from mmrl.methods.asvr.policy import VisualReconstruction
-from mmrl.methods.copg import CoPGLoss
-from mmrl.methods.critical_tokens import CertaintyWeights, certainty
-from mmrl.methods.deep_search import CentredValues
-from mmrl.methods.direct_advantage import StepRegression
-from mmrl.methods.dppo import DenoisingSurrogate
-from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
-from mmrl.methods.eag_rl import AdaptiveClip, AdaptiveSurrogate
-from mmrl.methods.epo.process_rewards import TurnReturns
-from mmrl.methods.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
-from mmrl.methods.kimi import MirrorDescentLoss
-from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
-from mmrl.methods.lite_ppo import BatchScaledAdvantage
-from mmrl.methods.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate
-from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
-from mmrl.methods.nsr import SignedAdvantage
-from mmrl.methods.oreo import PathPolicy, PathValue
-from mmrl.methods.p3o import PairwiseSurrogate
-from mmrl.methods.pacs import PACSLoss
-from mmrl.methods.perfrl import RRHFLoss
-from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
-from mmrl.methods.qwenlong import NegativeMask, TaskScaledAdvantage
-from mmrl.methods.remax import GreedyBaselineAdvantage
-from mmrl.methods.rl100 import DistillationTarget
-from mmrl.methods.rl_plus import MixtureSurrogate
-from mmrl.methods.rlfr import FlowRewards
-from mmrl.methods.rlgf import RollOutValue
-from mmrl.methods.rlmec.losses import EditImitation, EditRewards, EditSurrogate
-from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
-from mmrl.methods.seele import HintNegativeLogLikelihood
-from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
-from mmrl.methods.verirl.weights import BalancedWeights
-from mmrl.methods.vine_ppo import SegmentAdvantage
-from mmrl.methods.vogue import UncertaintyBonus
+from mmrl.core.types import Context, PolicyOutput, Sampling
+from mmrl.methods.advantages.direct_advantage import StepRegression
+from mmrl.methods.advantages.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
+from mmrl.methods.advantages.lite_ppo import BatchScaledAdvantage
+from mmrl.methods.advantages.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.advantages.qwenlong import NegativeMask, TaskScaledAdvantage
+from mmrl.methods.advantages.rlfr import FlowRewards
+from mmrl.methods.advantages.verirl.weights import BalancedWeights
+from mmrl.methods.advantages.vine_ppo import SegmentAdvantage
+from mmrl.methods.agents.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
+from mmrl.methods.control.metra import ConstraintPenalty, DualLoss, RepresentationLoss
+from mmrl.methods.entropy.critical_tokens import CertaintyWeights, certainty
+from mmrl.methods.entropy.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate
+from mmrl.methods.entropy.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
+from mmrl.methods.entropy.vogue import UncertaintyBonus
+from mmrl.methods.guidance.ampo import ShapedSurrogate
+from mmrl.methods.guidance.eag_rl import AdaptiveClip, AdaptiveSurrogate
+from mmrl.methods.guidance.rl_plus import MixtureSurrogate
+from mmrl.methods.guidance.rlgf import RollOutValue
+from mmrl.methods.guidance.seele import HintNegativeLogLikelihood
+from mmrl.methods.losses.kimi import MirrorDescentLoss
+from mmrl.methods.losses.nsr import SignedAdvantage
+from mmrl.methods.losses.p3o import PairwiseSurrogate
+from mmrl.methods.losses.pacs import PACSLoss
+from mmrl.methods.losses.remax import GreedyBaselineAdvantage
+from mmrl.methods.losses.rover import CentredReward, MeanLogprob, UniformBellmanLoss
+from mmrl.methods.offline.a_lol import OfflinePolicyGradient
+from mmrl.methods.offline.copg import CoPGLoss
+from mmrl.methods.offline.dqo import QFunctionLoss, SoftValueLoss
+from mmrl.methods.offline.oreo import PathPolicy, PathValue
+from mmrl.methods.offline.rlmec.losses import EditImitation, EditRewards, EditSurrogate
+from mmrl.methods.rewards.perfrl import RRHFLoss
+from mmrl.methods.robots.dppo import DenoisingSurrogate
+from mmrl.methods.robots.rl100 import DistillationTarget
+from mmrl.methods.search.deep_search import CentredValues
+from mmrl.methods.vision.asvr.policy import VisualReconstruction
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
@@ -78,7 +79,6 @@ from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighted_kl import WeightedKL
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean, Weighting
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.core.types import Context, PolicyOutput, Sampling
 
 SLOTS = ("mmrl.annotators", "mmrl.objectives", "mmrl.methods")
 

@@ -9,62 +9,63 @@ import importlib
 import inspect
 import pkgutil
 
+from mmrl.methods.agents.epo.process_rewards import DecisiveTurns
+
 from mmrl.curricula.balanced import BalancedTasks
 from mmrl.curricula.prioritised import Prioritised
 from mmrl.curricula.sampler import FixedSubset, Shuffled
 from mmrl.curricula.stratified import StratifiedSubset
-from mmrl.methods.a_lol import KeepPositive
-from mmrl.methods.ampo import AddTeacherTraces
-from mmrl.methods.asvr.tokens import VisualTokens
-from mmrl.methods.cure import BranchAtEntropy
-from mmrl.methods.dars import AdaptiveSampling
-from mmrl.methods.demystify_cot import RepetitionRewards
-from mmrl.methods.drive import HardestPhases
-from mmrl.methods.eag_rl import FeatureMask
-from mmrl.methods.epo.process_rewards import DecisiveTurns
-from mmrl.methods.ghpo import HintOnFailure
-from mmrl.methods.gtr.corrections import CorrectedThoughts, ThoughtColumns
-from mmrl.methods.gvm import AllocateSamples
-from mmrl.methods.laser.confidence import Confidence
-from mmrl.methods.laser.self_reward import SelfRewardToken
-from mmrl.methods.line_labels import LineLabels
-from mmrl.methods.medvlthinker import DropMeasuring, MeasuredPassRates
-from mmrl.methods.memory_r_plus import MemoryReward
-from mmrl.methods.metra import StateTrace
-from mmrl.methods.modomodo import WeightedTasks
-from mmrl.methods.mopps import Posterior
-from mmrl.methods.one_shot import HighestVariance
-from mmrl.methods.openvlthinker import SelectTraces
-from mmrl.methods.papo import BlackPatches, OtherContext
-from mmrl.methods.per_step_dpo import PitPairs
-from mmrl.methods.prof import ProcessConsistencyFilter
-from mmrl.methods.qwenlong import TaskColumn
-from mmrl.methods.recap import WeightedObjectives
-from mmrl.methods.relift import HardQuestionBuffer
-from mmrl.methods.reseek import JudgementRewards
-from mmrl.methods.rlcm import PromptAdvantage
-from mmrl.methods.rlmec.corrections import AddCorrections
-from mmrl.methods.rlp import InformationGain
-from mmrl.methods.rlpr import FilterRewardStd, ProbabilityReward
-from mmrl.methods.rorecomp import RecomposeRows
-from mmrl.methods.rwfm import AddExpertEpisodes, AsDemonstrations
-from mmrl.methods.sasr import GradientShare
-from mmrl.methods.ssb import HintedContext, KeepHintedSuccesses
-from mmrl.methods.step_coder import MaskUnexecuted
-from mmrl.methods.superhf import KeepBest
-from mmrl.methods.sws import WeakKinds
-from mmrl.methods.trapo import SelectByTrajectory
-from mmrl.methods.veripo import DropEasy, VerifiedPairs
-from mmrl.methods.verirl.weights import ModelReward
-from mmrl.methods.vogue import CleanContext
-from mmrl.transforms.rows.replay import ReplayRows
-from mmrl.transforms.rows.select import SelectByAdvantage
+from mmrl.methods.advantages.laser.confidence import Confidence
+from mmrl.methods.advantages.laser.self_reward import SelfRewardToken
+from mmrl.methods.advantages.line_labels import LineLabels
+from mmrl.methods.advantages.prof import ProcessConsistencyFilter
+from mmrl.methods.advantages.qwenlong import TaskColumn
+from mmrl.methods.advantages.recap import WeightedObjectives
+from mmrl.methods.advantages.verirl.weights import ModelReward
+from mmrl.methods.agents.gtr.corrections import CorrectedThoughts, ThoughtColumns
+from mmrl.methods.agents.reseek import JudgementRewards
+from mmrl.methods.control.metra import StateTrace
+from mmrl.methods.entropy.cure import BranchAtEntropy
+from mmrl.methods.entropy.vogue import CleanContext
+from mmrl.methods.guidance.ampo import AddTeacherTraces
+from mmrl.methods.guidance.eag_rl import FeatureMask
+from mmrl.methods.guidance.ghpo import HintOnFailure
+from mmrl.methods.guidance.memory_r_plus import MemoryReward
+from mmrl.methods.guidance.relift import HardQuestionBuffer
+from mmrl.methods.guidance.sasr import GradientShare
+from mmrl.methods.guidance.ssb import HintedContext, KeepHintedSuccesses
+from mmrl.methods.guidance.trapo import SelectByTrajectory
+from mmrl.methods.losses.superhf import KeepBest
+from mmrl.methods.offline.a_lol import KeepPositive
+from mmrl.methods.offline.rlmec.corrections import AddCorrections
+from mmrl.methods.preferences.per_step_dpo import PitPairs
+from mmrl.methods.problems.dars import AdaptiveSampling
+from mmrl.methods.problems.drive import HardestPhases
+from mmrl.methods.problems.gvm import AllocateSamples
+from mmrl.methods.problems.medvlthinker import DropMeasuring, MeasuredPassRates
+from mmrl.methods.problems.modomodo import WeightedTasks
+from mmrl.methods.problems.mopps import Posterior
+from mmrl.methods.problems.one_shot import HighestVariance
+from mmrl.methods.problems.sws import WeakKinds
+from mmrl.methods.rewards.demystify_cot import RepetitionRewards
+from mmrl.methods.rewards.rlp import InformationGain
+from mmrl.methods.rewards.rlpr import FilterRewardStd, ProbabilityReward
+from mmrl.methods.rewards.rorecomp import RecomposeRows
+from mmrl.methods.rewards.step_coder import MaskUnexecuted
+from mmrl.methods.robots.rlcm import PromptAdvantage
+from mmrl.methods.robots.rwfm import AddExpertEpisodes, AsDemonstrations
+from mmrl.methods.vision.asvr.tokens import VisualTokens
+from mmrl.methods.vision.openvlthinker import SelectTraces
+from mmrl.methods.vision.papo import BlackPatches, OtherContext
+from mmrl.methods.vision.veripo import DropEasy, VerifiedPairs
 from mmrl.schedules import AdaptiveKL, Alternating, Cosine, CosineCycle, EntropyBand, Linear, Piecewise
 from mmrl.transforms.best_worst import BestWorst
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance, KeepPassRates, KeepSuccesses
 from mmrl.transforms.greedy import DropGreedySuccesses, GreedyReward
 from mmrl.transforms.label import AddDemonstration
+from mmrl.transforms.rows.replay import ReplayRows
+from mmrl.transforms.rows.select import SelectByAdvantage
 from mmrl.transforms.steps import StepRewards
 from tasks.arithmetic import Arithmetic
 

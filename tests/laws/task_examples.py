@@ -13,9 +13,9 @@ import pytest
 from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
+from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import TaskBaselines
 from mmrl.experiments.results import FOLDER
-from mmrl.core.types import Prompt, Task
 from tests.laws.text_answers import (
     change_blocks,
     change_call,

@@ -14,16 +14,16 @@ from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.core.batch import Batch
-from mmrl.methods.copg import CoPGLoss
-from mmrl.methods.kimi import MirrorDescentLoss
-from mmrl.methods.lite_ppo import BatchScaledAdvantage
-from mmrl.methods.nsr import SignedAdvantage
-from mmrl.methods.p3o import PairwiseSurrogate
-from mmrl.methods.pacs import PACSLoss
+from mmrl.core.types import Context, PolicyOutput, Sampling
+from mmrl.methods.advantages.lite_ppo import BatchScaledAdvantage
+from mmrl.methods.losses.kimi import MirrorDescentLoss
+from mmrl.methods.losses.nsr import SignedAdvantage
+from mmrl.methods.losses.p3o import PairwiseSurrogate
+from mmrl.methods.losses.pacs import PACSLoss
+from mmrl.methods.offline.copg import CoPGLoss
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import CISPO, ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.core.types import Context, PolicyOutput, Sampling
 
 PAIRS = torch.tensor(list(itertools.product((0, 1), repeat=2)))  # the four outcomes of a row
 REWARDS = {"graded": torch.tensor([0.25, -1.0, -2.0, 0.5]), "binary": torch.tensor([0.0, 1.0, 1.0, 0.0])}

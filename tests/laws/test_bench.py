@@ -5,15 +5,15 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
-from mmrl.methods.ampo import ShapedSurrogate
-from mmrl.methods.copg import CoPGLoss
-from mmrl.methods.dppo import DenoisingSurrogate
-from mmrl.methods.kimi import MirrorDescentLoss
-from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.core.types import Context, Sampling
+from mmrl.methods.guidance.ampo import ShapedSurrogate
+from mmrl.methods.guidance.rl_plus import MixtureSurrogate
+from mmrl.methods.losses.kimi import MirrorDescentLoss
+from mmrl.methods.offline.copg import CoPGLoss
+from mmrl.methods.robots.dppo import DenoisingSurrogate
 from mmrl.objectives.policy import CISPO
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import DPOLoss
-from mmrl.core.types import Context, Sampling
 from tests.laws.bench import (
     ARMS,
     BETA,

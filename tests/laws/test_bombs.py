@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from mmrl.core.rng import derive_rng
 from mmrl.rewards.extract import EXTRACTORS, LONGEST_ANSWER, build_extractor, remove_thoughts
 from mmrl.rewards.shaping import repetition_penalty, tag_format
 from mmrl.rewards.steps import split_steps
-from mmrl.core.rng import derive_rng
 from mmrl.tools.call_parser import TagParser, ToolError
 from mmrl.tools.chat_parser import HermesParser, LlamaParser, MistralParser
 from tasks.wiki.verify import normalise, verify

@@ -10,10 +10,10 @@ from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
 from mmrl.core.batch import Batch
+from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.core.types import Context, PolicyOutput, Sampling
 
 LOGITS = torch.tensor([[0.3, -0.4], [0.8, 0.1]], dtype=torch.float64)  # [state, choice]
 STOP, GO = 0.5, -0.2

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmrl.core.rng import derive_rng
-from mmrl.rollouts.text.scripted import play_episode
 from mmrl.core.text_environment import EnvironmentTask, TextStep
+from mmrl.rollouts.text.scripted import play_episode
 from tests.laws.bombs import BOMBS
 from tests.laws.hostile_answers import list_near_misses
 from tests.laws.task_examples import BROWSERS, ENVIRONMENTS, build_task, read_floor, require_option

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.rover import MeanLogprob
-from mmrl.methods.siren import NucleusEntropy
+from mmrl.methods.entropy.siren import NucleusEntropy
+from mmrl.methods.losses.rover import MeanLogprob
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.base import Policy
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.core.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from tests.laws import heads
 from tests.laws.law_examples import TERMS, Example
 from tests.policies.text.oracle import TINY, decided

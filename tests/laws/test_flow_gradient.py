@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from mmrl.core.batch import Batch
-from mmrl.objectives.policy_chain import ChainSurrogate
-from mmrl.policies.vla.chains import FlowSDE
-from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.objectives.policy_chain import ChainSurrogate
+from mmrl.policies.vla.chains import FlowSDE
+from mmrl.policies.vla.small.flow import ActionFlowPolicy
 
 SIGMA, LEVEL, COUNT = 0.3, 0.5, 40_000
 

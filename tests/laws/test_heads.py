@@ -5,16 +5,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.core.rng import Noise
+from mmrl.core.types import Completion, Sampling
+from mmrl.methods.robots.dppo import DenoisingSurrogate
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.policies.vla.bins import bin_centres, to_bins
-from mmrl.core.rng import Noise
 from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.core.types import Completion, Sampling
 from tests.laws.heads import CHAINS, HEADS, SIMILAR, TOKENS, build_policy, demonstrated, raws, sampled
 
 

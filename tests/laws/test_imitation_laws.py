@@ -7,10 +7,12 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Context, Episode, PolicyOutput, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.perfrl import RRHFLoss
-from mmrl.methods.seele import Hinted, HintNegativeLogLikelihood, _after
+from mmrl.methods.guidance.seele import Hinted, HintNegativeLogLikelihood, _after
+from mmrl.methods.rewards.perfrl import RRHFLoss
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.preference import ORPOLoss
@@ -20,17 +22,15 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
-from mmrl.core.rng import Noise
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
-from mmrl.core.types import Context, Episode, PolicyOutput, Request, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.laws.heads import pi0_fast_policy
 from tests.laws.heads import sampled as sampled_heads
 from tests.laws.law_examples import TERMS, Tabular, rows
 from tests.policies.text.oracle import TINY, decided, plain_logits
 from tests.policies.text.test_vision import LLAVA
-from tests.policies.vla.test_token import policy as token_policy
-from tests.policies.vla.test_token import sampled
+from tests.policies.vla.small.test_token import policy as token_policy
+from tests.policies.vla.small.test_token import sampled
 from tests.tiny_recipes import Counting
 
 IMITATED = {"imitation_mask", "imitation_weights"}

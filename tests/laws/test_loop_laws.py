@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling, Task
 from mmrl.curricula.base import Curriculum
-from mmrl.methods.rwfm import AddExpertEpisodes
+from mmrl.methods.robots.rwfm import AddExpertEpisodes
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.transforms.rows.base import RowTransform
 from mmrl.schedules.base import Schedule
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
-from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling, Task
+from mmrl.transforms.rows.base import RowTransform
 from tests.laws.loop_examples import CURRICULA, EPISODE_TRANSFORMS, ROW_TRANSFORMS, SCHEDULES, discover
 from tests.policies.text.oracle import TINY, decided
 

@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Objective, Term
 from mmrl.objectives.weighting import TokenMean, Weighting
-from mmrl.core.types import PolicyOutput
 from tests.laws.law_examples import TERMS, WEIGHTINGS, Tabular, Watched, dirty, discovered, rows
 
 terms = pytest.mark.parametrize("example", TERMS, ids=lambda example: example.name)

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from mmrl.core.types import Prompt
 from mmrl.evaluation.task_baselines import demonstrations
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.arithmetic.task import Arithmetic
 from tests.laws.hostile_answers import list_near_misses

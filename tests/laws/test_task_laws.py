@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import demonstrations, mean_scores, measure_baselines
 from mmrl.experiments.results import FOLDER
-from mmrl.core.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.core.types import Prompt, Task
 from tasks.generated import SeededTask
 from tests.laws.bombs import BOMBS
 from tests.laws.equal_answers import EQUAL

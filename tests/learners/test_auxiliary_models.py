@@ -13,7 +13,7 @@ PRIME = (
     "data.pipeline=[reference, reward, group_advantage]",
     "model.reference=true",
     "model.auxiliary_models={reward: 0.001}",
-    "objective.terms.outcome={_target_: mmrl.methods.prime.OutcomeCrossEntropy, scale: 1.0}",
+    "objective.terms.outcome={_target_: mmrl.methods.advantages.prime.OutcomeCrossEntropy, scale: 1.0}",
     "model.scheduler.total_iters=20",
     "data.reward.weights={exact: 1.0}",
 )

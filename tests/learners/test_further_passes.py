@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import PolicyOutput
 from mmrl.learners.learner import Learner
 from mmrl.objectives.objective import Objective, Term
-from mmrl.core.types import PolicyOutput
 from tests.tiny_recipes import QUIET, TEXT
 
 
@@ -57,7 +57,7 @@ def test_each_name_is_a_model_a_context_or_both():
 def test_a_model_or_a_context_that_is_not_there_is_refused(name, tmp_path):
     term = f"model.objective.terms.far={{_target_: mmrl.objectives.distillation.GKDLoss, teacher: {name}}}"
     statistics = "policy.statistics={choice_logprobs: {_target_: mmrl.policies.text.statistics.ChoiceLogprobs}}"
-    context = "data.transforms.hinted={_target_: mmrl.methods.ssb.HintedContext}"
+    context = "data.transforms.hinted={_target_: mmrl.methods.guidance.ssb.HintedContext}"
     words = [*TEXT, *QUIET, term, statistics, context, "model.reference=true", f"run_dir={tmp_path}"]
     with pytest.raises(ConfigError, match=f"term 'far' asks for .*{name}"):
         CLI(to_lightning(compose(words)), build=False)

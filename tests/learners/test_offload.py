@@ -8,11 +8,11 @@ from torch import nn
 from torch.testing import assert_close
 
 from mmrl.commands.plan import build_plan
+from mmrl.commands.planning.planning import Given
+from mmrl.core.types import Sampling
 from mmrl.learners import offload
 from mmrl.learners.offload import OffloadActivations
-from mmrl.commands.planning.planning import Given
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.types import Sampling
 from tests.commands.test_plan import WORDS
 from tests.policies.text.oracle import TINY, batch_of, completions
 from tests.policies.text.test_policy import PROMPTS

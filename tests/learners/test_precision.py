@@ -4,9 +4,9 @@ import lightning as L
 import pytest
 import torch
 
-from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.distributed import parallel
 from mmrl.policies.text.policy import TextPolicy
 from tests.tiny_recipes import words
 

@@ -8,14 +8,14 @@ import torch
 import yaml
 from torch.testing import assert_close
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
+from mmrl.distributed import parallel
 from mmrl.learners.learner import Learner
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.regularizer import Entropy
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.transforms.rows.replay import STRIDE
 from mmrl.runs.checkpoint_file import read_checkpoint
+from mmrl.transforms.rows.replay import STRIDE
 from tests.learners.test_resume import same
 from tests.policies.text.oracle import TINY
 from tests.tiny_recipes import fit

@@ -8,7 +8,7 @@ import torch
 from mmrl.__main__ import main
 from mmrl.config.compose import compose
 from mmrl.learners.one_cycle import OneCycle
-from mmrl.learners.schedules import apply_configuration, options_of
+from mmrl.learners.resume import apply_configuration, options_of
 from tests.tiny_recipes import fit, record, words
 
 

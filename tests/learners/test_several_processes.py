@@ -88,7 +88,7 @@ RUNS = {
         "data.rollout.tokens=2",
         "data.rollout.width=3",
         "data.rollout.expansions=6",
-        "data.annotators.tree={_target_: mmrl.methods.deep_search.CentredValues}",
+        "data.annotators.tree={_target_: mmrl.methods.search.deep_search.CentredValues}",
         "data.pipeline=[tree]",
     ),
     # environments of a simulator: every process plays its share of the initial states; a random arm hardly succeeds, so

@@ -10,9 +10,9 @@ import pytest
 
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.evaluation.data import check_contract
+from mmrl.core.errors import ConfigError
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.datasets.formats import open_dataset
-from mmrl.core.errors import ConfigError
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from mmrl.datasets.lerobot.info import read_paths
 from mmrl.core.errors import is_user_error
+from mmrl.datasets.lerobot.info import read_paths
 from mmrl.files.foreign import check_regular, read_foreign
 from mmrl.files.limited import find_failure
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
-from mmrl.files.strict_json import read_json_object
 from tasks.dataset.arrow_tables import Arrow
 from tests.malformed.files.policies import text_policy
 

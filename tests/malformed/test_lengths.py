@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mmrl.policies.text.policy import TextPolicy
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.policies.text.policy import TextPolicy
 
 SMALL = {"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
 HEADS = {"num_attention_heads": 1, "num_key_value_heads": 1, "max_position_embeddings": 32}

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.ops.gaussian import normal_logprob
-from mmrl.core.types import PolicyOutput
 
 
 @pytest.mark.parametrize("advantage, terms", [(2.0, [-2.2, -2.030226]), (-2.0, [2.210342, 2.030226])])

@@ -5,11 +5,11 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.weighting import ConstantLength, SequenceMean, TokenMean
-from mmrl.core.types import PolicyOutput
 
 LENGTHS = torch.tensor([10, 3, 3, 4])
 MASK = torch.arange(10) < LENGTHS[:, None]

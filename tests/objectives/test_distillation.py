@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.types import PolicyOutput
 from tests.policies.text.oracle import TINY
 from tests.test_recipes import words_of
 

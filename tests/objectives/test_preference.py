@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
-from mmrl.objectives.preference import DPOLoss, KTOLoss, ORPOLoss
 from mmrl.core.types import PolicyOutput
+from mmrl.objectives.preference import DPOLoss, KTOLoss, ORPOLoss
 
 LOGPROBS = torch.tensor([[-0.1, -0.3], [-1.0, 7.0], [-5.0, -5.0]])
 OUT = PolicyOutput(LOGPROBS, torch.zeros(3, 2))

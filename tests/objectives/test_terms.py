@@ -7,11 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
-from mmrl.core.types import PolicyOutput
 
 LOGPROBS = torch.tensor([[1.3, 0.7, 5.0]]).log()
 OUT = PolicyOutput(LOGPROBS, torch.tensor([[0.1, 0.2, 0.3]]))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.methods.siren import nucleus_entropy
+from mmrl.methods.entropy.siren import nucleus_entropy
 from mmrl.ops.choice import MASKED_LOGIT, draw, inverse_cdf
 from mmrl.ops.logprob import logprob_entropy
 

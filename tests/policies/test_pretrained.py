@@ -10,10 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 import mmrl
+from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rewards.models.similarity import GoalBaselineSimilarity
 from tests.malformed.files.policies import SMALL, text_policy

@@ -12,7 +12,7 @@ from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.objective import Objective
 from mmrl.policies.processor import Gripper, ImageTransform, Processor, digest, refuse_other
 from mmrl.policies.vla.scale import Scale
-from mmrl.policies.vla.token import ActionTokenPolicy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 
 RNG = np.random.default_rng(0)
 # the second dimension never moves

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mmrl.rewards.compose import Composition, Gate, OverlongPenalty, WeightedSum
 from mmrl.core.types import Completion, Episode, Prompt, Turn
+from mmrl.rewards.compose import Composition, Gate, OverlongPenalty, WeightedSum
 
 
 def episode(**scores):

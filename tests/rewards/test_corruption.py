@@ -2,11 +2,11 @@
 
 import pytest
 
+from mmrl.core.types import Prompt
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.corruption import Corruption
 from mmrl.rewards.schedule import ScheduledReward, WeightSchedule
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.core.types import Prompt
 
 TRUE = WeightedSum({"exact": 1.0})
 

@@ -4,9 +4,9 @@ import time
 import pytest
 import torch
 
+from mmrl.core.types import Completion, Episode, Prompt, Turn
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
-from mmrl.core.types import Completion, Episode, Prompt, Turn
 from tasks.dataset import DatasetTask
 from tests.tiny_recipes import Counting
 

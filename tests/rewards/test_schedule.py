@@ -6,10 +6,10 @@ import pytest
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.types import Prompt
 from mmrl.rewards.compose import Composition, WeightedSum
 from mmrl.rewards.schedule import ScheduledReward, WeightSchedule
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.core.types import Prompt
 from tests.tiny_recipes import QUIET, TEXT
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
-from mmrl.core.types import Episode, Prompt, Task
 
 
 class Strict(Task):

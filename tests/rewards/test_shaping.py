@@ -2,6 +2,7 @@
 
 import pytest
 
+from mmrl.core.types import Prompt
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rewards.shaping import (
@@ -14,7 +15,6 @@ from mmrl.rewards.shaping import (
     repetition_penalty,
     tag_format,
 )
-from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.dataset.verify import verify
 from tests.tasks.replies import reply

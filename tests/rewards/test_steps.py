@@ -2,6 +2,7 @@
 
 import pytest
 
+from mmrl.core.types import Prompt
 from mmrl.rewards.steps import (
     FunctionScorer,
     StepReward,
@@ -12,7 +13,6 @@ from mmrl.rewards.steps import (
     split_steps,
 )
 from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.core.types import Prompt
 
 
 class Lengths(StepScorer):

@@ -8,7 +8,7 @@ from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import mmrl.commands.fit
 import mmrl.policies.text.vision
-import mmrl.policies.vla.token
+import mmrl.policies.vla.small.token
 import sims.tabletop.sim
 import tests.runs.words
 from mmrl.commands.cli import CLI

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import mmrl
-from mmrl.files.contract import write_contract
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.video.encoder import write_video
 from mmrl.files.atomic import append_to, check_inside, replace_file, replace_folder, replace_path, write_file
+from mmrl.files.contract import write_contract
 from mmrl.runs.checkpoint_file import write_checkpoint
 from mmrl.runs.metrics_csv import MetricsCSV
 from mmrl.runs.run_folder import own_folder

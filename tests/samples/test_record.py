@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from mmrl.samples.record import MAX_CHARACTERS, SampleFormat, clip_text, describe_calls, to_number, to_plain
 from mmrl.core.types import Completion, Episode, Prompt, Turn
+from mmrl.samples.record import MAX_CHARACTERS, SampleFormat, clip_text, describe_calls, to_number, to_plain
 
 
 class Spelled:

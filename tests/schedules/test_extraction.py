@@ -6,13 +6,13 @@ import pytest
 from torch.testing import assert_close
 
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Sampling
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.schedules import Linear
 from mmrl.schedules.extraction import extract_schedules
 from mmrl.schedules.scheduled import ScheduledScalars
-from mmrl.core.types import Sampling
 from tests.tiny_recipes import fit
 
 

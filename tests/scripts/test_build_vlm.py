@@ -14,10 +14,10 @@ from skimage import data
 from torchvision.transforms import v2
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from mmrl.core.types import Prompt, Sampling
 from mmrl.policies.text.checkpoint import find_package_file
 from mmrl.policies.text.tiny import character_tokenizer
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.core.types import Prompt, Sampling
 from tests.policies.text.oracle import batch_of, completions, decided, largest_log_ratio
 
 pytest.importorskip("gguf")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmrl.rollouts.offline.conversations import Conversations
 from mmrl.core.types import Context, Sampling
+from mmrl.rollouts.offline.conversations import Conversations
 from tests.policies.text.test_conversation import Talks, policy  # noqa: F401
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import sims.workers.demonstrations
+from mmrl.core.types import Context, Sampling
 from mmrl.datasets.recording import ExpertActor, record
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.env.scripted import RandomActions, SimExpert
-from mmrl.core.types import Context, Sampling
 from sims.gym import GymSim
 from sims.task import SimTask
 from sims.workers.demonstrations import demonstrate

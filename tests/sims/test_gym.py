@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl.core.types import Context, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.files.pickled import PICKLED
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.core.types import Context, Sampling
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.task import SimTask

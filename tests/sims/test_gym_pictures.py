@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from mmrl.engines.local import LocalEngine
-from mmrl.policies.vla.token import ActionTokenPolicy
-from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.core.types import Context, Sampling
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.vla.small.token import ActionTokenPolicy
+from mmrl.rollouts.env.episodic import EpisodicRollout
 from sims.gym.enums import mend_enums
+from sims.gym.image_observations import VLAWrapper
 from sims.gym.minigrid import MiniGridSim
-from sims.gym.seen import VLAWrapper
 from sims.gym.seen_sim import ImageGymSim
 from sims.gym.sim import GymSim
 from sims.task import SimTask

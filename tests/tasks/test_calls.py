@@ -6,9 +6,9 @@ import json
 import pytest
 
 from mmrl.config.compose import compose
+from mmrl.core.types import Prompt
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
-from mmrl.core.types import Prompt
 from tasks.calls import Calls
 from tasks.calls.match import match_calls, match_multisets, measure_correctness, name_error, parse_calls
 from tasks.calls.rewards import error_penalty, tool_rl

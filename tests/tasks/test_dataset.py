@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from mmrl.data.checks.prompt_lengths import drop_long_prompts
 from mmrl.core.errors import is_user_error
+from mmrl.data.checks.prompt_lengths import drop_long_prompts
 from tasks.dataset import DatasetTask
 from tasks.dataset.verify import verify
 from tests.malformed.files.policies import text_policy

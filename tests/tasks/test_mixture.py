@@ -5,8 +5,8 @@ import torch
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.core.rng import derive_rng
+from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.transforms.base import EpisodeTransform
 from tasks.arithmetic import Arithmetic
 from tasks.mixture import Mixture

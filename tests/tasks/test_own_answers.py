@@ -12,9 +12,9 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.dry_calls.data import check_data
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function import FunctionReward
-from mmrl.core.types import Episode, Prompt, Task
 from tasks.dataset import DatasetTask
 from tests.tiny_recipes import QUIET, TEXT
 

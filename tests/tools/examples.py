@@ -6,9 +6,9 @@ import time
 from string import ascii_letters, digits
 from typing import Any
 
+from mmrl.core.types import Prompt
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCall
-from mmrl.core.types import Prompt
 
 
 class DivisionByZero(ToolError):

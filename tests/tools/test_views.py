@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mmrl.core.types import Prompt
 from mmrl.tools.base import BadArguments
 from mmrl.tools.views import Crop, Zoom
-from mmrl.core.types import Prompt
 
 IMAGE = np.arange(40 * 80 * 3, dtype=np.uint32).astype(np.uint8).reshape(40, 80, 3)
 PROMPT = Prompt(key="p", messages=({"role": "user", "content": "?"},), images=(IMAGE,), answer=None)

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance, KeepPassRates
-from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling
 
 
 def group(number, *rewards, **extra):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mmrl.transforms.greedy import DropGreedySuccesses, GreedyReward
 from mmrl.core.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.transforms.greedy import DropGreedySuccesses, GreedyReward
 
 
 def complete(output):

@@ -8,12 +8,12 @@ from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.annotators.logprobs import OldLogprobs
+from mmrl.core.types import Collector, Context, Episode, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.transforms.label import AddDemonstration
-from mmrl.core.types import Collector, Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from mmrl.distributed import parallel
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling
 from mmrl.data import collate
 from mmrl.data.states import collect_states, copy_stateful, is_equal, load_states
-from mmrl.core.groups import group_episodes
+from mmrl.distributed import parallel
 from mmrl.transforms.base import StatefulTransform
 from mmrl.transforms.filter import DropZeroVariance
-from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.core.batch import Batch
 from mmrl.ops.advantage import step_advantage
-from mmrl.policies.text.generation import ServedPolicy
+from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.transforms.steps import fit_texts, locate_steps
 
 
@@ -47,8 +47,8 @@ def test_rewards_stand_at_the_ends_of_steps_whatever_the_tokenizer(kind):
 
     class Policy:
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", eos_token="<eos>")
-        decode, token_texts = ServedPolicy.decode, ServedPolicy.token_texts
-        _token_text = ServedPolicy._token_text
+        decode, token_texts = LanguageModelPolicy.decode, LanguageModelPolicy.token_texts
+        _token_text = LanguageModelPolicy._token_text
 
     policy = Policy()
     ids = [*policy.tokenizer.encode(TEXT, add_special_tokens=False), policy.tokenizer.eos_token_id]

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.engines.base import Engine
 from mmrl.core.types import Request, Sampling
+from mmrl.engines.base import Engine
 
 
 @dataclass(frozen=True)

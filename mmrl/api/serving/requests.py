@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.policies.remote.wire import SAMPLING, SEED, WireError
 from mmrl.core.types import Sampling
+from mmrl.policies.remote.wire import SAMPLING, SEED, WireError
 
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), (int, float)),

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmrl.engines.local import LocalEngine
-from mmrl.core.errors import is_user_error
-from mmrl.policies.base import Policy
-from mmrl.policies.remote.wire import PROTOCOL, pack, unpack
-from mmrl.core.rng import derive_seed
 from mmrl.api.serving.batching import Batcher
 from mmrl.api.serving.limits import Limits
 from mmrl.api.serving.requests import read_request
+from mmrl.core.errors import is_user_error
+from mmrl.core.rng import derive_seed
 from mmrl.core.types import Request, Sampling
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.base import Policy
+from mmrl.policies.remote.wire import PROTOCOL, pack, unpack
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection

@@ -13,7 +13,6 @@ from typing import Any
 import torch.distributed as dist
 from lightning.pytorch import Trainer
 
-from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.commands.doctor.checks import check_facts, check_shard_groups
 from mmrl.commands.doctor.facts import Facts, collect_facts, is_visible
@@ -22,10 +21,11 @@ from mmrl.commands.doctor.meeting import Meeting
 from mmrl.commands.doctor.memory import check_memory
 from mmrl.commands.doctor.network import measure_network
 from mmrl.commands.plan import PlanRequest, build_plan, parse, parse_run
-from mmrl.config.wiring import build_nested
-from mmrl.core.errors import ConfigError, is_user_error
 from mmrl.commands.planning.planning import RunPlan
 from mmrl.commands.planning.report import print_report
+from mmrl.config.wiring import build_nested
+from mmrl.core.errors import ConfigError, is_user_error
+from mmrl.distributed import parallel
 
 SECONDS = 60.0
 """That a rank is waited for."""

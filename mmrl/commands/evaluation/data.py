@@ -11,7 +11,6 @@ import yaml
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.evaluation.arguments import EvaluationRequest
-from mmrl.files.contract import ENVIRONMENT, NAME, differences, read_contract, warn
 from mmrl.config.dry_calls.data import check_data
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
@@ -19,6 +18,7 @@ from mmrl.evaluation.report import checkpoint_metrics
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.samples import RecordSamples
 from mmrl.evaluation.video.recording import enable_drawing
+from mmrl.files.contract import ENVIRONMENT, NAME, differences, read_contract, warn
 from mmrl.runs.versions import environment
 
 _OWN_SAMPLES = "the run is evaluated with num_samples={}, so give num_samples=1"

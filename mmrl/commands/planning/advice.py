@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mmrl.core.errors import is_user_error
 from mmrl.commands.planning.planning import RunPlan
+from mmrl.core.errors import is_user_error
 
 GROUPS = (2, 4, 8)
 """Numbers of devices that are tried."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.engines.vllm.engine import VllmEngine
-from mmrl.engines.vllm.weight_update import AdapterFactors
 from mmrl.commands.planning.parameters import ModuleSize
+from mmrl.engines.vllm.engine import VllmEngine
+from mmrl.engines.vllm.weights.update import AdapterFactors
 from mmrl.policies.base import Policy
 
 VLLM_SHARE = 0.9

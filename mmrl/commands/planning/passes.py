@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from mmrl.core.batch import Batch
-from mmrl.ops.choice import draw
 from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.parameters import measure_module
+from mmrl.core.batch import Batch
+from mmrl.core.types import Sampling
+from mmrl.ops.choice import draw
 from mmrl.policies.text.cache import build_cache
-from mmrl.policies.text.decoding import next_logits
+from mmrl.policies.text.generation import next_logits
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.packed_inputs import PackedInputs
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.types import Sampling
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,6 @@ from typing import Any
 import torch
 
 from mmrl.annotators.logprobs import ForwardAnnotator
-from mmrl.engines.local import LocalEngine
-from mmrl.core.errors import ConfigError
-from mmrl.learners.learner import Learner
-from mmrl.learners.offload import refuse_offload
 from mmrl.commands.planning.engine import EngineBytes, measure_engine
 from mmrl.commands.planning.memory import Held, Passes, Phase, peak, plan_phases
 from mmrl.commands.planning.optimizer import OptimizerBytes, measure_optimizer
@@ -21,6 +17,10 @@ from mmrl.commands.planning.passes import LearnPass, RolloutPass, TextPasses
 from mmrl.commands.planning.prompts import Prompts, build_batch, collate_prompts, read_prompts
 from mmrl.commands.planning.run import Processes, Rows, count_rows, read_processes
 from mmrl.commands.planning.shapes import fake_weights
+from mmrl.core.errors import ConfigError
+from mmrl.engines.local import LocalEngine
+from mmrl.learners.learner import Learner
+from mmrl.learners.offload import refuse_offload
 from mmrl.policies.text.policy import TextPolicy
 
 IMPORTS = 870 << 20

@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mmrl.core.errors import ConfigError
 from mmrl.commands.planning.advice import Change
 from mmrl.commands.planning.planning import IMPORTS, RankPlan, RunPlan
 from mmrl.commands.planning.seconds import Seconds
+from mmrl.core.errors import ConfigError
 
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 COLUMNS = 160

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from mmrl.core.errors import ConfigError
 from mmrl.commands.planning.planning import RunPlan
+from mmrl.core.errors import ConfigError
 
 PHASES = ("sync", "rollout", "score", "collate", "annotators", "learn")
 ASSUMPTIONS = (

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from mmrl.core.errors import ConfigError, is_user_error
+from mmrl.core.text_environment import EnvironmentTask
+from mmrl.core.types import Completion, Episode, Prompt, Task, Turn
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.text_environment import EnvironmentTask
-from mmrl.core.types import Completion, Episode, Prompt, Task, Turn
 
 TEXTS = ("0", "")
 """Completions of the call: a trivial text, and the empty one that a policy can always give."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from mmrl.policies.base import Policy
 from mmrl.core.types import AssistantMessage, Prompt, Task
+from mmrl.policies.base import Policy
 
 Observe = Callable[[Prompt], Mapping[str, Any]]
 """The raw observation that the policy reads of a prompt."""

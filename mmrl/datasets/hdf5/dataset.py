@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.errors import is_user_error
 from mmrl.datasets.base import Dataset, Feature, Statistics
 from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import HDF5Frames
 from mmrl.datasets.hdf5.structure import check_hdf5
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
-from mmrl.core.errors import is_user_error
 from mmrl.files.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"

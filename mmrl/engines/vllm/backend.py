@@ -55,7 +55,7 @@ class EngineOutput:
 class HeldTensor:
     """One tensor of the running model."""
 
-    sum: float  # in float64, computed by `mmrl.engines.vllm.fingerprint`
+    sum: float  # in float64, computed by `mmrl.engines.vllm.weights.fingerprint`
     squares: float  # sum of the squares
     count: int  # number of elements
     dtype: str  # as torch names it

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.types import Completion, Observation, Request, Sampling
+from mmrl.distributed.parallel import rank_and_size
+from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.ranks import broadcast, raise_together
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
-from mmrl.engines.vllm.sent_weights import SentWeights
-from mmrl.engines.vllm.weight_blocks import WeightBlocks
-from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
-from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
-from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.distributed.parallel import rank_and_size
-from mmrl.policies.text.generation import refuse_mean
-from mmrl.distributed.sharding import collect_weights, without_weights
-from mmrl.core.types import Completion, Observation, Request, Sampling
+from mmrl.engines.vllm.weights.blocks import WeightBlocks
+from mmrl.engines.vllm.weights.sent_weights import SentWeights
+from mmrl.engines.vllm.weights.update import AdapterFactors, FullWeights
+from mmrl.engines.vllm.weights.verification import verify_canary, verify_weights
+from mmrl.policies.text.language_model import refuse_mean
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class VllmEngine(Engine):
     """Samples text and vision-language policies with vLLM.
 
     vLLM receives token ids and images and returns ids and log-probs, so no text is tokenised twice. Log-probs are those
-    of the sampling distribution. Every weight transfer is verified: see `mmrl.engines.vllm.weight_verification`.
+    of the sampling distribution. Every weight transfer is verified: see `mmrl.engines.vllm.weights.verification`.
 
     Args:
         backend: where vLLM runs.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
-from mmrl.engines.vllm.backend import Drawing
 from mmrl.core.types import Ended
+from mmrl.engines.vllm.backend import Drawing
 
 NEVER = -1e30  # bias of a forbidden token's logit; finite, because JSON has no infinity
 COLDEST, HOTTEST = 0.01, 2.0  # temperatures that vLLM does not change or refuse

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from mmrl.engines.vllm.factors import Weights
-from mmrl.engines.vllm.fingerprint import fingerprint
-from mmrl.engines.vllm.layout import Layout, headers, headers_of, layout, model_tensors
-from mmrl.engines.vllm.weight_group import Header, build_empty
+from mmrl.engines.vllm.weights.factors import Weights
+from mmrl.engines.vllm.weights.fingerprint import fingerprint
+from mmrl.engines.vllm.weights.group import Header, build_empty
+from mmrl.engines.vllm.weights.layout import Layout, headers, headers_of, layout, model_tensors
 
 TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
 LOADER = "mmrl"  # --load-format mmrl
@@ -29,9 +29,9 @@ def register() -> None:
     from vllm.model_executor import model_loader
 
     if TRANSFER not in WeightTransferEngineFactory._registry:
-        WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.transfer", "Transfer")
+        WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.weights.transfer", "Transfer")
     if LOADER not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
-        from mmrl.engines.vllm.transfer import CheckpointLoader, EmptyLoader
+        from mmrl.engines.vllm.weights.transfer import CheckpointLoader, EmptyLoader
 
         model_loader.register_model_loader(LOADER)(CheckpointLoader)
         model_loader.register_model_loader(EMPTY)(EmptyLoader)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from math import log, nan
 from typing import Any
 
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Episode
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.metrics.support import get_answer
 from mmrl.evaluation.report.plots import COLOURS
-from mmrl.core.groups import group_episodes
-from mmrl.core.types import Episode
 
 
 def entropy(answers: Sequence[object]) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mmrl.core.types import Episode
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

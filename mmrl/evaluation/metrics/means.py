@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan, sqrt
 
+from mmrl.core.types import Episode
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_score
-from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import comb, nan
 from typing import Any
 
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Episode
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, get_binary_score
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.evaluation.statistics.intervals import wilson
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.core.groups import group_episodes
-from mmrl.core.types import Episode
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Episode
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.statistics.intervals import wilson
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.core.groups import group_episodes
-from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any
 
-from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.metrics.finished_episodes import drop_errors, get_binary_score
 from mmrl.core.groups import group_episodes
 from mmrl.core.types import Episode
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.finished_episodes import drop_errors, get_binary_score
 
 KINDS = ("preserved", "lost", "gained", "never")
 

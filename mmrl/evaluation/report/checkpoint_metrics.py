@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from mmrl.core.types import Episode, Sampling
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.by_task import group_by_task
 from mmrl.evaluation.metrics.pass_at_k import PassAtK
 from mmrl.evaluation.metrics.success_rate import SuccessRate
-from mmrl.core.types import Episode, Sampling
 
 Metrics = Mapping[str, Mapping[str, Mapping[str, float]]]
 """decode -> evaluator -> metrics."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mmrl.files.contract import flatten_entries, format_value
+from mmrl.core.types import Episode
 from mmrl.evaluation.report.result import EvaluationResult, episode_row
 from mmrl.evaluation.report.tables import format_detectable_difference
 from mmrl.evaluation.samples import group_samples
@@ -19,9 +19,9 @@ from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
 from mmrl.files.atomic import write_file
+from mmrl.files.contract import flatten_entries, format_value
 from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, load_page, render_section
 from mmrl.samples.images import data_uri
-from mmrl.core.types import Episode
 
 NAME = "report.html"
 MAX_ROWS = 1000  # of a decode

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.by_task import get_task
 from mmrl.evaluation.protocol import NAME, Protocol
 from mmrl.files.atomic import write_file
-from mmrl.samples.check import PROMPT, check_episode, check_form
 from mmrl.files.strict_json import kind, need_object, parse_json
-from mmrl.core.types import Episode, Prompt
+from mmrl.samples.check import PROMPT, check_episode, check_form
 
 EPISODES = "episodes.jsonl"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mmrl.core.types import Episode
 from mmrl.evaluation.metrics.by_task import group_by_task
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.metrics.success_rate import SuccessRate
@@ -13,7 +14,6 @@ from mmrl.evaluation.report.checkpoint_metrics import EpisodesByDecode
 from mmrl.evaluation.report.terminal_table import Comparison, RateEstimate
 from mmrl.evaluation.statistics.intervals import mcnemar
 from mmrl.evaluation.statistics.power import detectable_in_pairs
-from mmrl.core.types import Episode
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mmrl.core.types import Episode
 from mmrl.evaluation.video.encoder import VideoPanel, tile_panels
 from mmrl.evaluation.video.recording import EpisodeVideos
-from mmrl.core.types import Episode
 
 HOLD = 15  # repeats of an episode's last frame
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from mmrl.core.types import Episode
 from mmrl.evaluation.video.clips import compose_clip, get_outcome, is_success
 from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.samples.images import data_uri
-from mmrl.core.types import Episode
 
 PER_KIND = 3  # number of failures, and of successes
 _MAX_FRAMES = 150  # frames of a video; longer episodes are subsampled

@@ -6,7 +6,7 @@ from lightning.pytorch.cli import OptimizerCallable
 
 from mmrl.core.batch import Batch
 from mmrl.learners.phases.base import Phase, UpdateContext
-from mmrl.learners.phases.output import Output
+from mmrl.learners.phases.forward_pass import Output
 from mmrl.objectives.objective import Objective, Term
 
 

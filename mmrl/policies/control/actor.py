@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy
 from mmrl.policies.control.encoder import ObservationEncoder, encode_single, perceptron
 from mmrl.policies.control.heads import Choices, Gaussian, Head
-from mmrl.core.rng import Noise
-from mmrl.core.types import Observation, PolicyOutput, Sampling
 
 
 @dataclass(frozen=True)

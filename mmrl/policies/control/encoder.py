@@ -12,9 +12,9 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import Observation
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.control.running_statistics import RunningStatistics
-from mmrl.core.types import Observation
 
 
 class ObservationEncoder(nn.Module):

@@ -11,9 +11,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from mmrl.ops.choice import MASKED_LOGIT, inverse_cdf, support
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.ops.choice import MASKED_LOGIT, inverse_cdf, support
 
 LOG_STD_RANGE = (-5.0, 2.0)  # bounds of a state-dependent log-std, which keep the density finite
 

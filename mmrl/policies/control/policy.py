@@ -15,12 +15,12 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import ObservationEncoder, encode_single, perceptron
 from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead, MultiCategoricalHead
-from mmrl.core.rng import Noise
-from mmrl.core.types import Observation, PolicyOutput, Sampling
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.policies.base import Action, Policy
-from mmrl.policies.control.actor import ActorPolicy
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
+from mmrl.policies.base import Action, Policy
+from mmrl.policies.control.actor import ActorPolicy
 
 
 class UniformPolicy(Policy):

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.remote.connections import Connections
 from mmrl.policies.remote.metadata import read_metadata
 from mmrl.policies.remote.token import read_token
 from mmrl.policies.remote.wire import PROTOCOL, SAMPLING, SEED, pack, require_packages, unpack
-from mmrl.core.rng import Noise
-from mmrl.core.types import Observation, PolicyOutput, Sampling
 
 LARGEST_ACTION = 1e6
 """Absolute value of an action's number beyond which it is an error of the server, in whatever units."""

@@ -1,299 +1,190 @@
-"""Interface of text policies for engines that sample from a copy of the weights."""
+"""Autoregressive sampling with a key-value cache."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from transformers.core_model_loading import revert_weight_conversion
 
-from mmrl.policies.base import Policy
-from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.architecture import find_switch
-from mmrl.policies.text.checks.chat_template import chat_template_error
-from mmrl.policies.text.conversation import (
-    ChatFields,
-    assistant_spans,
-    break_special_tokens,
-    find_opened_tag,
-    format_tool_results,
-    refuse_fields,
-)
-from mmrl.policies.text.loading import merge_lora, save_config, save_model
-from mmrl.policies.text.tokenizer import join_messages
-from mmrl.core.types import AssistantMessage, Sampling
+from mmrl.core.batch import Ragged
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
+from mmrl.ops.choice import draw
+from mmrl.policies.text.cache import PromptCache, cache_argument
 
-CANARY = "A canary sings in 7 mines, 12 of them dark. "
-CANARY_TOKENS = 80  # longer than two blocks of an engine's prefix cache, so that stale blocks are detected
+DROP_BELOW = 0.75  # fraction of unfinished rows below which finished rows leave the batch; 10-25 % finished was fastest
 
 
-def refuse_mean(sampling: Sampling) -> None:
-    """Refuse decode=mean, since tokens cannot be averaged."""
-    if sampling.decode == "mean":
-        raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
+@dataclass
+class Generated:
+    """Sampled tokens; a row is padded after its own length."""
+
+    ids: Tensor  # [N, T]
+    logprobs: Tensor  # [N, T] nats, of the distribution sampled from
+    lengths: Tensor  # [N]
+    stopped: Tensor  # [N] bool: ended by a stop id or string, not by the limit
+    support: tuple[Ragged, Tensor] | None  # ids that truncated sampling kept, and their number for each choice
+    seconds: dict[str, float]  # "prefill" and "decode"
 
 
-class ServedPolicy(Policy):
-    """Policy that generates text with a transformers model and its tokenizer or processor."""
+def generate(
+    step: Callable[..., Tensor],
+    inputs: Mapping[str, Any],
+    attention: Tensor,  # [N, P] of the left-padded prompts
+    positions: Tensor,  # [N, P], or [3, N, P] for models with rotary positions in three dimensions
+    owner: Tensor,  # [R] the prompt of each completion
+    cache: PromptCache,  # empty
+    sampling: Sampling,
+    noise: Noise,
+    stops: Callable[[Tensor], Tensor],
+    common: int = 0,
+) -> Generated:
+    """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
-    capturable = "decode_steps"
-    model: Any
-    processor: Any
-    path: str | None
-    template_arguments: dict[str, Any]
-    forbidden: list[int]  # ids that stand for other inputs, such as images
+    The model reads every prompt once, and its completions continue from the cache.
 
-    def refuse_long(self, tokens: int, new_tokens: int = 0) -> None:
-        """Refuse a prompt that leaves no positions for a completion, and a row beyond `switch_length`."""
-        if self.context_length is not None and tokens >= self.context_length:
-            raise ValueError(
-                f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
-                "the model (max_position_embeddings); shorten the prompts"
-            )
-        if self.switch_length is not None and tokens + new_tokens > self.switch_length:
-            _, why = find_switch(self.model.config.get_text_config())  # type: ignore[misc]
-            raise ValueError(
-                f"a row of {tokens + new_tokens} tokens: {self.model.config.model_type} {why}; shorten the prompts or "
-                "sampling.max_tokens"
-            )
-
-    def check_sampling(self, sampling: Sampling) -> None:
-        refuse_mean(sampling)
-
-    @property
-    def tokenizer(self) -> Any:
-        return getattr(self.processor, "tokenizer", self.processor)
-
-    @property
-    def context_length(self) -> int | None:
-        """max_position_embeddings of the language model."""
-        stated = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        return stated if isinstance(stated, int) and stated > 0 else None
-
-    @functools.cached_property
-    def switch_length(self) -> int | None:
-        """Tokens of a row up to which the model scores it as it was sampled; None for any number."""
-        return (find_switch(self.model.config.get_text_config()) or (None,))[0]
-
-    @functools.cached_property
-    def token_characters(self) -> int:  # type: ignore[override]
-        return max(map(len, self.tokenizer.get_vocab()))
-
-    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
-        """Return ids with one placeholder per image, and the images; engines expand placeholders as `encode` does."""
-        return self._chat_ids(list(raw["messages"]), raw.get("tools")), []
-
-    def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
-        """Return the ids that end a completion, and the stop `strings` that are not single special tokens."""
-        special = set(strings) & set(self.tokenizer.all_special_tokens)
-        ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
-        return sorted(ids), [s for s in strings if s not in special]
-
-    def stop_condition(self, strings: Sequence[str]) -> Callable[[Tensor], Tensor]:
-        """Return the function that tells from ids [N, t] which rows [N] bool have ended."""
-        ids, texts = self.stop_ids(strings)
-        final = torch.tensor(ids)
-        # a stop string ends in the newest token, and no character has more than four tokens
-        reach = 4 * max((len(s) for s in texts), default=0) + 4
-
-        def stops(ids: Tensor) -> Tensor:
-            ended = torch.isin(ids[:, -1], final.to(ids.device))
-            if texts:
-                newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
-                ended = ended | torch.tensor([any(s in text for s in texts) for text in newest], device=ids.device)
-            return ended
-
-        return stops
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Decode chosen ids to text, as `act` returns it."""
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
-
-    def token_texts(self, ids: Sequence[int]) -> list[str]:
-        # several tokens can spell one character: the last of them has its text, those before have none
-        texts, waiting = [], ()
-        for i in ids:
-            waiting = (*waiting[-3:], int(i))
-            text = self._token_text(waiting)
-            complete = "\ufffd" not in text or len(waiting) == 4
-            texts.append(text if complete else "")
-            waiting = () if complete else waiting
-        return texts
-
-    def _token_text(self, ids: tuple[int, ...]) -> str:
-        """Text of ids behind another token, because tokenizers drop a space at the beginning."""
-        texts = self.__dict__.setdefault("_token_text_cache", {})
-        if ids not in texts:
-            before = self.tokenizer.encode("a", add_special_tokens=False)[-1:]
-            start, whole = (self.tokenizer.decode(part) for part in (before, [*before, *ids]))
-            texts[ids] = whole[len(start) :]
-        return texts[ids]
-
-    def export_weights(self) -> dict[str, Tensor]:
-        """Return the weights by transformers' checkpoint names: adapters merged, tied weights under each name."""
-        model = merge_lora(self.model)
-        state: dict[str, Tensor] = dict(model.state_dict())
-        for name in model._keys_to_ignore_on_save or ():
-            state.pop(name, None)
-        return revert_weight_conversion(model, state)
-
-    def adapters(self) -> Adapters:
-        """Return the frozen base weights and the low-rank factors."""
-        return adapters_of(self.model)
-
-    def save_base(self, folder: Path) -> None:
-        """Save model and tokenizer or processor in transformers' format, without adapters and value head."""
-        save_model(without_adapters(self.model), folder)
-        self.processor.save_pretrained(folder)
-
-    def save_config(self, folder: Path) -> None:
-        """Save configuration and tokenizer or processor in transformers' format, without weights."""
-        save_config(self.model, folder)
-        self.processor.save_pretrained(folder)
-
-    def canary(self) -> Mapping[str, Any]:
-        text = CANARY
-        while len(self.tokenizer.encode(text, add_special_tokens=False)) < CANARY_TOKENS:
-            text += CANARY
-        return {"messages": ({"role": "user", "content": text},), "images": ()}
-
-    def _eos_ids(self) -> set[int]:
-        configured = self.model.generation_config.eos_token_id
-        ids = configured if isinstance(configured, list) else [configured]
-        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
-
-    def template_shows_tools(self, tools: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the chat template writes the schemas of tools into the prompt.
-
-        Raises:
-            ValueError: there is no chat template.
-        """
-        if self.processor.chat_template is None:
-            raise ValueError(
-                f"policy.path={self.path!r} has no chat template, so a conversation with tools has no form; set "
-                "rollout.parser to a TagParser"
-            )
-        messages = [{"role": "user", "content": "?"}]
-        return self._render(messages, tools, True) != self._render(messages, None, True)
-
-    def template_shows_calls(self, calls: Sequence[Mapping[str, Any]]) -> bool:
-        return self._chat_fields.reads("assistant", "tool_calls", calls)
-
-    def turn_text(self, ids: Sequence[int]) -> str:
-        """Decode a turn with its special tokens, without the end token: models mark tool calls with special tokens."""
-        ids = ids[:-1] if len(ids) and ids[-1] in self._eos_ids() else ids
-        return self.tokenizer.decode(ids, skip_special_tokens=False)
-
-    def encode_tool_results(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        results: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        last_id: int,
-    ) -> list[int]:
-        """Return the ids between an assistant's turn and its next one; see `format_tool_results`.
-
-        Args:
-            messages: the conversation, up to the assistant's turn with its calls.
-            results: messages of role "tool".
-            tools: schemas of the tools, where the chat template shows them.
-            last_id: last id of the assistant's turn.
-        """
-        text = format_tool_results(
-            lambda conversation, opened: self._render(list(conversation), tools, opened),
-            messages,
-            [{**m, "content": self.break_special_tokens(m["content"])} for m in results],
-            [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())],
-            self.tokenizer.convert_ids_to_tokens(last_id),
+    Args:
+        step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
+        stops: which rows [N] bool have ended, given their ids so far [N, t].
+        common: number of first tokens that all prompts share and that are read once.
+    """
+    began = time.perf_counter()
+    rows, limit, device = len(owner), sampling.max_tokens, attention.device
+    completions = _Drawn(rows, limit, device)
+    uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
+    live = torch.arange(rows, device=device)  # rows still in the cache, in its order
+    first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
+    logits = first[owner]
+    cache.expand(owner)
+    following = positions[..., owner, -1:] + 1
+    # without padding no mask is needed, so that the model builds none at every token
+    mask = None if attention.all() else attention[owner]
+    prefill = 0.0
+    for t in range(limit):
+        token, logprob, support = draw(
+            logits,
+            uniform[live, t],
+            temperature=sampling.temperature_at(t),
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            greedy=sampling.decode == "argmax",
         )
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        completions.add(t, live, token, logprob, support)
+        running = completions.running(t, live, stops)
+        if t == 0:
+            prefill = time.perf_counter() - began  # the accelerator has finished, since `running` was read
+        if t + 1 == limit or not running.any():
+            break
+        if running.float().mean() < DROP_BELOW:
+            keep = running.nonzero().flatten()
+            cache.batch_select_indices(keep)
+            live, token, following = live[keep], token[keep], following[..., keep, :]
+            mask = None if mask is None else mask[keep]
+        mask = None if mask is None else torch.cat([mask, mask.new_ones(len(live), 1)], dim=1)
+        new = {"input_ids": token[:, None]}, mask, following, cache
+        logits = step(*new) if t else _decode_first(step, *new)
+        following = following + 1
+    return completions.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 
-    def break_special_tokens(self, text: str) -> str:
-        """Return the text so that no part of it is tokenised as a special token, such as an image's."""
-        return break_special_tokens(text, self.tokenizer.all_special_tokens)
 
-    def encode_conversation(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Encode a conversation as its chat template does, with the end token where the template writes none.
+def next_logits(
+    model: Any, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: PromptCache
+) -> Tensor:
+    """Compute the logits [N, V] of the next token with a transformers model; the inputs extend its cache."""
+    cache_kwargs = {cache_argument(model): cache}
+    out = model(**inputs, **cache_kwargs, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+    return out.logits[:, -1]
 
-        A token that spans the end of the generation prompt and the beginning of a turn does not count as the
-        assistant's, since the policy never samples such a token.
-        """
-        if self.processor.chat_template is None:
-            raise ValueError(f"policy.path={self.path!r} has no chat template, so a conversation has no form")
-        ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
-        text, spans = assistant_spans(lambda part, opened: self.prompt_text(part, tools, opened), messages, ends)
-        encoding = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        ids, places = encoding["input_ids"], encoding["offset_mapping"]
-        mask = [any(start <= a and b <= end for start, end in spans) for a, b in places]
-        last = next((i for i, mine in zip(reversed(ids), reversed(mask)) if mine), None)
-        if last not in self._eos_ids():
-            ids, mask = [*ids, self.tokenizer.eos_token_id], [*mask, True]
-        return torch.tensor(ids, dtype=torch.long), torch.tensor(mask)
 
-    @property
-    def reserved_texts(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(self.tokenizer.convert_ids_to_tokens(self.forbidden))
+def _read_prompts(
+    step: Callable[..., Tensor],
+    inputs: Mapping[str, Any],
+    attention: Tensor,
+    positions: Tensor,
+    cache: PromptCache,
+    common: int,
+) -> tuple[Tensor, Tensor]:
+    """Read the prompts into the cache: logits [N, V] of their first choices, and the mask [N, P] of the cache.
 
-    def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
-        """Write a demonstrated message as the chat template does behind the prompt, without the end token.
+    Common tokens are read once. Padding stands between them and the rest of a prompt.
+    """
+    if not common:
+        return step(inputs, attention, positions, cache), attention
+    ids = inputs["input_ids"]
+    rows, width = ids.shape
+    lengths = attention.sum(1, keepdim=True)
+    start = width - int(lengths[0])
+    first = slice(start, start + common)
+    step({"input_ids": ids[:1, first]}, None, positions[:1, first], cache)
+    cache.batch_repeat_interleave(rows)
+    rest = torch.arange(common, width, device=ids.device) >= width - lengths + common
+    mask = torch.cat([attention.new_ones(rows, common), rest.to(attention.dtype)], 1)
+    return step({"input_ids": ids[:, common:]}, mask, positions[:, common:], cache), mask
 
-        A text stays as it is.
 
-        Raises:
-            ValueError: the template writes the prompt in another way once the message follows.
-        """
-        if not isinstance(message, AssistantMessage):
-            return message
-        tools = raw.get("tools")
-        before = self.prompt_text(list(raw["messages"]), tools)
-        text = self.prompt_text([*raw["messages"], dict(message.fields)], tools, opened=False)
-        if not text.startswith(before):
-            raise ValueError(
-                f"policy.path={self.path}: the chat template writes the prompt in another way once the assistant's "
-                "message follows, so the policy never answers after this text; use a template that keeps it"
-            )
-        turn = text[len(before) :]
-        ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
-        return turn[: min([len(turn), *(at for end in ends if (at := turn.find(end)) >= 0)])]
+def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Compute the first logits; stop sharing prompts if the model's own attention ignores them or fails."""
+    cache: PromptCache = arguments[-1]
+    try:
+        logits = step(*arguments)
+        if not cache.ignores_prefix():
+            return logits
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        if not cache.ignores_prefix():
+            raise
+    cache.unshare()
+    return step(*arguments)
 
-    def _chat_ids(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
-        text = self.prompt_text(messages, tools)
-        # a chat template writes its own special tokens
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def prompt_text(self, messages: list[dict[str, Any]], tools: Any = None, opened: bool = True) -> str:
-        """Format messages as text.
+class _Drawn:
+    """Rows sampled so far. Finished rows may be sampled further; the result is cut."""
 
-        Args:
-            messages: of the conversation.
-            tools: schemas that the chat template shows to the model.
-            opened: whether the assistant's next turn is opened.
-        """
-        if self.processor.chat_template is None:
-            refuse_fields(messages, tools, f"policy.path={self.path}")
-            return join_messages(messages, self.tokenizer, self.path)
-        self._chat_fields.refuse_unread(messages, tools)
-        return self._render(messages, tools, opened)
+    def __init__(self, rows: int, limit: int, device: torch.device):
+        self.ids = torch.zeros(rows, limit, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, limit, device=device)
+        self.lengths = torch.full((rows,), limit, device=device)
+        self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.kept: list[tuple[int, Tensor, Tensor, Tensor]] = []  # choice, rows, their numbers of ids, ids end to end
 
-    @functools.cached_property
-    def opened_tag(self) -> str:  # type: ignore[override]
-        """A tag such as <think> with which the chat template ends every prompt, with the white space after it."""
-        if self.processor.chat_template is None:
-            return ""
-        return find_opened_tag(lambda messages: self._render(messages, None, True), self.tokenizer.all_special_tokens)
+    def add(self, t: int, live: Tensor, token: Tensor, logprob: Tensor, support: Tensor | None) -> None:
+        self.ids[live, t], self.logprobs[live, t] = token, logprob
+        if support is not None:
+            inside = support >= 0
+            self.kept.append((t, live, inside.sum(1), support[inside].int()))
 
-    @functools.cached_property
-    def _chat_fields(self) -> ChatFields:
-        return ChatFields(self._render, f"policy.path={self.path}")
+    def running(self, t: int, live: Tensor, stops: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return which of the present rows continue after their choice t."""
+        ended = stops(self.ids[live, : t + 1]) & ~self.stopped[live]
+        self.lengths[live[ended]], self.stopped[live[ended]] = t + 1, True
+        return ~self.stopped[live]
 
-    def _render(self, messages: list[dict[str, Any]], tools: Any, opened: bool) -> str:
-        options = {"tokenize": False, "add_generation_prompt": opened, **self.template_arguments}
-        with chat_template_error(self.path):
-            return self.processor.apply_chat_template(messages, tools=tools, **options)
+    def result(self, seconds: dict[str, float]) -> Generated:
+        longest = int(self.lengths.max())
+        inside = torch.arange(longest, device=self.ids.device) < self.lengths[:, None]
+        return Generated(
+            ids=torch.where(inside, self.ids[:, :longest], 0),
+            logprobs=torch.where(inside, self.logprobs[:, :longest], 0),
+            lengths=self.lengths,
+            stopped=self.stopped,
+            support=self._support(inside) if self.kept else None,
+            seconds=seconds,
+        )
+
+    def _support(self, inside: Tensor) -> tuple[Ragged, Tensor]:
+        """Order the kept ids by row, for the choices [N, T] inside a row's length."""
+        sizes = torch.zeros_like(self.ids)
+        for t, live, counts, _ in self.kept:
+            sizes[live, t] = counts
+        sizes = torch.where(inside, sizes[:, : inside.shape[1]], 0)
+        # the ids are ordered by choice, then by row; `order` sorts them by row, then by choice
+        limit = self.ids.shape[1]
+        place = torch.cat([(live * limit + t).repeat_interleave(counts) for t, live, counts, _ in self.kept])
+        ids = torch.cat([ids for *_, ids in self.kept])
+        order = place.argsort(stable=True)
+        within = place[order] % limit < self.lengths[place[order] // limit]
+        return Ragged(ids[order[within]], sizes.sum(1).cpu()), sizes

@@ -16,12 +16,12 @@ from torch import nn
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
+from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
-from mmrl.files.pretrained import build_pretrained, load_pretrained
-from mmrl.files.strict_json import read_json_object
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.core.batch import Ragged, pad_stack
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, Sampling
+from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import (
@@ -26,9 +29,9 @@ from mmrl.policies.text.architecture import (
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
-from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.fidelity import Plain, check_fidelity
-from mmrl.policies.text.generation import refuse_mean
+from mmrl.policies.text.generation import generate, next_logits
+from mmrl.policies.text.language_model import refuse_mean
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
@@ -36,9 +39,6 @@ from mmrl.policies.text.packing.scoring import PackedScoring
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
-from mmrl.files.pretrained import build_pretrained, load_pretrained
-from mmrl.core.rng import Noise
-from mmrl.core.types import Observation, Sampling
 
 MEASURED = frozenset({"qwen2", "llama", "llava"})
 """Types that tests compare with transformers: random weights of them, whose layers take masks over pairs of tokens,

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, PolicyOutput, Sampling, assistant_message
+from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
@@ -32,9 +35,6 @@ from mmrl.policies.text.loading import (
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
-from mmrl.files.pretrained import build_pretrained, load_pretrained
-from mmrl.core.rng import Noise
-from mmrl.core.types import Observation, PolicyOutput, Sampling, assistant_message
 
 HEADS = ("score", "classifier")
 """Beginnings of the names that transformers gives to the head of a sequence classifier."""

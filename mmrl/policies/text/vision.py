@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.core.batch import Ragged, pad_stack
+from mmrl.core.types import AssistantMessage, Observation
+from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.base import require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import llava_parts
-from mmrl.files.pretrained import load_pretrained
-from mmrl.core.types import AssistantMessage, Observation
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids"})
 """Processor outputs that run along the tokens; every other one stays ragged."""

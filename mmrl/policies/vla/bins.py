@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.ops.choice import MASKED_LOGIT, draw
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.ops.choice import MASKED_LOGIT, draw
 
 Layout = Literal["equal", "openvla"]
 """How numbers become ids. "equal": B equal intervals of [-1, 1]. "openvla": B edges, evenly from -1 to 1, so B - 1

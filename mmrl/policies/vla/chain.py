@@ -14,6 +14,8 @@ from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Sampling
 from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
@@ -22,8 +24,6 @@ from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.vla.chains.base import column
 from mmrl.policies.vla.chains.real_time import sample_continuation
-from mmrl.core.rng import Noise
-from mmrl.core.types import PolicyOutput, Sampling
 
 Prefix = tuple[Tensor, ...]
 """Encoded contexts as the head reads them, each [N, ...]."""

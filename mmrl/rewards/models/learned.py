@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from mmrl.core.types import Episode
 from mmrl.files.pretrained import load_pretrained
 from mmrl.rewards.base import Reward
-from mmrl.core.types import Episode
 
 
 class ClassifierReward(Reward):

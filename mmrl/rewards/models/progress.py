@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.rewards.models.frames import FrameReward
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.rewards.models.frames import FrameReward
 
 
 class PairProgress(FrameReward):

@@ -10,9 +10,9 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from mmrl.core.types import Context, Episode, Prompt, Task
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.core.types import Context, Episode, Prompt, Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.distributed import parallel
 from mmrl.core.rng import Noise, derive_seed
+from mmrl.core.transitions import ActionBatch
+from mmrl.core.types import Context, Episode, Prompt, Task
+from mmrl.distributed import parallel
 from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.rollouts.env.autoreset import AutoresetAdapter, EnvStep, EpisodeEnd
 from mmrl.rollouts.env.reward_scale import RewardScale
 from mmrl.rollouts.env.segments import EnvTrajectory, SegmentBuilder
-from mmrl.core.transitions import ActionBatch
-from mmrl.core.types import Context, Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 

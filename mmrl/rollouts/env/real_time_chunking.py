@@ -12,8 +12,8 @@ from gymnasium.vector import VectorEnv
 
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.rng import Noise
-from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
 from mmrl.core.types import Completion, Context, Request, Sampling
+from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

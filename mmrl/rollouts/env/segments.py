@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmrl.core.transitions import ActionBatch, TransitionTable
+from mmrl.core.types import Completion, Context, Ended, Episode, Prompt
 from mmrl.distributed import parallel
 from mmrl.rollouts.env.autoreset import EnvStep, EpisodeEnd
 from mmrl.rollouts.env.episodic import mask_unplayed
 from mmrl.rollouts.env.reward_scale import CLIP
-from mmrl.core.transitions import ActionBatch, TransitionTable
-from mmrl.core.types import Completion, Context, Ended, Episode, Prompt
 
 
 @dataclass

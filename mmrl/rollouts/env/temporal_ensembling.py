@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
 from mmrl.core.types import Context
+from mmrl.rollouts.env.control_steps import ControlStepRollout, ControlStepVectorEnv
 
 
 class TemporalEnsemblingRollout(ControlStepRollout):

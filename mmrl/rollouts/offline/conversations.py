@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
 from mmrl.core.types import Completion, Context, Task, assistant_message
+from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
 
 _IMAGES = "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_seed
-from mmrl.rollouts.base import Rollout
 from mmrl.core.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.rollouts.base import Rollout
 
 
 class Demonstrations(Rollout):

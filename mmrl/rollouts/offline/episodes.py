@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmrl.files.contract import differences
+from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.offline_episodes import Decision, OfflineEpisode
+from mmrl.files.contract import differences
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.env.episodic import mask_unplayed
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
-from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 
 
 class OfflineRollout(Rollout):

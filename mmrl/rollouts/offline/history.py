@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.types import Context, Episode, Prompt
 from mmrl.datasets.base import Dataset
 from mmrl.rollouts.offline.episodes import OfflineRollout
-from mmrl.core.types import Context, Episode, Prompt
 
 
 class HistoryRollout(OfflineRollout):

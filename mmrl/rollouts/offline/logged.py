@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from mmrl.files.atomic import replace_file
 from mmrl.core.groups import group_episodes, number_distinct
-from mmrl.rollouts.base import Rollout
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.files.atomic import replace_file
+from mmrl.rollouts.base import Rollout
 
 log = logging.getLogger(__name__)
 

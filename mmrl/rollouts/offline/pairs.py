@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
+from mmrl.core.types import Context, Episode, Observation, Prompt, Request, Task, Turn
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.best_worst import label_preference
-from mmrl.core.types import Context, Episode, Observation, Prompt, Request, Task, Turn
 
 
 def answers(prompt: Prompt) -> tuple[str, str]:

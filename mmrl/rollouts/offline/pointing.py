@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
-from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 
 
 class Pointing(Rollout):

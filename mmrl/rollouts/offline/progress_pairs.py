@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rewards.models.progress import concat_images, remaining_share
 from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context, Episode, Prompt, Turn
+from mmrl.rewards.models.progress import concat_images, remaining_share
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
-from mmrl.core.types import Context, Episode, Prompt, Turn
 
 
 class ProgressPairs(Rollout):

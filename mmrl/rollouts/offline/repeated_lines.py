@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmrl.core.rng import derive_rng
-from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.core.types import Completion, Context
+from mmrl.rollouts.offline.demonstrations import Demonstrations
 
 
 class RepeatedLines(Demonstrations):

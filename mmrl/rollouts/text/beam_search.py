@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.engines.beam_search import BeamSearchEngine
 from mmrl.engines.prefix_tree import PrefixTree
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
-from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 
 
 @runtime_checkable

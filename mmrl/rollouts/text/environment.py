@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mmrl.rewards.extract import build_extractor
 from mmrl.core.rng import derive_seed
+from mmrl.core.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
+from mmrl.core.types import Completion, Context, Episode, Prompt, Request
+from mmrl.rewards.extract import build_extractor
 from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.rollouts.text.environment_episode import UNPARSABLE, EnvironmentEpisode
-from mmrl.core.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
 from mmrl.tools.threads import PendingCall, ThreadExecutor
-from mmrl.core.types import Completion, Context, Episode, Prompt, Request
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from mmrl.core.rng import derive_rng
+from mmrl.core.types import Completion, Context, Episode, Prompt
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
 from mmrl.rollouts.text.environment import EnvironmentRollout, RunningEpisode
-from mmrl.core.types import Completion, Context, Episode, Prompt
 
 
 class EnvironmentDemonstrations(EnvironmentRollout):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmrl.rollouts.base import text_observation
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Completion, Ended, Episode, Turn
+from mmrl.rollouts.base import text_observation
 
 UNPARSABLE, INVALID = "environment/unparsable", "environment/invalid"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from mmrl.core.rng import derive_rng
-from mmrl.rollouts.base import Rollout
 from mmrl.core.types import Context, Episode, Prompt
+from mmrl.rollouts.base import Rollout
 
 INSTRUCTION = "\nThe solution begins as follows; continue from there:\n"
 

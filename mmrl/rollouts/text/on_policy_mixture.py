@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.types import Context, Episode, Prompt, Turn
 
 
 class OnPolicyMixture(Rollout):

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from mmrl.core.rng import derive_rng, derive_seed
-from mmrl.rollouts.base import Rollout, text_observation
-from mmrl.rollouts.text.environment_episode import EnvironmentEpisode
 from mmrl.core.text_environment import EnvironmentTask, TextEnvironment
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.rollouts.base import Rollout, text_observation
+from mmrl.rollouts.text.environment_episode import EnvironmentEpisode
 
 
 class Scripted(Rollout):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 
 
 class SingleTurn(Rollout):

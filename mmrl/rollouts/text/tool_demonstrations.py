@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstrated_choices
 from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
 from mmrl.tools.call_parser import ToolCallParser
-from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling
 
 
 class ToolDemonstrations(ToolUse):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from mmrl.core.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
@@ -18,7 +19,6 @@ from mmrl.tools.chat_parser import ChatParser
 from mmrl.tools.executor import ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
 from mmrl.tools.threads import PendingCall
-from mmrl.core.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from mmrl.policies.base import Policy

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from mmrl.distributed import parallel
 from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context
+from mmrl.distributed import parallel
 from mmrl.transforms.rows.base import RowTransform
 from mmrl.transforms.rows.concatenation import concatenate, copy_rows, from_plain, to_plain
-from mmrl.core.types import Context
 
 STRIDE = 2**32  # groups of one iteration are numbered below it
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
-from mmrl.transforms.rows.base import RowTransform
 from mmrl.core.types import Context
+from mmrl.transforms.rows.base import RowTransform
 
 
 @dataclass(frozen=True)

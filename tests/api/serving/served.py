@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.policies.base import Policy
-from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.api.serving.server import PolicyServer
 from mmrl.core.types import Sampling
+from mmrl.policies.base import Policy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 
 SMALL: dict[str, Any] = {"hidden_size": 16, "layers": 1, "heads": 2, "intermediate_size": 16, "visual_tokens": 2}
 

@@ -10,11 +10,11 @@ pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 from websockets.sync.client import connect
 
+from mmrl.api.serving.limits import Limits
 from mmrl.core.errors import ConfigError
 from mmrl.policies.remote.metadata import read_metadata
 from mmrl.policies.remote.policy import RemotePolicy
 from mmrl.policies.remote.wire import WireError, pack, unpack
-from mmrl.api.serving.limits import Limits
 from tests.api.serving.served import observation, serve, small_policy
 
 LIMITS = Limits(characters=1000, image_size=64)

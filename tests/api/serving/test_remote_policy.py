@@ -10,11 +10,11 @@ pytest.importorskip("websockets")
 
 from mmrl.__main__ import main
 from mmrl.core.batch import Batch
-from mmrl.engines.local import LocalEngine
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Request, Sampling
+from mmrl.engines.local import LocalEngine
 from mmrl.policies.processor import Gripper, Processor
 from mmrl.policies.remote.policy import RemotePolicy
-from mmrl.core.types import Request, Sampling
 from tests.api.serving.served import observation, serve, small_policy
 
 

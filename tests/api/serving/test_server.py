@@ -10,10 +10,10 @@ pytest.importorskip("websockets")
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
-from mmrl.engines.local import LocalEngine
-from mmrl.policies.remote.wire import SAMPLING, SEED, pack, unpack
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Request, Sampling
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.remote.wire import SAMPLING, SEED, pack, unpack
 from tests.api.serving.hostile import MESSAGES
 from tests.api.serving.served import observation, serve, small_policy
 

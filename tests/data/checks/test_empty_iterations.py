@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from mmrl.__main__ import main
+from mmrl.core.types import Episode, Prompt
 from mmrl.data.checks.empty_iterations import EmptyIterations, NothingToLearn
 from mmrl.runs.checkpoint_file import read_checkpoint
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance
-from mmrl.core.types import Episode, Prompt
 from tests.tiny_recipes import Alternating, words
 
 

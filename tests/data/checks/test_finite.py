@@ -9,11 +9,11 @@ import torch
 from mmrl.__main__ import main
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.core.batch import Batch
+from mmrl.core.types import Episode, Prompt
 from mmrl.data.checks.finite import NonFiniteError, check_columns, check_weights
 from mmrl.objectives.policy import PolicyGradient
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
-from mmrl.core.types import Episode, Prompt
 from tests.tiny_recipes import Counting, words
 
 HERE = "tests.data.checks.test_finite"

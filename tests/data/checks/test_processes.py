@@ -11,10 +11,10 @@ from lightning.pytorch.strategies import (
     SingleDeviceStrategy,
 )
 
-from mmrl.distributed import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.checks.processes import check_processes
+from mmrl.distributed import parallel
 from mmrl.distributed.fsdp2 import FSDP2
 
 

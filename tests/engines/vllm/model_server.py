@@ -73,7 +73,7 @@ class Model:
         return drawn, logprobs, "length"
 
     def join(self, address: dict[str, Any] | None = None, first_rank: int = 1) -> None:
-        from mmrl.engines.vllm.weight_group import GroupAddress, WeightGroup
+        from mmrl.engines.vllm.weights.group import GroupAddress, WeightGroup
 
         if address is not None:
             self.group = WeightGroup(GroupAddress(**address), first_rank)
@@ -82,7 +82,7 @@ class Model:
         import torch
         from safetensors.torch import load_file
 
-        from mmrl.engines.vllm.factors import Weights
+        from mmrl.engines.vllm.weights.factors import Weights
 
         weights = load_file(path) if tensors is None else self.group.receive(tensors, torch.device("cpu"))
         if scales is not None:
@@ -92,7 +92,7 @@ class Model:
         self.loaded = version
 
     def report_weights(self) -> dict[str, Any]:
-        from mmrl.engines.vllm.fingerprint import fingerprint
+        from mmrl.engines.vllm.weights.fingerprint import fingerprint
 
         tensors = {}
         for name, tensor in self.model.state_dict().items():

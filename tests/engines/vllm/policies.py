@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Request
+from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.vision import VisionLanguagePolicy
 from tests.checkpoints import TEXT, qwen2_5_vl
 
 VISION = {

@@ -14,14 +14,14 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing import assert_close
 
+from mmrl.core.types import Sampling
+from mmrl.distributed.sharding import shard
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import Drawing, EngineFailure, EnginePrompt
-from mmrl.engines.vllm.colocation import launcher_variables
 from mmrl.engines.vllm.engine import VllmEngine
-from mmrl.engines.vllm.in_process import InProcess
-from mmrl.engines.vllm.weight_blocks import WeightBlocks
-from mmrl.distributed.sharding import shard
-from mmrl.core.types import Sampling
+from mmrl.engines.vllm.in_process.backend import InProcess
+from mmrl.engines.vllm.in_process.colocation import launcher_variables
+from mmrl.engines.vllm.weights.blocks import WeightBlocks
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_several_processes import plain, run_in_ranks
 from tests.runs.processes import run_ranks

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
-from mmrl.engines.vllm.in_process import InProcess
+from mmrl.engines.vllm.in_process.backend import InProcess
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
 
 pytestmark = pytest.mark.vllm

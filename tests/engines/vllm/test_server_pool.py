@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from mmrl.engines.vllm.backend import Drawing, EngineFailure, EnginePrompt
-from mmrl.engines.vllm.client import image_data_url
-from mmrl.engines.vllm.diagnosis import diagnose
-from mmrl.engines.vllm.launch import words
-from mmrl.engines.vllm.replica import Client, Launched
-from mmrl.engines.vllm.server import Server
+from mmrl.engines.vllm.servers.backend import Server
+from mmrl.engines.vllm.servers.client import image_data_url
+from mmrl.engines.vllm.servers.diagnosis import diagnose
+from mmrl.engines.vllm.servers.launch import words
+from mmrl.engines.vllm.servers.replica import Client, Launched
 from tests.tiny_recipes import free_port
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.engines.vllm.process import ServerProcess
+from mmrl.engines.vllm.servers.process import ServerProcess
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
 
@@ -19,7 +19,7 @@ STUBBORN = [sys.executable, "-c", "import signal, time; signal.signal(15, signal
 TRAINER = """
 import signal, sys, time
 from pathlib import Path
-from mmrl.engines.vllm.process import ServerProcess
+from mmrl.engines.vllm.servers.process import ServerProcess
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 server = ServerProcess({command!r}, Path({log!r}))
 print(server.group, flush=True)

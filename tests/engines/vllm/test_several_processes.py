@@ -16,12 +16,12 @@ import torch
 import torch.distributed as dist
 from torch.testing import assert_close
 
+from mmrl.core.types import Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import EngineFailure
-from mmrl.engines.vllm.launch import Launch
 from mmrl.engines.vllm.ranks import broadcast, raise_together
-from mmrl.engines.vllm.server_engine import ServerEngine
-from mmrl.core.types import Sampling
+from mmrl.engines.vllm.servers.engine import ServerEngine
+from mmrl.engines.vllm.servers.launch import Launch
 from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_server_process import group as processes_of

@@ -3,10 +3,10 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.answers import AnswerEntropy, SolveRates, entropy
 from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
 from mmrl.evaluation.metrics.support import EmpiricalSupport, count_support, support_metrics
-from mmrl.core.types import Episode, Prompt
 
 
 def episodes(problems):

@@ -8,6 +8,7 @@ import imageio.v3 as imageio
 import numpy as np
 from PIL import Image
 
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.protocol import Protocol
 from mmrl.evaluation.report.html_report import HtmlReport
@@ -15,7 +16,6 @@ from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.statistics.paired import compare_checkpoints
 from mmrl.evaluation.video.recording import EpisodeVideo, EpisodeVideos
 from mmrl.evaluation.video.scenes import select_episodes, sort_failures_first
-from mmrl.core.types import Episode, Prompt
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 

@@ -1,9 +1,9 @@
 """The table of one checkpoint: what an evaluator does not give is an empty cell."""
 
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.report.tables import format_rows
-from mmrl.core.types import Episode, Prompt
 
 FAILED = [
     Episode(Prompt("suite/held_out/0", info={"task": "lift"}), 0, 0, ended="error"),

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mmrl.files.contract import differences, read_contract, write_contract
+from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.video.clips import HOLD, compose_video, get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideo, EpisodeVideos, VideoSim
-from mmrl.core.types import Episode, Prompt
+from mmrl.files.contract import differences, read_contract, write_contract
 from sims.tabletop import Reach, expert
 
 

@@ -8,6 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.learners.phases.base import UpdateContext, part
 from mmrl.learners.phases.bellman_target import BellmanTarget
 from mmrl.learners.phases.polyak_update import PolyakUpdate
@@ -15,7 +16,6 @@ from mmrl.learners.phases.random_shift import crop_images
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.policies.control.actor import DeterministicPolicy, SquashedPolicy
 from mmrl.policies.control.critic import Critics, LagrangeMultiplier
-from mmrl.core.types import PolicyOutput
 
 MASK = Batch(action_mask=torch.ones(2, 1, dtype=torch.bool))
 

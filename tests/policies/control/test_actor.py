@@ -11,11 +11,11 @@ from torch.distributions.transforms import TanhTransform
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.policies.control.actor import DeterministicPolicy, Squashed, SquashedPolicy
 from mmrl.policies.control.critic import Critics
 from mmrl.policies.control.uniform import UniformPolicy
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 
 KINDS = [SquashedPolicy, DeterministicPolicy]
 

@@ -8,12 +8,12 @@ import torch
 from gymnasium import spaces
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.control.heads import Categorical, CategoricalHead, Gaussian, GaussianHead
 from mmrl.policies.control.policy import ControlPolicy
-from mmrl.core.rng import Noise
-from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 
 P = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
 

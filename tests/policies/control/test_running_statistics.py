@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.policies.control.actor import SquashedPolicy
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.control.running_statistics import RunningStatistics
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 
 
 def test_mean_and_variance_are_those_of_all_rows():

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Completion, Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.rng import derive_seed
-from mmrl.core.types import Completion, Episode, Prompt, Request, Sampling, Turn
 
 TINY = {
     "model_type": "qwen2",

@@ -6,11 +6,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from mmrl.core.types import Prompt, Sampling
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import _warn_once
-from mmrl.core.types import Prompt, Sampling
 from tests.policies.text.oracle import TINY, batch_of, completions, decided, largest_log_ratio, plain_logits
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from mmrl.core.types import Context, Sampling
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
@@ -17,7 +18,6 @@ from mmrl.rollouts.offline.conversations import Conversations
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.offline.pairs import PreferencePairs
 from mmrl.samples.record import SampleFormat
-from mmrl.core.types import Context, Sampling
 from tasks.dataset import DatasetTask
 from tasks.preferences.task import Preferences
 from tests.policies.text.test_vision import LLAVA

@@ -8,11 +8,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.testing import assert_close
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from mmrl.core.types import Context, Prompt, Sampling, Task
 from mmrl.data.collate import collate
 from mmrl.policies.text.conversation import assistant_spans
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.offline.conversations import Conversations
-from mmrl.core.types import Context, Prompt, Sampling, Task
 from tests.policies.text.oracle import TINY
 
 CHATML = (

@@ -1,63 +1,94 @@
-"""What an engine with a copy of the weights is given: names, prompts before expansion, endings, a canary."""
+"""First tokens that all prompts share are read once, and change no draw."""
+
+from functools import partial
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from torch.testing import assert_close
 
-from mmrl.policies.text.generation import CANARY_TOKENS
-from mmrl.policies.text.vision import VisionLanguagePolicy
-from tests.engines.vllm.policies import KINDS, policy, requests
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
+from mmrl.policies.text.cache import build_cache
+from mmrl.policies.text.generation import generate, next_logits
+from mmrl.policies.text.packing.prefix_sharing import count_common
+from mmrl.policies.text.policy import TextPolicy
 
-
-@pytest.fixture(scope="module", params=KINDS)
-def model(request, tmp_path_factory):
-    return policy(request.param, tmp_path_factory.mktemp("policy"))
-
-
-def test_published_is_what_a_checkpoint_holds_and_the_tied_head(model, tmp_path):
-    model.save_pretrained(tmp_path)
-    stored, exported = load_file(tmp_path / "model.safetensors"), model.export_weights()
-    assert [name for name in exported if name not in stored] == [n for n in exported if n.endswith("lm_head.weight")]
-    assert len(exported) == len(stored) + 1
-    for name, tensor in stored.items():
-        assert torch.equal(tensor, exported[name]), name
-    head = next(tensor for name, tensor in exported.items() if name.endswith("lm_head.weight"))
-    assert head.data_ptr() in {t.data_ptr() for name, t in exported.items() if name.endswith("embed_tokens.weight")}
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
-def test_adapters_are_merged_under_the_names_of_the_base(tmp_path):
-    adapted = policy("qwen2", tmp_path, lora={"r": 4, "target_modules": ["q_proj", "v_proj"]})
-    before = adapted.export_weights()
-    assert before.keys() == policy("qwen2", tmp_path).export_weights().keys()
+def policy(kind="llama", **changes):
+    torch.manual_seed(0)
+    return TextPolicy(config={"model_type": kind, **SIZES, "num_key_value_heads": 2, **changes}).eval()
+
+
+def pad_left(common, rests):
+    """Prompts of `common` equal tokens and a rest of each length, padded on the left: ids and mask [N, P]."""
+    numbers = torch.Generator().manual_seed(1)
+    first = torch.randint(4, 90, (common,), generator=numbers)
+    width = common + max(rests)
+    ids, mask = torch.zeros(len(rests), width, dtype=torch.long), torch.zeros(len(rests), width, dtype=torch.long)
+    for row, rest in enumerate(rests):
+        own = torch.randint(4, 90, (rest,), generator=numbers)
+        own[0] = 4 + row  # after the common tokens all prompts differ
+        ids[row, width - common - rest :], mask[row, width - common - rest :] = torch.cat([first, own]), 1
+    return ids, mask
+
+
+def sample(model, ids, mask, common):
+    owner = torch.arange(len(ids)).repeat_interleave(2)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
-        next(p for name, p in adapted.named_parameters() if "layers.1.self_attn.q_proj.lora_B" in name)[3, 0] = 1.0
-    after = adapted.export_weights()
-    changed = [name for name in before if not torch.equal(before[name], after[name])]
-    assert changed == ["model.layers.1.self_attn.q_proj.weight"]
-    assert any("lora" in name for name, _ in adapted.named_parameters()), "publishing changed the policy"
+        return generate(
+            partial(next_logits, model.model),
+            {"input_ids": ids},
+            mask,
+            positions,
+            owner,
+            build_cache(model.model.config, 6),
+            Sampling(temperature=1.0, max_tokens=6),
+            Noise(list(range(len(owner)))),
+            lambda drawn: drawn[:, -1] > 80,  # rows leave at different times
+            common,
+        )
 
 
-def test_the_prompt_of_an_engine_has_one_placeholder_per_image(model):
-    raw = requests(model)[-1].observation
-    ids, images = model.engine_prompt(raw)
-    encoded = model.encode(raw)["input_ids"].tolist()
-    if not isinstance(model, VisionLanguagePolicy):
-        assert ids == encoded and images == []
-        return
-    (placeholder,) = {i for i in model.forbidden if encoded.count(i) > ids.count(i)}
-    assert len(images) == ids.count(placeholder) == 1
-    first = ids.index(placeholder)
-    expanded = encoded.count(placeholder)
-    assert encoded == [*ids[:first], *[placeholder] * expanded, *ids[first + 1 :]]
+@pytest.mark.parametrize("rests", [(5, 5, 5), (3, 9, 1)], ids=["equal lengths", "other lengths"])
+@pytest.mark.parametrize("common", [7, 80], ids=["copied prompts", "shared prompts"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_common_tokens_that_are_read_once_change_no_draw(kind, common, rests):
+    model = policy(kind)
+    ids, mask = pad_left(common, rests)
+    assert count_common(ids, mask) == common
+    alone, once = sample(model, ids, mask, 0), sample(model, ids, mask, common)
+    assert torch.equal(alone.ids, once.ids) and torch.equal(alone.lengths, once.lengths)
+    assert_close(alone.logprobs, once.logprobs, atol=1e-5, rtol=0)
+    other = sample(model, ids.where(ids != ids[0, -common - 1], 5), mask, common)
+    assert not torch.equal(other.logprobs, once.logprobs)  # the common tokens are read
 
 
-def test_endings(model):
-    eos = model.tokenizer.eos_token_id
-    assert model.stop_ids(["</answer>", "<pad>"]) == (sorted({eos, model.tokenizer.pad_token_id}), ["</answer>"])
-    assert model.decode([*model.tokenizer.encode("so be it"), eos]) == "so be it"
+def test_a_prompt_keeps_its_last_token_and_no_common_token_is_none():
+    ids, mask = pad_left(4, (2, 3))
+    assert count_common(ids, mask) == 4
+    assert count_common(ids[:1], mask[:1]) == 5
+    assert count_common(ids[:1].repeat(2, 1), mask[:1].repeat(2, 1)) == 5
+    ids[0, 1] = 91  # its first token
+    assert count_common(ids, mask) == 0
 
 
-def test_the_canary_is_longer_than_two_blocks(model):
-    canary = model.canary()
-    assert len(model.encode(canary)["input_ids"]) >= CANARY_TOKENS
-    assert len(canary["images"]) == isinstance(model, VisionLanguagePolicy)
+@pytest.mark.parametrize(
+    ("kind", "changes", "rows", "shares"),
+    [
+        ("llama", {"hidden_size": 1024}, 10, True),
+        ("llama", {"hidden_size": 1024}, 2, False),  # 20 tokens are read in less time than another call takes
+        ("llama", {}, 10, False),  # calls of narrow networks cost more
+        ("mistral", {"hidden_size": 1024, "sliding_window": 32}, 10, False),  # padding would count in the window
+        ("gpt_neo", {"hidden_size": 1024, "attention_types": [[["global"], 2]], "num_layers": 2}, 10, False),
+    ],
+)
+def test_common_tokens_are_read_once_where_that_is_exact_and_saves_time(kind, changes, rows, shares):
+    if kind == "gpt_neo":
+        model = TextPolicy(config={"model_type": kind, "num_heads": 4, **changes})
+    else:
+        model = policy(kind, num_hidden_layers=1, **{k: v for k, v in changes.items()})
+    ids, mask = pad_left(20, (2,) * rows)
+    assert model.prefix_sharing.count_common(ids, mask) == (20 if shares else 0)

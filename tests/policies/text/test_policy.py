@@ -5,13 +5,13 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from mmrl.core.types import Prompt, Request, Sampling
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.lp_reg import MinPProbability
-from mmrl.methods.siren import NucleusEntropy
+from mmrl.methods.entropy.lp_reg import MinPProbability
+from mmrl.methods.entropy.siren import NucleusEntropy
 from mmrl.policies.text import cache
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.statistics import ChoiceLogprobs
-from mmrl.core.types import Prompt, Request, Sampling
 from tests.policies.text.oracle import (
     TINY,
     batch_of,

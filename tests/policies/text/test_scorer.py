@@ -3,13 +3,13 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from mmrl.core.types import Completion, Context, Episode, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rollouts.offline.pairs import PreferencePairs, ScoredPairs
-from mmrl.core.types import Completion, Context, Episode, Sampling, Turn
 from tasks.preferences.task import Preferences
 from tests.policies.text.test_fidelity import Shaking
 

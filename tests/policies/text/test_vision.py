@@ -6,12 +6,12 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from mmrl.core.types import Prompt, Request, Sampling
 from mmrl.data.minibatches import micro_batches
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.text import cache
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.core.types import Prompt, Request, Sampling
 from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.text.oracle import (
     TINY,

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.objectives.imitation_chain import DenoisingLoss
-from mmrl.policies.vla.flow_vla.policy import FlowVLAPolicy
+from mmrl.policies.vla.pretrained.flow.policy import FlowVLAPolicy
 from tests.laws.heads import demonstrated, sampled
 
 

@@ -10,14 +10,14 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.objectives.imitation_chain import DenoisingLoss, LatentKL
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.act.policy import ACTPolicy, latent_kl
 from mmrl.policies.vla.chains import FlowODE, GaussianChunk
 from mmrl.policies.vla.lerobot.statistics import _scale
 from mmrl.policies.vla.scale import Scale
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 from tests.laws.heads import demonstrated, raws, sampled
 from tests.policies.vla.lerobot_original import build_original, load_processors, save_original
 from tests.policies.vla.lerobot_weights import fill_by_formula

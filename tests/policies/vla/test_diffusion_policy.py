@@ -8,16 +8,16 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.chains import DDIM, DDPM, FlowODE
 from mmrl.policies.vla.diffusion_policy.policy import DiffusionPolicy
 from mmrl.policies.vla.scale import Scale
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 from tests.laws.heads import demonstrated, raws, sampled
 from tests.policies.vla.lerobot_original import build_original, load_processors, save_original
 from tests.policies.vla.lerobot_weights import fill_by_formula

@@ -6,7 +6,7 @@ import torch
 from mmrl.core.batch import Batch
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.policies.vla.token import ActionTokenPolicy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 
 COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (50, 60, 230)}
 

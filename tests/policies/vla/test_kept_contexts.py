@@ -4,16 +4,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.core.batch import Batch
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.batch import Batch
+from mmrl.core.evaluation_mode import no_learning
+from mmrl.core.types import Request, Sampling
 from mmrl.data.rollout_data import RolloutData
 from mmrl.engines.local import LocalEngine
-from mmrl.core.evaluation_mode import no_learning
 from mmrl.policies.base import copy_policy
-from mmrl.policies.vla.flow_vla.kept_context import KEPT, MEAN
+from mmrl.policies.vla.pretrained.flow.kept_context import KEPT, MEAN
 from mmrl.transforms.rows.concatenation import concatenate, from_plain, to_plain
-from mmrl.core.types import Request, Sampling
 from tests.laws.heads import pi0_folder, pi0_policy, pi05_policy, raws, sampled, smolvla_folder, smolvla_policy
 from tests.tiny_recipes import QUIET, fit
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.methods.rl100 import DistillationTarget
-from mmrl.objectives.imitation import NegativeLogLikelihood
-from mmrl.policies.vla.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.core.rng import Noise
 from mmrl.core.types import Context, Sampling
+from mmrl.methods.robots.rl100 import DistillationTarget
+from mmrl.objectives.imitation import NegativeLogLikelihood
+from mmrl.policies.vla.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from tests.laws.heads import build_policy, demonstrated, pi0_policy, raws, sampled
 
 TEACHERS = pytest.mark.parametrize("teacher", [FlowODE(4), DDIM(steps=4, levels=16)], ids=str)

@@ -18,16 +18,16 @@ from torch.testing import assert_close
 import sims
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
+from mmrl.distributed.first_process import build_without_weights, has_weights
+from mmrl.distributed.sharding import _blocks
 from mmrl.policies.processor import Gripper, Processor
 from mmrl.policies.vla.openvla.images import ImageSettings, crop_centre
 from mmrl.policies.vla.openvla.model import OpenVLA
 from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
 from mmrl.policies.vla.openvla.settings import read_settings
 from mmrl.policies.vla.scale import Scale
-from mmrl.core.rng import Noise
-from mmrl.distributed.first_process import build_without_weights, has_weights
-from mmrl.distributed.sharding import _blocks
-from mmrl.core.types import Sampling
 from tests.laws.heads import openvla_folder, openvla_policy, raws, sampled
 from tests.openvla_checkpoint import MEANS, STDS, openvla
 from tests.policies.vla.flow_vla_checks import gradients, touched

@@ -13,13 +13,13 @@ from transformers import PI0Config, PI0ForConditionalGeneration, PI0Processor
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import DDIM, FlowNoise, FlowODE
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.scale import Scale
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 from tests.checkpoints import pi0
 from tests.laws.heads import demonstrated, pi0_folder, pi0_policy, raws, sampled
 from tests.policies.vla.flow_vla_checks import (

@@ -12,6 +12,8 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.chains import FlowNoise, FlowODE
 from mmrl.policies.vla.decoder_layers import rotate
@@ -19,8 +21,6 @@ from mmrl.policies.vla.paligemma.prompt import write_prompt
 from mmrl.policies.vla.pi05.expert import AdaptiveRMSNorm
 from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.scale import Scale
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 from tests.laws.heads import pi05_folder, pi05_policy, raws, sampled
 from tests.pi_checkpoints import pi05
 from tests.policies.vla.flow_vla_checks import (

@@ -12,15 +12,15 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.rng import Noise
+from mmrl.core.types import Completion, Request, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.policies.vla.pi0_fast.decoding import decode_row
 from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
 from mmrl.policies.vla.pi0_fast.sampler import NOTHING, avoid_length, take_back
-from mmrl.core.rng import Noise
 from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.core.types import Completion, Request, Sampling
 from tests.laws.heads import pi0_fast_folder, pi0_fast_policy, raws, sampled
 from tests.pi_checkpoints import pi0_fast, smooth_chunks
 from tests.policies.vla.flow_vla_checks import gradients, touched

@@ -13,12 +13,12 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.rng import Noise
+from mmrl.core.types import Sampling
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.chains import FlowNoise, FlowODE
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
-from mmrl.core.rng import Noise
-from mmrl.core.types import Sampling
 from tests.checkpoints import smolvla
 from tests.laws.heads import raws, sampled, smolvla_folder, smolvla_policy
 from tests.policies.vla.flow_vla_checks import (

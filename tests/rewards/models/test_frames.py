@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
-from mmrl.policies.vla.token import ActionTokenPolicy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 from mmrl.rewards.models.progress import PairProgress, remaining_share
 from mmrl.rewards.models.similarity import GoalBaselineSimilarity, goal_baseline_reward
 

@@ -9,11 +9,11 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from mmrl.core.rng import Noise, derive_seed
+from mmrl.core.types import Context, Prompt, Sampling, Sim
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Action, Policy, require_inputs
-from mmrl.core.rng import Noise, derive_seed
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.core.types import Context, Prompt, Sampling, Sim
 from sims.tabletop import Reach
 from sims.task import SimTask
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.distributed import parallel
 from mmrl.annotators.gae import GAE
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
+from mmrl.distributed import parallel
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
-from mmrl.core.types import Context, Sampling
 from sims.gym import GymSim
 from sims.task import SimTask
 

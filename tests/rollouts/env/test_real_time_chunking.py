@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl.core.rng import Noise
+from mmrl.core.types import Context, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.vla.chains.flow import FlowODE
 from mmrl.policies.vla.chains.real_time import guidance_weight, guided_velocity
-from mmrl.policies.vla.flow import ActionFlowPolicy
-from mmrl.core.rng import Noise
+from mmrl.policies.vla.small.flow import ActionFlowPolicy
 from mmrl.rollouts.env.real_time_chunking import RealTimeChunkingRollout, RealTimeVectorEnv, soft_mask
-from mmrl.core.types import Context, Sampling
 from sims.tabletop.sims import Reach
 from sims.task import SimTask
 from tests.sims.test_chunked import Counter

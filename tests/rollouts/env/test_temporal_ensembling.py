@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl.core.types import Completion, Context, Sampling
 from mmrl.evaluation.video.recording import VideoSim
 from mmrl.rollouts.env.temporal_ensembling import TemporalEnsemblingRollout, TemporalEnsemblingVectorEnv
-from mmrl.core.types import Completion, Context, Sampling
 from sims.tabletop.sims import Reach
 from sims.task import SimTask
 from tests.sims.test_chunked import Counter

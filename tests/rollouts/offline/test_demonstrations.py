@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.vla.token import ActionTokenPolicy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 from mmrl.rollouts.offline.demonstrations import Demonstrations
-from mmrl.core.types import Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tasks.arithmetic.task import Arithmetic

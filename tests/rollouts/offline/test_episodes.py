@@ -3,15 +3,15 @@
 import pytest
 import torch
 
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.datasets.processor_of_dataset import build_processor
 from mmrl.datasets.task import OfflineTask
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.chains import FlowSDE
-from mmrl.policies.vla.flow import ActionFlowPolicy
-from mmrl.policies.vla.token import ActionTokenPolicy
+from mmrl.policies.vla.small.flow import ActionFlowPolicy
+from mmrl.policies.vla.small.token import ActionTokenPolicy
 from mmrl.rollouts.offline.episodes import OfflineRollout
-from mmrl.core.types import Context, Sampling
 from tests.datasets.episodes import CONTRACT, episode, write
 
 TINY = dict(hidden_size=16, layers=1, heads=2, intermediate_size=16, visual_tokens=2, proprio_dims=5, chunk=3)

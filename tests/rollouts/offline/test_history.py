@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl.core.types import Context, Sampling
 from mmrl.datasets.task import OfflineTask
 from mmrl.policies.vla.chains import DDIM
 from mmrl.policies.vla.diffusion_policy.policy import DiffusionPolicy
 from mmrl.rollouts.offline.history import HistoryRollout
-from mmrl.core.types import Context, Sampling
 from tests.datasets.episodes import episode, write
 
 

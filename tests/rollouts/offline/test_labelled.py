@@ -7,14 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.mismatched_kl import swap_prompts
-from mmrl.core.batch import Batch
 from mmrl.commands.fit import fit
-from mmrl.data.collate import collate
+from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
+from mmrl.core.types import Context, Sampling
+from mmrl.data.collate import collate
 from mmrl.objectives.preference import KTOLoss
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.offline.pairs import LabelledAnswers, PreferencePairs
-from mmrl.core.types import Context, Sampling
 from tasks.preferences.task import Preferences
 
 SIZES = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)

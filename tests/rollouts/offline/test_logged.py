@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.data.parity import measure_staleness
 from mmrl.engines.local import LocalEngine
@@ -12,7 +13,6 @@ from mmrl.rollouts.offline.logged import LoggedEpisodes
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.best_worst import BestWorst
 from mmrl.transforms.filter import KeepSuccesses
-from mmrl.core.types import Context, Sampling
 from tests.policies.text.oracle import TINY
 from tests.tiny_recipes import Counting
 

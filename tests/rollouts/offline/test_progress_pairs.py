@@ -1,7 +1,7 @@
 import pytest
 
-from mmrl.rollouts.offline.progress_pairs import ProgressPairs
 from mmrl.core.types import Context, Sampling
+from mmrl.rollouts.offline.progress_pairs import ProgressPairs
 from tasks.arithmetic.task import Arithmetic
 
 

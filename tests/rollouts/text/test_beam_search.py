@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mmrl.core.types import Context, Sampling
 from mmrl.engines.beam_search import BeamSearchEngine
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.beam_search import BeamSearch
-from mmrl.core.types import Context, Sampling
 from tasks.ranking import NextItem
 from tests.policies.text.oracle import TINY
 from tests.tiny_recipes import Counting

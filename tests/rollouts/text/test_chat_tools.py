@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
+from mmrl.core.types import Completion, Context, Prompt, Sampling
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
@@ -19,7 +20,6 @@ from mmrl.rollouts.text.tools import ToolUse
 from mmrl.samples.record import SampleFormat
 from mmrl.tools.base import Tool
 from mmrl.tools.chat_parser import HermesParser, LlamaParser, MistralParser
-from mmrl.core.types import Completion, Context, Prompt, Sampling
 from tasks.dataset.task import DatasetTask
 
 ROOT = Path(__file__).parents[3]

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.group_advantage import GroupAdvantage
+from mmrl.core.types import Completion, Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.data.collector import episode_metrics
 from mmrl.engines.local import LocalEngine
@@ -15,7 +16,6 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.environment_demonstrations import EnvironmentDemonstrations
 from mmrl.rollouts.text.scripted import Expert, Guess
-from mmrl.core.types import Completion, Context, Sampling
 from tests.text_environments import Count, texts
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mmrl.core.types import Context, Prompt, Sampling
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.text.hints import HintedPrompts, add_hint
 from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.core.types import Context, Prompt, Sampling
 from tasks.arithmetic import Arithmetic
 
 TASK = Arithmetic(digits=(1, 1, 1, 1), steps=True)

@@ -6,6 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
+from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.vision import VisionLanguagePolicy
@@ -15,7 +16,6 @@ from mmrl.tools.base import ToolOutput
 from mmrl.tools.call_parser import TagParser
 from mmrl.tools.chat_parser import HermesParser
 from mmrl.tools.views import Zoom
-from mmrl.core.types import Context, Sampling
 from tasks.acuity import Acuity
 from tests.tools.examples import STOPS, Echo
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mmrl.core.types import Context, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.on_policy_mixture import OnPolicyMixture
-from mmrl.core.types import Context, Sampling
 from tasks.arithmetic.task import Arithmetic
 from tests.policies.text.oracle import TINY
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.core.types import Completion, Context, Prompt, Sampling
+from mmrl.rollouts.text.single_turn import SingleTurn
 from tests.tiny_recipes import Counting
 
 

@@ -7,6 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Completion, Context, PolicyOutput, Sampling
 from mmrl.data.collate import collate
 from mmrl.data.collector import episode_metrics
 from mmrl.engines.local import LocalEngine
@@ -16,12 +18,10 @@ from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.weighting import TokenMean
 from mmrl.ops.masked import masked_mean
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.core.rng import derive_seed
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.rollouts.text.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.text.tools import ToolUse
 from mmrl.tools.call_parser import TagParser
-from mmrl.core.types import Completion, Context, PolicyOutput, Sampling
 from tasks.wiki import Search, Wiki
 from tests.tiny_recipes import Counting
 from tests.tools.examples import STOPS, Always, Count, Divide, Echo

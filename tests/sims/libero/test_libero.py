@@ -13,8 +13,8 @@ import sims
 from mmrl.commands.data_record import record
 from mmrl.commands.evaluate import evaluate
 from mmrl.config.compose import compose, to_lightning
-from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.core.types import Sim
+from mmrl.datasets.lerobot.reader import LeRobotDataset
 from sims.states import StoredStateTask
 from tests.openvla_checkpoint import openvla
 from tests.sims.workers.equality import assert_equal, play

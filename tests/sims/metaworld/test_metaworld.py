@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mmrl.commands.data_record import record
+from mmrl.core.types import Sim
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.policies.vla.scale import Scale
-from mmrl.core.types import Sim
 from sims.task import SimTask, split_of
 from tests.sims.workers.equality import assert_equal, play
 from tests.sims.workers.solving import solve

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mmrl.commands.data_record import record
-from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.core.types import Sim
+from mmrl.datasets.lerobot.reader import LeRobotDataset
 from sims.task import SimTask
 from tests.sims.workers.equality import assert_equal, play
 from tests.sims.workers.solving import solve

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl.core.types import Completion, Context, Sampling
 from mmrl.data.collector import episode_metrics
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.scripted import play_episode
-from mmrl.core.types import Completion, Context, Sampling
 from tasks.browser import pool
 from tasks.browser.task import Browser
 

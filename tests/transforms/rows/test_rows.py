@@ -9,6 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch, Ragged
+from mmrl.core.types import Collector, Context, Sampling
 from mmrl.data.collate import NO_GROUP
 from mmrl.data.row_transforms import apply_rows
 from mmrl.policies.text.vision import VisionLanguagePolicy
@@ -16,7 +17,6 @@ from mmrl.transforms.rows.base import RowTransform
 from mmrl.transforms.rows.concatenation import concatenate, copy_rows, from_plain, to_plain
 from mmrl.transforms.rows.replay import STRIDE, ReplayRows
 from mmrl.transforms.rows.select import SelectByAdvantage
-from mmrl.core.types import Collector, Context, Sampling
 
 POLICY = SimpleNamespace(
     concatenate=lambda parts: {"input_ids": torch.cat([part["input_ids"] for part in parts])}

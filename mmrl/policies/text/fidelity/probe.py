@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.policies.text.architecture import list_unknown_types
-from mmrl.policies.text.cache import share_from
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, Sampling
+from mmrl.policies.text.architecture import list_unknown_types
+from mmrl.policies.text.cache import share_from
 
 SHORT, LONG = 8, 24  # tokens of the prompts
 BRANCHING = 66  # tokens of the long prompt where routers and layers of an unknown type choose by token

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
-from mmrl.policies.text.generation import ServedPolicy
+from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic, LogSurprise
-from mmrl.core.types import PolicyOutput
 
 
-class PackedScoring(ServedPolicy):
+class PackedScoring(LanguageModelPolicy):
     """Policy that scores the choices of a batch with one network, each prompt once where that is exact."""
 
     statistics: dict[str, ChoiceStatistic]

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput
 from mmrl.policies.base import require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.act.model import ACT
@@ -19,8 +21,6 @@ from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.lerobot.features import Features
 from mmrl.policies.vla.lerobot.policy import LeRobotPolicy
 from mmrl.policies.vla.value import StateValue
-from mmrl.core.rng import Noise
-from mmrl.core.types import PolicyOutput
 
 
 class ACTPolicy(LeRobotPolicy, ChainPolicy):

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mmrl.core.rng import Noise
 from mmrl.ops.diffusion import add_noise, cosine_alphas_cumprod, ddim_step, ddpm_step, predict_x0
 from mmrl.policies.vla.chains.base import (
     Chain,
@@ -17,7 +18,6 @@ from mmrl.policies.vla.chains.base import (
     column,
     sample_transitions,
 )
-from mmrl.core.rng import Noise
 
 
 class Diffusion(Chain):

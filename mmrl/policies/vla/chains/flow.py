@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmrl.core.rng import Noise
 from mmrl.ops.flow import bounded_std, cps_step, interpolate, sde_scale, sde_step, time_grid
 from mmrl.policies.vla.chains.base import (
     Chain,
@@ -17,7 +18,6 @@ from mmrl.policies.vla.chains.base import (
     column,
     sample_transitions,
 )
-from mmrl.core.rng import Noise
 
 
 class Flow(Chain):

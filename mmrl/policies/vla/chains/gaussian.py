@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.policies.vla.chains.base import Chain, DenoisingTarget, TransitionParams, column
 from mmrl.core.rng import Noise
+from mmrl.policies.vla.chains.base import Chain, DenoisingTarget, TransitionParams, column
 
 
 @dataclass(frozen=True)

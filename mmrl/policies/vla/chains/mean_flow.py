@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmrl.core.rng import Noise
 from mmrl.ops.flow import interpolate
 from mmrl.policies.vla.chains.base import DenoisingTarget, column
 from mmrl.policies.vla.chains.flow import FlowNoise
-from mmrl.core.rng import Noise
 
 
 @dataclass(frozen=True)

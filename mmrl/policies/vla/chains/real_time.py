@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mmrl.policies.vla.chains.base import column
 from mmrl.core.rng import Noise
+from mmrl.policies.vla.chains.base import column
 
 if TYPE_CHECKING:
     from mmrl.policies.vla.chain import ChainPolicy, Prefix

@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mmrl.core.types import Observation
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error
@@ -22,8 +24,6 @@ from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_
 from mmrl.policies.vla.pretrained.loading import EXTRA, OWN
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.weights import fill, read_weights
-from mmrl.files.strict_json import read_json_object
-from mmrl.core.types import Observation
 
 INPUTS = (Step("rename_observations_processor", {"rename_map": {}}), Step("to_batch_processor"))
 """First steps of the pre-processor."""

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.vla.lerobot.files import REMEDY, find_file
 from mmrl.policies.vla.scale import STATISTICS, Kind, Scale
 from mmrl.policies.weights import read_weights
-from mmrl.files.strict_json import read_json_object
 
 FEATURES = {"STATE": "observation.state", "ACTION": "action"}
 MODES: dict[str, Kind] = {"IDENTITY": "identity", "MEAN_STD": "mean_std", "MIN_MAX": "min_max", "QUANTILES": "quantile"}

@@ -11,10 +11,10 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from torch import Tensor, nn
 
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.vla.lerobot.files import find_file
 from mmrl.policies.vla.openvla.settings import CONFIG, REMEDY, need_file
 from mmrl.policies.weights import check_fits, read_weights
-from mmrl.files.strict_json import read_json_object
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _TIED = ("language_model.lm_head.weight", "language_model.model.embed_tokens.weight")

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 from transformers import LlamaForCausalLM
 
-from mmrl.policies.vla.openvla.settings import OpenVLASettings
 from mmrl.files.pretrained import build_pretrained
+from mmrl.policies.vla.openvla.settings import OpenVLASettings
 
 
 class VisionBackbone(nn.Module):

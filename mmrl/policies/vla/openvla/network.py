@@ -15,7 +15,7 @@ from mmrl.policies.text.cache import cache_argument
 from mmrl.policies.vla.openvla.checkpoint import load_network, save_network
 from mmrl.policies.vla.openvla.model import OpenVLA
 from mmrl.policies.vla.openvla.settings import read_settings
-from mmrl.policies.vla.token_vla.network import Choose, Scores, TokenVLANetwork
+from mmrl.policies.vla.pretrained.token.network import Choose, Scores, TokenVLANetwork
 
 
 class OpenVLANetwork(TokenVLANetwork):

@@ -9,7 +9,7 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.openvla.network import OpenVLANetwork
 from mmrl.policies.vla.openvla.reading import OpenVLAReading, resolve_units
 from mmrl.policies.vla.pretrained.loading import OWN
-from mmrl.policies.vla.token_vla.policy import TokenVLAPolicy
+from mmrl.policies.vla.pretrained.token.policy import TokenVLAPolicy
 
 
 class OpenVLAPolicy(TokenVLAPolicy):

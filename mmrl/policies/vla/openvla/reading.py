@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from mmrl.files.pretrained import load_pretrained
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.lerobot.files import find_file
@@ -22,8 +24,6 @@ from mmrl.policies.vla.openvla.statistics import read_units, select_key, write_u
 from mmrl.policies.vla.pretrained.loading import resolve_processor
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Kind
-from mmrl.files.pretrained import load_pretrained
-from mmrl.files.strict_json import read_json_object
 
 PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
 EMPTY = "▁"

@@ -8,8 +8,8 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from mmrl.policies.vla.lerobot.files import find_file
 from mmrl.files.strict_json import read_json_object
+from mmrl.policies.vla.lerobot.files import find_file
 
 CONFIG, PIXELS, STATISTICS = "config.json", "preprocessor_config.json", "dataset_statistics.json"
 REMEDY = "give a folder or hub id of an OpenVLA, such as openvla/openvla-7b (policy.path)"

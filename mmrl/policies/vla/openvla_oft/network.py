@@ -14,7 +14,7 @@ from mmrl.policies.vla.openvla.network import OpenVLANetwork
 from mmrl.policies.vla.openvla.settings import read_settings
 from mmrl.policies.vla.openvla_oft.checkpoint import COMPONENTS, load_oft, save_oft
 from mmrl.policies.vla.openvla_oft.model import Head, OpenVLAOFT
-from mmrl.policies.vla.token_vla.network import Choose, Scores
+from mmrl.policies.vla.pretrained.token.network import Choose, Scores
 
 STOP = 2
 """Id of Llama's end token, which follows the placeholders."""

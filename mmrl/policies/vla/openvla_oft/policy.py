@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from mmrl.core.types import Observation
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.openvla.reading import OpenVLAReading, resolve_units
 from mmrl.policies.vla.openvla_oft.model import Head
 from mmrl.policies.vla.openvla_oft.network import OpenVLAOFTNetwork
 from mmrl.policies.vla.pretrained.loading import OWN
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
-from mmrl.policies.vla.token_vla.policy import TokenVLAPolicy
-from mmrl.core.types import Observation
+from mmrl.policies.vla.pretrained.token.policy import TokenVLAPolicy
 
 
 class OpenVLAOFTInputs(PretrainedVLA):

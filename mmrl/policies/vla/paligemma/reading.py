@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate, pad
 from transformers import AutoTokenizer
 
+from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.lerobot.files import read_config, write_features
@@ -19,7 +20,6 @@ from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_
 from mmrl.policies.vla.paligemma.prompt import write_prompt
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
-from mmrl.files.pretrained import load_pretrained
 
 _TOKENIZER = "tokenizer"  # folder of a checkpoint
 _PALIGEMMA = "google/paligemma-3b-pt-224"

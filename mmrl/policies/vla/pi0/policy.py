@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mmrl.policies.vla.flow_vla.policy import FlowVLAPolicy
 from mmrl.policies.vla.pi0.network import Pi0Network
 from mmrl.policies.vla.pi0.reading import Pi0Reading
+from mmrl.policies.vla.pretrained.flow.policy import FlowVLAPolicy
 
 
 class Pi0Policy(FlowVLAPolicy):

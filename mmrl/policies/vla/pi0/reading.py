@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from transformers import PI0Processor
 
+from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.lerobot.statistics import read_scales
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
-from mmrl.files.pretrained import load_pretrained
 
 
 class Pi0Reading(PretrainedReading):

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 from transformers import PaliGemmaForConditionalGeneration
 
-from mmrl.policies.vla.flow_vla.time_embedding import embed_time
+from mmrl.files.pretrained import build_pretrained
 from mmrl.policies.vla.paligemma.decoder import KeysValues, PaliGemmaDecoder
 from mmrl.policies.vla.paligemma.weights import EXPERT, Shapes, expert_config, need_shape, vlm_config
 from mmrl.policies.vla.pi05.expert import ActionExpert, expert_layer
-from mmrl.files.pretrained import build_pretrained
+from mmrl.policies.vla.pretrained.flow.time_embedding import embed_time
 
 
 class VLMWithExpert(nn.Module):

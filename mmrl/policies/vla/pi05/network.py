@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.policies.vla.chain import Prefix
-from mmrl.policies.vla.flow_vla.network import Context, FlowVLANetwork, Sizes
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file, read_config
 from mmrl.policies.vla.paligemma.weights import network_weights, read_shapes, save_weights
 from mmrl.policies.vla.pi05.model import Pi05
+from mmrl.policies.vla.pretrained.flow.network import Context, FlowVLANetwork, Sizes
 from mmrl.policies.weights import fill, read_weights
 
 _UNSUPPORTED = ("use_relative_actions", "use_visual_memory", "use_proprioceptive_memory")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mmrl.policies.vla.flow_vla.policy import FlowVLAPolicy
 from mmrl.policies.vla.pi05.network import Pi05Network
 from mmrl.policies.vla.pi05.reading import Pi05Reading
+from mmrl.policies.vla.pretrained.flow.policy import FlowVLAPolicy
 
 
 class Pi05Policy(FlowVLAPolicy):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PaliGemmaForConditionalGeneration
 
+from mmrl.files.pretrained import build_pretrained
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file, read_config
 from mmrl.policies.vla.paligemma.decoder import KeysValues, PaliGemmaDecoder
 from mmrl.policies.vla.paligemma.weights import (
@@ -22,7 +23,6 @@ from mmrl.policies.vla.paligemma.weights import (
     vlm_config,
 )
 from mmrl.policies.weights import fill, read_weights
-from mmrl.files.pretrained import build_pretrained
 
 
 class Pi0Fast(PaliGemmaDecoder):

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import Noise
+from mmrl.core.types import PolicyOutput, Sampling
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
@@ -24,8 +26,6 @@ from mmrl.policies.vla.pi0_fast.sampler import NOTHING, Drawn, avoid_length, dra
 from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.value import StateValue
-from mmrl.core.rng import Noise
-from mmrl.core.types import PolicyOutput, Sampling
 
 
 class Pi0FastPolicy(PretrainedVLA):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmrl.ops.choice import draw
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
+from mmrl.ops.choice import draw
 
 NOTHING = -1
 """Stored in front of the tokens of some rows; it is no choice. See `avoid_length`."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
+from mmrl.files.strict_json import read_json_object
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import add_lora, remove_noise
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
-from mmrl.files.strict_json import read_json_object
 
 OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
 """Files of this project in an export: class and processor, and the modules beside the pretrained model."""

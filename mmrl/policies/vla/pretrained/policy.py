@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from mmrl.core.types import Observation
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error, merge_lora
@@ -18,7 +19,6 @@ from mmrl.policies.vla.pretrained.inputs import collate_inputs, encode_inputs
 from mmrl.policies.vla.pretrained.loading import EXTRA, OWN, add_lora_to_open, freeze, resolve_processor
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.weights import fill, read_weights
-from mmrl.core.types import Observation
 
 
 class PretrainedVLA(Policy):

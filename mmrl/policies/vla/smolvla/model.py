@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 from transformers import LlamaModel, SmolVLMForConditionalGeneration
 
-from mmrl.policies.vla.decoder_layers import DecoderModel, cross_attention_layer, self_attention_layer
-from mmrl.policies.vla.flow_vla.time_embedding import embed_time
-from mmrl.policies.vla.smolvla.settings import SmolVLASettings
 from mmrl.files.pretrained import build_pretrained
+from mmrl.policies.vla.decoder_layers import DecoderModel, cross_attention_layer, self_attention_layer
+from mmrl.policies.vla.pretrained.flow.time_embedding import embed_time
+from mmrl.policies.vla.smolvla.settings import SmolVLASettings
 
 
 class VLMWithExpert(nn.Module):

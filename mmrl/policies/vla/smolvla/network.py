@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import AutoConfig
 
+from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.vla.chain import Prefix
-from mmrl.policies.vla.flow_vla.network import Context, FlowVLANetwork, Sizes
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file
+from mmrl.policies.vla.pretrained.flow.network import Context, FlowVLANetwork, Sizes
 from mmrl.policies.vla.smolvla.model import SmolVLA
 from mmrl.policies.vla.smolvla.settings import read_settings, vlm_source
 from mmrl.policies.weights import fill, read_weights
-from mmrl.files.pretrained import load_pretrained
 
 _PREFIX = "model."  # of the network's weights in a checkpoint
 _TIED = ("vlm_with_expert.vlm.lm_head.weight", "vlm_with_expert.vlm.model.text_model.embed_tokens.weight")

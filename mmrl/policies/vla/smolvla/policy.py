@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmrl.policies.vla.flow_vla.policy import FlowVLAPolicy
+from mmrl.policies.vla.pretrained.flow.policy import FlowVLAPolicy
 from mmrl.policies.vla.smolvla.network import SmolVLANetwork
 from mmrl.policies.vla.smolvla.reading import SmolVLAReading
 

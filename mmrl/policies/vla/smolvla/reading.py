@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate, pad
 from transformers import AutoConfig, AutoTokenizer
 
+from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, write_features
@@ -19,7 +20,6 @@ from mmrl.policies.vla.lerobot.statistics import read_scales, write_scales
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.vla.smolvla.settings import input_steps, read_settings, vlm_source
-from mmrl.files.pretrained import load_pretrained
 
 
 class SmolVLAReading(PretrainedReading):

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.methods.siren import NucleusEntropy
+from mmrl.core.types import Sampling
+from mmrl.methods.entropy.siren import NucleusEntropy
 from mmrl.policies.text.packing import output_layer
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.statistics import ChoiceLogprobs
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.core.types import Sampling
 from tests.policies.text.oracle import TINY, batch_of, completions, decided
 from tests.policies.text.test_architecture import saved
 from tests.policies.text.test_policy import PROMPTS

@@ -10,6 +10,8 @@ from torch.testing import assert_close
 from transformers import Qwen2Config
 
 from mmrl.core.batch import Batch, Ragged
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.packing import plan
@@ -27,8 +29,6 @@ from mmrl.policies.text.packing.plan import (
 from mmrl.policies.text.packing.prefix_sharing import _select_longest
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
-from mmrl.core.rng import derive_seed
-from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.text.oracle import TINY, decided
 from tests.policies.text.test_vision import LLAVA, prompt

@@ -1,0 +1,130 @@
+"""Process supervision of code: lines are labelled by whether a right program can still follow them.
+
+Process Supervision-Guided Policy Optimization for Code Generation, 2024, arXiv:2410.17621.
+
+- the last line from which completions pass, by binary search: `PrefixSearch`
+- 1 for lines up to it and -1 for later ones, as rewards per token: `LineLabels`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mmrl.core.rng import derive_seed
+from mmrl.core.types import Context, Episode, Request, Turn
+from mmrl.rewards.steps import split_steps
+from mmrl.rollouts.text.forced import surround, truncate
+from mmrl.transforms.base import EpisodeTransform
+from mmrl.transforms.steps import fit_texts, locate_steps
+
+
+class PrefixSearch:
+    """Binary search of the most lines, from 0, after which a completion still passes, if fewer lines pass too.
+
+    The prompt alone counts as one after which some completion passes. n lines take at most log2(n + 1) probes, rounded
+    up. Source: arXiv:2410.17621, automated supervision by binary search.
+
+    Args:
+        lines: of the program.
+    """
+
+    def __init__(self, lines: int):
+        self.alive, self.dead = 0, lines + 1
+
+    @property
+    def probe(self) -> int | None:
+        """Number of lines to complete next; None at the end."""
+        return (self.alive + self.dead) // 2 if self.dead - self.alive > 1 else None
+
+    def tell(self, passes: bool) -> None:
+        """Tell whether a completion of the probe passed."""
+        middle = (self.alive + self.dead) // 2
+        self.alive, self.dead = (middle, self.dead) if passes else (self.alive, middle)
+
+
+def label_lines(lines: Sequence[str], alive: int) -> list[float]:
+    """1 for the first `alive` lines, -1 for later ones, 0 for blank lines and comments, which have no part in it."""
+    said = [line.strip() for line in lines]
+    return [0.0 if not line or line[0] == "#" else 1.0 if k < alive else -1.0 for k, line in enumerate(said)]
+
+
+@dataclass(frozen=True)
+class LineLabels(EpisodeTransform):
+    """Write `token_rewards`: weight * label / number of lines at the last token of each line of a program.
+
+    The label of a line says whether one of `continuations` completions of the program up to it passes; they are sampled
+    and scored here and not trained on. Programs that pass are labelled without a search. It is for completions of one
+    row. Source: Process Supervision-Guided Policy Optimization for Code Generation, 2024, arXiv:2410.17621.
+
+    Args:
+        continuations: K, of each probed prefix.
+        weight: of the labels beside the reward, the paper's lambda.
+        normalise: divide by the number of lines, so that more lines earn no more.
+        score_name: of the score that is 1 for a program that passes.
+    """
+
+    continuations: int = 20
+    weight: float = 0.25
+    normalise: bool = True
+    score_name: str = "exact"
+
+    def __post_init__(self) -> None:
+        if self.continuations < 1:
+            raise ValueError(f"line_labels.continuations must be at least 1, got {self.continuations}")
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"token_rewards"})
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        if any(len(episode.turns) != 1 or self.score_name not in episode.scores for episode in episodes):
+            raise ValueError(
+                f"line_labels is for completions of one row with a score {self.score_name!r}; use a task that runs "
+                "programs, such as code, or leave it out of data.transforms"
+            )
+        lines = [split_steps(str(episode.output)) for episode in episodes]
+        rows = [
+            locate_steps(fit_texts(ctx.policy.token_texts(e.turns[0].completion.action.tolist()), str(e.output)), own)
+            for e, own in zip(episodes, lines)
+        ]
+        searches = [PrefixSearch(0 if e.scores[self.score_name] >= 1 else len(own)) for e, own in zip(episodes, lines)]
+        while any(search.probe is not None for search in searches):
+            self._probe(episodes, rows, searches, ctx)
+        for episode, own, row, search in zip(episodes, lines, rows, searches):
+            passed = episode.scores[self.score_name] >= 1
+            labels = label_lines(own, len(own) if passed else search.alive)
+            done, rewards = episode.turns[0].completion, torch.zeros(len(row))
+            for k, label in enumerate(labels):
+                inside = (row == k).nonzero()
+                if len(inside):
+                    rewards[int(inside[-1])] = self.weight * label / (len(own) if self.normalise else 1)
+            episode.turns = [Turn(replace(done, extra={**done.extra, "token_rewards": rewards}))]
+        return episodes
+
+    def _probe(
+        self, episodes: Sequence[Episode], rows: Sequence[Tensor], searches: Sequence[PrefixSearch], ctx: Context
+    ) -> None:
+        """Complete the probed prefix of every unfinished search, and tell it whether one passes."""
+        asked, requests = [], []
+        for number, (episode, step, search) in enumerate(zip(episodes, rows, searches)):
+            if search.probe is None:
+                continue
+            prefix = episode.turns[0].completion.action[step < search.probe]
+            key = (ctx.seed, ctx.purpose, ctx.iteration, "line", episode.group, episode.sample_index, search.probe)
+            for k in range(self.continuations):
+                raw, kept = episode.prompt.observation, prefix if len(prefix) else None
+                requests.append(Request(raw, derive_seed(*key, k), kept, prompt_id=("line", episode.group)))
+                asked.append((number, prefix))
+        tried: list[Episode] = []
+        for (number, prefix), done in zip(asked, ctx.engine.sample(requests, ctx.sampling)):
+            done = truncate(done, ctx.sampling.max_tokens - len(prefix))
+            text = ctx.policy.decode([*prefix.tolist(), *done.action.tolist()])
+            row = Turn(surround(done, prefix, prefix[:0], text))
+            tried.append(Episode(episodes[number].prompt, number, len(tried), [row], ended=done.ended))
+        ctx.collector.score(tried)
+        passed = {each.group for each in tried if each.scores.get(self.score_name, 0.0) >= 1}
+        for number in dict.fromkeys(number for number, _ in asked):
+            searches[number].tell(number in passed)

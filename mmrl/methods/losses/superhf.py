@@ -1,0 +1,34 @@
+"""SuperHF: fine-tune on the best of several samples, with a KL penalty to the start, again and again.
+
+SuperHF: Supervised Iterative Learning from Human Feedback, 2023, arXiv:2310.16763.
+
+- the best completions of each prompt: `KeepBest`
+- loss: `NegativeLogLikelihood` plus `GKDLoss(beta=1, teacher="reference")`, the exact KL(policy || start) of each token
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Context, Episode
+from mmrl.transforms.base import EpisodeTransform
+
+
+@dataclass(frozen=True)
+class KeepBest(EpisodeTransform):
+    """Keeps the episodes of each group with the highest rewards; of equals the first ones. Best of n.
+
+    Args:
+        count: of each group.
+    """
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"keep_best.count must be at least 1, got {self.count}")
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        ordered = (sorted(group, key=lambda e: -e.reward) for group in group_episodes(episodes).values())
+        return [episode for group in ordered for episode in group[: self.count]]

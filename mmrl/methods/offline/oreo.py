@@ -1,0 +1,100 @@
+"""OREO: path-consistency losses of the values and of the policy over the suffixes of a trajectory.
+
+OREO: Offline Reinforcement Learning for LLM Multi-Step Reasoning, 2024, section 3, arXiv:2412.16145.
+
+With d_t = log pi - log pi_ref of choice t and a terminal reward R at discount 1, the optimum of E[R] - beta KL(pi ||
+pi_ref) satisfies V_t = R - beta sum_{i>=t} d_i along every trajectory, on-policy or not.
+
+- residuals of the identity: `value_residual`, `policy_residual`
+- their squares as losses: `PathValue`, `PathPolicy`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
+from mmrl.objectives.objective import Term
+from mmrl.ops.masked import zero_outside
+
+
+def suffix_sum(
+    value: Tensor,  # [N, T]
+    mask: Tensor,  # [N, T] bool
+) -> Tensor:  # [N, T], 0 outside the mask
+    """sum_{i>=t} value_i over the choices inside the mask."""
+    inside = zero_outside(value, mask)
+    return zero_outside(inside.flip(1).cumsum(1).flip(1), mask)
+
+
+def value_residual(
+    values: Tensor,  # [N, T] reward, with gradient
+    log_ratio: Tensor,  # [N, T] nats
+    reward: Tensor,  # [N]
+    mask: Tensor,  # [N, T] bool
+    beta: float,
+) -> Tensor:  # [N, T], 0 outside the mask
+    """V_t - R + beta D_t, D_t the suffix sum of log-ratios, a constant."""
+    return zero_outside(values - reward[:, None] + beta * suffix_sum(log_ratio.detach(), mask), mask)
+
+
+def policy_residual(
+    values: Tensor,  # [N, T] reward
+    log_ratio: Tensor,  # [N, T] nats, with gradient
+    reward: Tensor,  # [N]
+    mask: Tensor,  # [N, T] bool
+    beta: float,
+) -> Tensor:  # [N, T], 0 outside the mask
+    """V_t - R + beta (d_t + D_{t+1}): only the choice's own log-ratio d_t carries gradient."""
+    own = zero_outside(log_ratio, mask)
+    later = suffix_sum(log_ratio.detach(), mask) - own.detach()
+    return zero_outside(values.detach() - reward[:, None] + beta * (own + later), mask)
+
+
+@dataclass(frozen=True)
+class _PathConsistency(Term):
+    """Squared residual of the soft Bellman identity over a row's suffixes.
+
+    Args:
+        beta: price of a nat of distance to the reference, in units of reward.
+        reference: column of the reference's log-probs.
+    """
+
+    beta: float = 0.03
+    reference: str = "ref_logprobs"
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0:
+            raise ValueError(f"path_consistency.beta must be > 0, got {self.beta}")
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "episode_reward", self.reference})
+
+    def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        mask = batch["action_mask"]
+        if out.values is None or out.values.dim() != 2:
+            raise ValueError("path_consistency needs values of every choice; set model.policy.value_head=true")
+        log_ratio = zero_outside(out.logprobs, mask) - zero_outside(batch[self.reference], mask)
+        return zero_outside(out.values, mask), log_ratio, batch["episode_reward"].to(out.values.dtype), mask
+
+
+@dataclass(frozen=True)
+class PathValue(_PathConsistency):
+    """(V_t - R + beta sum_{i>=t} d_i)^2 with the log-ratios d as constants: fits the values."""
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        return value_residual(*self._parts(out, batch), self.beta).square()
+
+
+@dataclass(frozen=True)
+class PathPolicy(_PathConsistency):
+    """(V_t - R + beta sum_{i>=t} d_i)^2 with all but d_t as constants: fits the policy, choice by choice."""
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        return policy_residual(*self._parts(out, batch), self.beta).square()

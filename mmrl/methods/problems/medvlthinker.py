@@ -1,0 +1,113 @@
+"""MedVLThinker: RL on the questions that the start answers right sometimes.
+
+MedVLThinker: Simple Baselines for Multimodal Medical Reasoning, 2025, arXiv:2508.02669.
+
+- the questions that are solved sometimes: `filter_pass_rates`
+- pass rates measured before training, then the questions within: `MeasuredPassRates` and `DropMeasuring`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mmrl.core.types import Context, Episode
+from mmrl.curricula.base import Curriculum
+from mmrl.curricula.cycle import take_cyclically
+from mmrl.curricula.history import PromptHistory
+from mmrl.curricula.sampler import Shuffled
+from mmrl.transforms.base import EpisodeTransform
+
+
+def filter_pass_rates(
+    rates: Mapping[int, float], min_rate: float = 0.0, max_rate: float = 1.0, easy_first: bool = False
+) -> list[int]:
+    """Return the problems with min_rate < pass rate < max_rate, in their order or those of high rates first.
+
+    Source: MedVLThinker, 2025, difficulty filter, arXiv:2508.02669: 0 < passes < 16 of 16 samples.
+    """
+    within = [index for index, rate in rates.items() if min_rate < rate < max_rate]
+    return sorted(within, key=lambda index: -rates[index]) if easy_first else within
+
+
+class MeasuredPassRates(Curriculum):
+    """Selects problems to measure their pass rates, and then repeats those whose rate lies between two bounds.
+
+    Put `DropMeasuring` into data.transforms, so that nothing is learned while the start is measured, and measure with
+    as many completions as the bounds need: 16 in the paper (`group_size` as a schedule). A problem is measured once
+    where data.num_prompts * measure_iterations is not above the size of the task. Source: MedVLThinker, 2025,
+    arXiv:2508.02669.
+
+    Args:
+        measure_iterations: at the beginning.
+        min_rate: problems with this rate or a lower one are left out.
+        max_rate: problems with this rate or a higher one are left out.
+        easy_first: go from high rates to low ones, in place of the order of the task.
+        score_name: "reward", or the name of a score, in [0, 1].
+    """
+
+    def __init__(
+        self,
+        measure_iterations: int,
+        min_rate: float = 0.0,
+        max_rate: float = 1.0,
+        easy_first: bool = False,
+        score_name: str = "reward",
+    ):
+        if measure_iterations < 1 or not 0 <= min_rate < max_rate <= 1:
+            raise ValueError(
+                "curriculum: need measure_iterations >= 1 and 0 <= min_rate < max_rate <= 1, "
+                f"got {measure_iterations}, {min_rate} and {max_rate}"
+            )
+        self.measure_iterations, self.min_rate, self.max_rate = measure_iterations, min_rate, max_rate
+        self.easy_first = easy_first
+        self.history, self._measured = PromptHistory(score_name), Shuffled()
+        self.chosen: list[int] = []  # empty while measuring
+        self._position = 0
+
+    def select(self, count: int, ctx: Context) -> list[int]:
+        if ctx.iteration < self.measure_iterations:
+            return self._measured.select(count, ctx)
+        self.chosen = self.chosen or self._choose()
+        taken, self._position = take_cyclically(self.chosen, self._position, count)
+        return taken
+
+    def _choose(self) -> list[int]:
+        rates = {index: sum(seen) / len(seen) for index, seen in sorted(self.history.rates.items())}
+        chosen = filter_pass_rates(rates, self.min_rate, self.max_rate, self.easy_first)
+        if not chosen:
+            raise ValueError(
+                f"curriculum: none of {len(rates)} measured problems has a pass rate between {self.min_rate} and "
+                f"{self.max_rate}; measure more, with more completions, or begin with another start"
+            )
+        return chosen
+
+    def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
+        if not self.chosen:
+            self.history.observe(groups)
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {"chosen": list(self.chosen), "position": self._position}
+        return {**self.history.state_dict(), **own, "measured": self._measured.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.history.load_state_dict(state)
+        self._measured.load_state_dict(state["measured"])
+        self.chosen, self._position = list(state["chosen"]), state["position"]
+
+
+@dataclass(frozen=True)
+class DropMeasuring(EpisodeTransform):
+    """Drops the episodes of the first iterations, which measure the start: nothing is learned from them.
+
+    Set data.max_empty_iterations above their number.
+
+    Args:
+        iterations: those of `MeasuredPassRates`.
+    """
+
+    iterations: int
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        return [] if ctx.iteration < self.iterations else episodes

@@ -1,0 +1,134 @@
+"""Hunyuan-MT: a second policy reads several drafts of a translator and writes a better translation (Chimera).
+
+Hunyuan-MT Technical Report, 2025, arXiv:2509.05209.
+
+- drafts of a frozen translator in the prompt: `add_drafts`, `DraftThenFuse`; a start that reads drafts:
+  `DraftDemonstrations`
+- parts of the reward beside a measure of similarity: `judge`, `terms`, `repetition`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mmrl.core.rng import derive_rng, derive_seed
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
+from mmrl.rewards.shaping import repeated_ngrams
+from mmrl.rollouts.base import Rollout, text_observation
+from mmrl.rollouts.offline.demonstrations import demonstration
+from mmrl.rollouts.text.hints import add_hint
+from mmrl.rollouts.text.single_turn import SingleTurn
+
+
+def add_drafts(prompt: Prompt, drafts: Sequence[str], mark: str = "~") -> Prompt:
+    """Return the prompt with drafts behind the user's message, a line each; `info["drafts"]` has them.
+
+    White space in a draft becomes single spaces, so that a draft is one line.
+    """
+    lines = [" ".join(draft.split()) for draft in drafts]
+    shown = add_hint(prompt, "".join(f"\n{mark}{line}" for line in lines) + "\n", 1.0, "")
+    return replace(shown, info={**prompt.info, "drafts": lines})
+
+
+class DraftThenFuse(Rollout):
+    """Single-turn answers of the policy to prompts with drafts, which a frozen model samples at several temperatures.
+
+    The drafts of a prompt are those of its group, drawn anew in every iteration. Source: Hunyuan-MT, 2025,
+    arXiv:2509.05209, with six drafts.
+
+    Args:
+        drafter: name of the translator in `model.frozen_models`.
+        temperatures: of the drafts, one each.
+        mark: text before each draft.
+    """
+
+    def __init__(
+        self,
+        drafter: str = "drafter",
+        temperatures: Sequence[float] = (0.1, 0.5, 0.75, 1.0, 1.0, 1.25),
+        mark: str = "~",
+    ):
+        if not temperatures or min(temperatures) <= 0:
+            raise ValueError(f"rollout.temperatures must be numbers > 0, one a draft, got {list(temperatures)}")
+        self.drafter, self.temperatures, self.mark = drafter, tuple(temperatures), mark
+
+    def sampled_models(self) -> frozenset[str]:
+        return frozenset({self.drafter})
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        drafts: list[list[str]] = [[] for _ in prompts]
+        for number, temperature in enumerate(self.temperatures):
+            key = (ctx.seed, ctx.purpose, "draft", ctx.iteration, number)
+            requests = [
+                Request(text_observation(prompt), derive_seed(*key, slot), model=self.drafter)
+                for slot, prompt in prompts
+            ]
+            done = ctx.engine.sample(requests, replace(ctx.sampling, temperature=temperature))
+            for texts, completion in zip(drafts, done):
+                texts.append(str(completion.output))
+        fused = [(slot, add_drafts(prompt, texts, self.mark)) for (slot, prompt), texts in zip(prompts, drafts)]
+        return SingleTurn().collect(fused, ctx)
+
+
+def corrupt(text: str, words: Sequence[str], error: float, rng: np.random.Generator) -> str:
+    """Replace each word of a text by one of `words` with probability `error`."""
+    return " ".join(words[int(rng.integers(len(words)))] if rng.random() < error else word for word in text.split())
+
+
+class DraftDemonstrations(Rollout):
+    """The task's answers to prompts with drafts, which are the answers with wrong words: a start that reads drafts.
+
+    Wrong words are words of answers to the prompts of the same iteration. Held-out prompts have such drafts too.
+
+    Args:
+        drafts: number of drafts in a prompt.
+        error: probability that a word of a draft is wrong.
+        mark: text before each draft.
+    """
+
+    samples = False
+
+    def __init__(self, drafts: int = 6, error: float = 0.4, mark: str = "~"):
+        if drafts < 1 or not 0 <= error <= 1:
+            raise ValueError(f"rollout: need drafts >= 1 and error in [0, 1], got {drafts} and {error}")
+        self.drafts, self.error, self.mark = drafts, error, mark
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        answers = [ctx.task.demonstrate(prompt.index) for _, prompt in prompts]
+        words = sorted({word for answer in answers for word in answer.split()})
+        episodes = []
+        for (slot, prompt), answer in zip(prompts, answers):
+            rng = derive_rng("drafts", ctx.seed, ctx.purpose, ctx.iteration, slot)
+            drafts = [corrupt(answer, words, self.error, rng) for _ in range(self.drafts)]
+            shown = add_drafts(prompt, drafts, self.mark)
+            turn = Turn(demonstration(shown.observation, answer, ctx))
+            episodes.append(Episode(shown, group=slot, sample_index=0, turns=[turn], source="demo"))
+        return episodes
+
+
+def judge(completion: str, answer: str) -> float:
+    """Share of three rules that a translation keeps: as many words, the same first word, the same last word.
+
+    It stands in for a model that judges by a rubric.
+    """
+    found, right = completion.split(), answer.split()
+    if not found or not right:
+        return 0.0
+    return ((len(found) == len(right)) + (found[0] == right[0]) + (found[-1] == right[-1])) / 3
+
+
+def terms(completion: str, answer: str, min_letters: int = 4) -> float:
+    """Share of the terms of the reference, its words of at least `min_letters` letters, that the translation has.
+
+    1 without terms. Source: Hunyuan-MT, 2025, arXiv:2509.05209, where a word aligner finds the terms.
+    """
+    wanted = {word for word in answer.split() if len(word) >= min_letters}
+    return len(wanted & set(completion.split())) / len(wanted) if wanted else 1.0
+
+
+def repetition(completion: str) -> float:
+    """Minus the share of trigrams of words that occurred before; 0 for fewer than three words."""
+    return repeated_ngrams(completion, ngram=3, penalty=-1.0)

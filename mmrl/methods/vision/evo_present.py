@@ -1,0 +1,108 @@
+"""EvoPresent: a judge of slides trained on three kinds of questions, and revisions that it accepts or takes back.
+
+Presenting a Paper is an Art: Self-Improvement Aesthetic Agents for Academic Presentations, 2025, arXiv:2510.05571.
+
+- rewards of a score, named defects and a comparison: the task `tasks.drawings.slides.Slides`, mixed in one run
+- revisions until the judge is content, with rollback: `choose_version`, `RevisionLoop`; what they gain: `RevisionGain`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from mmrl.core.rng import derive_rng
+from mmrl.core.types import Context, Episode, Prompt, Request, Turn
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
+
+
+def choose_version(scores: Sequence[float]) -> int:
+    """Return the working version after these scores of the draft and of its revisions: each is of the working version
+    then, and one with a lower score is taken back. So no version before it has a higher score.
+
+    Source: EvoPresent, 2025, rollback, arXiv:2510.05571.
+    """
+    working = 0
+    for version, score in enumerate(scores):
+        working = version if score >= scores[working] else working
+    return working
+
+
+def read_number(text: str, otherwise: float = 0.0) -> float:
+    """Return a score in words as a number; another text counts as `otherwise`, below every score."""
+    try:
+        value = float(text)
+    except ValueError:
+        return otherwise
+    return value if 0 <= value <= 10 else otherwise
+
+
+class RevisionLoop(Rollout):
+    """The policy scores a draft and its revisions, which the task makes, until a score suffices or the rounds are over.
+
+    A turn is one score. A revision with a lower score than the working version is taken back. The task has
+    `revise(prompt, rng)`, which returns the prompt of a changed version, and info["quality"] of a prompt is what the
+    version is worth; `info["qualities"]` of an episode lists that of all versions in order and `info["working"]` the
+    chosen one. It is meant for evaluation. Source: EvoPresent, 2025, arXiv:2510.05571.
+
+    Args:
+        rounds: most revisions.
+        enough: score at which the loop ends.
+    """
+
+    def __init__(self, rounds: int = 3, enough: float = 8.0):
+        if rounds < 1:
+            raise ValueError(f"rollout.rounds must be at least 1, got {rounds}")
+        self.rounds, self.enough = rounds, enough
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        task: Any = ctx.task
+        if not hasattr(task, "revise"):
+            raise ValueError(f"rollout: task {ctx.task.name!r} revises nothing; RevisionLoop needs `revise`, as Slides")
+        episodes = [Episode(prompt, slot, i) for slot, prompt in prompts for i in ctx.sample_indices(slot)]
+        versions: list[list[Prompt]] = [[episode.prompt] for episode in episodes]
+        scores: list[list[float]] = [[] for _ in episodes]
+        live = list(range(len(episodes)))
+        for number in range(self.rounds + 1):
+            asked = [episodes[i] for i in live]
+            seeds = [turn_seed(e.group, e.sample_index, ctx, number) for e in asked]
+            requests = [Request(text_observation(versions[i][-1]), seed) for i, seed in zip(live, seeds)]
+            for i, done in zip(live, ctx.engine.sample(requests, ctx.sampling) if requests else []):
+                episodes[i].turns = [*episodes[i].turns, Turn(done)]
+                episodes[i].ended = "error" if done.ended == "error" else episodes[i].ended
+                scores[i].append(read_number(str(done.output).strip()))
+            working = [choose_version(one) for one in scores]
+            live = [i for i in live if scores[i][working[i]] < self.enough and episodes[i].ended != "error"]
+            for i in live if number < self.rounds else []:
+                key = (ctx.seed, ctx.purpose, ctx.iteration, episodes[i].group, episodes[i].sample_index, number)
+                versions[i].append(task.revise(versions[i][working[i]], derive_rng("revise", *key)))
+        for episode, prompts_of, own in zip(episodes, versions, scores):
+            qualities = [float(prompt.info["quality"]) for prompt in prompts_of]
+            episode.info |= {"qualities": qualities, "working": choose_version(own)}
+        return episodes
+
+
+@dataclass(frozen=True)
+class RevisionGain(Evaluator):
+    """Mean quality of the drafts, of the versions that the judge chose and of the best that it saw; gain of the chosen.
+
+    Episodes are those of `RevisionLoop`. Source: EvoPresent, 2025, arXiv:2510.05571.
+    """
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        valid = drop_errors(episodes)
+        if any("qualities" not in episode.info for episode in valid):
+            raise KeyError("revision_gain: an episode has no info['qualities']; play it with RevisionLoop")
+        found = [(e.info["qualities"], e.info["working"]) for e in valid]
+
+        def mean(values: list[float]) -> float:
+            return sum(values) / len(values) if values else nan
+
+        draft, chosen = mean([all_[0] for all_, _ in found]), mean([all_[working] for all_, working in found])
+        best = mean([max(all_) for all_, _ in found])
+        counts = {"n": float(len(found)), "errors": count_errors(episodes)}
+        return {"draft": draft, "chosen": chosen, "best": best, "gain": chosen - draft, **counts}

@@ -1,0 +1,83 @@
+"""Worked by hand: token rewards from outcomes alone, and what they are worth against the other episodes."""
+
+import math
+
+import torch
+from torch.testing import assert_close
+
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, PolicyOutput, Sampling
+from mmrl.methods.advantages.prime import OutcomeCrossEntropy, ProcessAdvantage, leave_one_out_process
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.weighting import TokenMean
+
+PROCESS = torch.tensor([[0.2, 0.4], [-0.1, 0.1]])
+OUTCOME = torch.tensor([1.0, 0.0])
+ALL = torch.ones(2, 2).bool()
+
+
+def episodes() -> tuple[Batch, Context]:
+    """Two episodes of one problem, one of them right, scored by the reward model."""
+    batch = Batch(
+        action_mask=ALL,
+        group=torch.zeros(2).long(),
+        episode=torch.arange(2),
+        step=torch.zeros(2).long(),
+        episode_reward=OUTCOME,
+        reward_logprobs=PROCESS - 1,
+        ref_logprobs=torch.full((2, 2), -1.0),
+    )
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
+    return batch, ctx
+
+
+def test_leave_one_out():
+    one = torch.zeros(2).long()
+    # means .3 and 0: q 2 - .3 = (.1, .5) and (-.5, -.1); outcomes 2 o - 1 = (1, -1) at the end
+    tokens = leave_one_out_process(PROCESS, OUTCOME, ALL, one, (1.0, 0.0))
+    assert_close(tokens, torch.tensor([[0.6, 0.5], [-0.6, -0.1]]))  # to go
+    assert_close(leave_one_out_process(PROCESS, OUTCOME, ALL, one), torch.tensor([[8.0, 7.5], [-8.0, -5.5]]))
+    alike = leave_one_out_process(PROCESS[:1].expand(2, 2), torch.ones(2), ALL, one)
+    assert_close(alike.sum(1)[0], alike.sum(1)[1])
+    assert (leave_one_out_process(PROCESS, OUTCOME, ALL, torch.arange(2)) == 0).all()  # nobody to be compared with
+
+
+def test_the_annotator_whitens_over_all_choices():
+    batch, ctx = episodes()
+    annotator = ProcessAdvantage(scale=1.0)
+    result = annotator(batch, ctx)
+    # (8, 7.5, -8, -5.5): mean .5, sample std 8.436
+    expected = torch.tensor([[0.889043, 0.829774], [-1.007582, -0.711235]])
+    assert_close(result["advantages"], expected, rtol=0, atol=1e-6)
+    lower = result.with_columns(reward_logprobs=PROCESS - 1.1)  # sums .4 and -.2
+    assert annotator.metrics(lower, ctx) == {"agreement": 1.0}
+
+
+def test_cross_entropy_of_the_outcome():
+    # sigmoid(.05 * .6) for a right answer: log(1 + e^-.03) = .678260; nothing known: log 2
+    out = PolicyOutput(
+        PROCESS, PROCESS, others={"reward": PolicyOutput(torch.tensor([[0.2, 0.4], [0.0, 0.0]]), PROCESS)}
+    )
+    batch = Batch(action_mask=ALL, episode_reward=OUTCOME, ref_logprobs=torch.zeros(2, 2))
+    assert_close(OutcomeCrossEntropy()(out, batch), torch.tensor([0.6782597, 0.6931472]) / 2)  # two choices each
+    assert OutcomeCrossEntropy().metrics(out, batch)["accuracy"].tolist() == [1, 1]
+
+
+def test_every_answer_counts_alike_in_the_cross_entropy():
+    """Of one and of three choices: weights of a token mean give (c_1 + c_2) / 4, whatever the lengths are."""
+    mask = torch.tensor([[True, False, False], [True, True, True]])
+    zero = torch.zeros(2, 3)
+    told = PolicyOutput(torch.tensor([[4.0, 9.0, 9.0], [-2.0, -2.0, -4.0]]), zero)
+    batch = Batch(action_mask=mask, episode_reward=torch.tensor([0.0, 0.0]), ref_logprobs=zero)
+    batch["loss_weights"] = TokenMean()(batch, lambda value: value)
+    out = PolicyOutput(zero, zero, others={"reward": told})
+    loss, _ = Objective({"outcome": OutcomeCrossEntropy(scale=1.0)})(out, batch)
+    assert_close(loss, torch.tensor([math.log(1 + math.exp(4)), math.log(1 + math.exp(-8))]).sum() / 4)
+
+
+def test_token_rewards_are_scaled_as_in_the_training_of_their_model():
+    # beta 2 in place of 1: process 2 * 5 * (.6, .5, -.6, -.1), outcome 5 * (1, -1): (11, 10, -11, -6), whitened
+    batch, ctx = episodes()
+    raw = torch.tensor([[11.0, 10.0], [-11.0, -6.0]])
+    expected = (raw - raw.mean()) / raw.std()
+    assert_close(ProcessAdvantage(scale=2.0)(batch, ctx)["advantages"], expected, rtol=0, atol=1e-5)

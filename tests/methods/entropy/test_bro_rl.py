@@ -1,0 +1,50 @@
+"""The change of the mass of correct answers by one step, against numbers worked out by hand and the step itself."""
+
+import pytest
+import torch
+
+from mmrl.methods.entropy.bro_rl import mass_balance
+
+LOGITS = torch.tensor([0.5, 0.0, -0.5, 1.0, 0.2, -1.0], dtype=torch.float64)
+CORRECT = torch.tensor([True, True, True, False, False, False])
+COUNTS = torch.tensor([2, 0, 1, 4, 1, 0])
+LR = 1e-4
+
+
+def test_hand_computed():
+    found = mass_balance(LOGITS, COUNTS, CORRECT, LR)
+    assert float(found.correct) == pytest.approx(0.430429, abs=1e-6)
+    assert float(found.change) == pytest.approx(3.275479e-6, rel=1e-6)
+    assert float(found.unsampled) == pytest.approx(1.210222e-7, rel=1e-6)
+
+
+def test_it_is_the_change_of_one_step_of_the_surrogate():
+    logits = LOGITS.clone().requires_grad_()
+    rewards = torch.where(CORRECT, 1.0, -1.0)
+    loss = -(COUNTS * rewards * logits.softmax(0)).sum() / COUNTS.sum()
+    loss.backward()
+    after = (LOGITS - LR * logits.grad).softmax(0)[CORRECT].sum()
+    exact = float(after - LOGITS.softmax(0)[CORRECT].sum())
+    assert exact == pytest.approx(3.275478e-6, rel=1e-6)
+    assert float(mass_balance(LOGITS, COUNTS, CORRECT, LR).change) == pytest.approx(exact, rel=1e-5)
+
+
+def test_answers_that_were_not_drawn_matter_less_with_more_draws():
+    """The expected square mass that N draws miss is sum p^2 (1 - p)^N."""
+    p, shares = LOGITS.softmax(0), []
+    for draws in (4, 16, 64):
+        generator = torch.Generator().manual_seed(0)
+        counts = [
+            torch.bincount(torch.multinomial(p, draws, True, generator=generator), minlength=6) for _ in range(400)
+        ]
+        missed = torch.stack([(p.square() * (c == 0)).sum() for c in counts]).mean()
+        assert float(missed) == pytest.approx(float((p.square() * (1 - p) ** draws).sum()), rel=0.2)
+        shares.append(float(missed))
+    assert shares[0] > 3 * shares[1] > 9 * shares[2]
+    everything = mass_balance(LOGITS, torch.ones(6), CORRECT, LR)
+    assert float(everything.unsampled) == 0
+
+
+def test_refusal():
+    with pytest.raises(ValueError, match="no answer was drawn"):
+        mass_balance(LOGITS, torch.zeros(6), CORRECT, LR)

@@ -1,0 +1,108 @@
+"""Majority answers, similarities of histories by hand, and which groups are trained on."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling, Turn
+from mmrl.methods.guidance.trapo import SelectByTrajectory, majority_answer, trajectory_similarity
+
+REFERENCES = [[0.1, 0.3, 0.5, 0.9], [0.2, 0.2, 0.6, 0.8]]
+
+
+def test_the_majority_answer():
+    assert majority_answer(["1", "2", "2", None]) == "2"
+    assert majority_answer(["1", "1", "2", "2"]) is None  # a tie
+    assert majority_answer([None, None, "3"]) == "3"
+    assert majority_answer([None]) is None
+
+
+def test_similarities_by_hand():
+    assert trajectory_similarity([0.25, 0.375, 0.5, 0.75], REFERENCES) == pytest.approx(0.971685, abs=1e-6)
+    assert trajectory_similarity([0.9, 0.6, 0.5, 0.3], REFERENCES) == pytest.approx(-0.911524, abs=1e-6)
+    assert trajectory_similarity([0.5, 0.5, 0.5, 0.5], REFERENCES) == 0
+    assert trajectory_similarity([0.1, 0.2], []) == 0
+    # all are cut to the shortest reference: two visits that rise have one shape
+    assert trajectory_similarity([0.0, 0.5, 0.0, 0.0], [[0.1, 0.3], *REFERENCES[:1]]) == pytest.approx(1, abs=1e-6)
+
+
+def group(slot, index, outputs, scores=(0, 0, 0, 0)):
+    """Completions with these answers; `scores` is what the verifier says."""
+    prompt = Prompt(f"toy/train/{index}")
+    turns = [[Turn(SimpleNamespace(output=text))] for text in outputs]
+    pairs = zip(turns, scores)
+    return [Episode(prompt, slot, k, t, scores={"exact": float(s)}, reward=9.0) for k, (t, s) in enumerate(pairs)]
+
+
+def answers(right):
+    """Four answers of which `right` agree and the others are all different."""
+    return ["7"] * right + [f"x{k}" for k in range(4 - right)]
+
+
+def context(iteration=0, collector=None):
+    return Context(None, None, None, Sampling(), 0, iteration, group_size=4, collector=collector or Collector())
+
+
+def labelled_and_not(part):
+    known = [index for index in range(200) if part.is_labelled(index)]
+    return known, [index for index in range(200) if index not in known]
+
+
+def test_rewards_of_labelled_and_unlabelled_problems():
+    part = SelectByTrajectory(labelled_fraction=0.5, warmup=9)
+    (known, *_), (unknown, other, *_) = labelled_and_not(part)
+    episodes = [
+        *group(0, known, ["1", "1", "2", "3"], scores=(0, 0, 1, 0)),
+        *group(1, unknown, ["1", "1", "2", "3"], scores=(0, 0, 1, 0)),  # the label is not read
+        *group(2, other, ["1", "1", "2", "2"]),  # a tie
+    ]
+    kept = part(episodes, context())
+    assert [e.reward for e in episodes] == [0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert list(group_episodes(kept)) == [0]  # the warm-up is on labelled problems
+    assert part.state_dict()["histories"] == {known: [0.25], unknown: [0.5], other: [0.0]}
+
+
+def test_a_tenth_is_labelled():
+    assert 10 <= len(labelled_and_not(SelectByTrajectory())[0]) <= 30
+
+
+def run(part, iterations, rising, falling, known, collector=None):
+    """The groups that are kept in each iteration: a labelled problem and one that rises, one that falls."""
+    result = []
+    for iteration in range(iterations):
+        episodes = [
+            *group(0, known, answers(1), scores=[1] * (iteration + 1) + [0] * (3 - iteration)),
+            *group(1, rising, answers(iteration + 1)),
+            *group(2, falling, answers(4 - iteration)),
+        ]
+        result.append(list(group_episodes(part(episodes, context(iteration, collector)))))
+    return result
+
+
+def test_a_history_like_the_labelled_ones_is_trained_on():
+    part = SelectByTrajectory(labelled_fraction=0.5, warmup=2, top_fraction=0.0)
+    (known, *_), (rising, falling, *_) = labelled_and_not(part)
+    assert run(part, 4, rising, falling, known) == [[0], [0], [0, 1], [0, 1]]
+    assert part.state_dict()["matched"] == [rising]
+    top = SelectByTrajectory(labelled_fraction=0.5, warmup=2, top_fraction=0.5, threshold=2.0, update_references=False)
+    assert run(top, 4, rising, falling, known)[-1] == [0, 1] and top.state_dict()["matched"] == []
+    all_of_them = SelectByTrajectory(labelled_fraction=0.5, warmup=2, top_fraction=1.0)
+    assert run(all_of_them, 3, rising, falling, known)[-1] == [0, 1, 2]
+
+
+def test_it_is_saved():
+    part, again = (SelectByTrajectory(labelled_fraction=0.5, warmup=2) for _ in range(2))
+    (known, *_), (rising, falling, *_) = labelled_and_not(part)
+    run(part, 3, rising, falling, known)
+    again.load_state_dict(part.state_dict())
+    assert again.state_dict() == part.state_dict()
+    SelectByTrajectory().load_state_dict({})
+
+
+def test_refusals():
+    for wrong in ({"labelled_fraction": 0.0}, {"top_fraction": 2.0}, {"warmup": -1}):
+        with pytest.raises(ValueError, match="select_by_trajectory"):
+            SelectByTrajectory(**wrong)
+    with pytest.raises(ValueError):
+        SelectByTrajectory(extract="nothing")

@@ -1,0 +1,67 @@
+"""DQO's losses, by hand; the arithmetic is tested in tests/ops/test_soft_returns.py."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
+from mmrl.methods.offline.dqo import QFunctionLoss, SoftValueLoss, truncated_products
+from tests.composed_words import compose_words
+
+ALL = torch.ones(1, 3).bool()
+
+
+def row(**columns):
+    """Log-ratios [.5, -.2, 1] to the reference, values [.4, .5, .7], the reward 1."""
+    new = torch.tensor([[-1.0, -1.2, -0.5]]).requires_grad_()
+    out = PolicyOutput(new, new.detach(), torch.tensor([[0.4, 0.5, 0.7]]).requires_grad_())
+    reference = new.detach() - torch.tensor([[0.5, -0.2, 1.0]])
+    return out, Batch(action_mask=ALL, episode_reward=torch.ones(1), ref_logprobs=reference, **columns)
+
+
+def test_the_policy_loss_by_hand():
+    out, batch = row()
+    loss = QFunctionLoss(0.1)(out, batch)
+    assert_close(loss, torch.tensor([[0.0025, 0.0484, 0.04]]))
+    loss.mean().backward()
+    assert out.values.grad is None and out.logprobs.grad.abs().min() > 0
+
+
+def test_the_value_loss_by_hand():
+    # G at lambda .95 is [.8395, .91, .9], see tests/ops: errors .4395, .41 and .2
+    out, batch = row()
+    plain = SoftValueLoss(0.1, gae_lambda=0.95, old=None)(out, batch)
+    assert_close(plain, torch.tensor([[0.4395, 0.41, 0.2]]).square())
+    plain.sum().backward()  # the return is a constant
+    assert_close(out.values.grad, -2 * torch.tensor([[0.4395, 0.41, 0.2]]))
+    assert out.logprobs.grad is None
+    # ratios 2, 1/2 and 1/2 to the behaviour policy: products of min(1, ratio) to the end 1/4, 1/4, 1/2
+    old = out.logprobs.detach() - torch.tensor([[2.0, 0.5, 0.5]]).log()
+    out, batch = row(behavior_logprobs=old)
+    weighted = SoftValueLoss(0.1, gae_lambda=0.95)(out, batch)
+    assert_close(weighted, plain.detach() * torch.tensor([[0.25, 0.25, 0.5]]))
+
+
+def test_products_have_a_lower_bound_and_pass_over_forced_choices():
+    ratio = torch.tensor([[0.5, torch.nan, 0.1]]).log()
+    mask = torch.tensor([[True, False, True]])
+    assert_close(truncated_products(ratio, mask, 0.01), torch.tensor([[0.05, 0.0, 0.1]]))
+    assert_close(truncated_products(ratio, mask, 0.08), torch.tensor([[0.08, 0.0, 0.1]]))
+
+
+def test_refusals():
+    for arguments in ({"beta": 0.0}, {"gae_lambda": 1.5}, {"min_weight": 0.0}):
+        with pytest.raises(ValueError, match="dqo"):
+            SoftValueLoss(**arguments)
+    out, batch = row()
+    out.values = None
+    with pytest.raises(ValueError, match="value_head=true"):
+        QFunctionLoss()(out, batch)
+
+
+def test_both_losses_of_the_recipe_are_of_one_beta():
+    terms = compose_words(("recipe=dqo", "objective.terms.policy.beta=0.3")).model.objective.terms
+    assert terms.value.beta == terms.policy.beta == 0.3
+    plain = compose_words(("recipe=dqo",)).model.objective.terms
+    assert plain.value.beta == plain.policy.beta == QFunctionLoss().beta

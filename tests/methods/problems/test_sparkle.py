@@ -1,0 +1,73 @@
+"""Which problems get hints in the second stage, and how much of the solution."""
+
+import pytest
+
+from mmrl.core.types import Context, Episode, Sampling
+from mmrl.methods.problems.sparkle import HintedUnsolved
+from mmrl.rollouts.text.single_turn import SingleTurn
+from tasks.arithmetic import Arithmetic
+
+TASK = Arithmetic(digits=(1, 1, 1, 1), steps=True)
+
+
+class Played(SingleTurn):
+    """Two completions of every prompt, without an engine."""
+
+    def collect(self, prompts, ctx):
+        return [Episode(prompt, slot, k) for slot, prompt in prompts for k in (0, 1)]
+
+
+def play(rollout, iteration, problems):
+    ctx = Context(TASK, None, None, Sampling(), seed=0, iteration=iteration)
+    episodes = rollout.collect([(slot, TASK[index]) for slot, index in enumerate(problems)], ctx)
+    return [episodes[i : i + 2] for i in range(0, len(episodes), 2)]
+
+
+def observe(rollout, groups, scores):
+    for group, pair in zip(groups, scores):
+        for episode, score in zip(group, pair):
+            episode.scores = {"exact": score}
+    rollout.observe([[episode.light() for episode in group] for group in groups])
+
+
+def after_first_stage():
+    """Problem 0 is never solved, 1 once, 2 at its second visit; 3 is not visited."""
+    rollout = HintedUnsolved(Played(), start_iteration=2)
+    observe(rollout, play(rollout, 0, [0, 1, 2]), [(0, 0), (0, 1), (0, 0)])
+    observe(rollout, play(rollout, 1, [0, 1, 2]), [(0, 0), (0, 0), (1, 1)])
+    return rollout
+
+
+def test_problems_that_were_never_solved_get_hints():
+    rollout = after_first_stage()
+    assert rollout.solved == {0: False, 1: True, 2: True}
+    seen = set()
+    for iteration in range(2, 40):
+        never, once, later, new = (group[0].prompt for group in play(rollout, iteration, [0, 1, 2, 3]))
+        assert (once, later, new) == (TASK[1], TASK[2], TASK[3])
+        seen.add(never.info.get("hint", 0.0))
+    assert seen == {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+def test_the_first_stage_has_no_hints_and_the_second_changes_nothing():
+    rollout = after_first_stage()
+    assert play(rollout, 1, [0])[0][0].prompt == TASK[0]
+    observe(rollout, play(rollout, 2, [0]), [(1, 1)])  # solved with a hint
+    assert rollout.solved[0] is False
+    again = HintedUnsolved(Played(), start_iteration=2)
+    again.load_state_dict(rollout.state_dict())
+    assert again.solved == rollout.solved
+
+
+def test_a_process_without_prompts_knows_the_same():
+    rollout = HintedUnsolved(Played(), start_iteration=2)
+    groups = play(rollout, 1, [0])
+    idle = HintedUnsolved(Played(), start_iteration=2)
+    idle.collect([], Context(TASK, None, None, Sampling(), seed=0, iteration=7))
+    observe(idle, groups, [(0, 0)])
+    assert idle.solved == {0: False}
+
+
+def test_refusal():
+    with pytest.raises(ValueError, match="start_iteration"):
+        HintedUnsolved(Played(), start_iteration=-1)
