@@ -61,9 +61,10 @@ SHARED = (
     *("data", "learners", "rollouts", "annotators", "objectives", "tools", "engines", "transforms", "rewards"),
     *("curricula", "evaluation"),
 )
-FOLDER_FILES = 14
-"""A folder with more modules than that needs rooms of its own; these have one paper or one message a file."""
-LARGE_FOLDERS = {"mmrl/methods", "mmrl/engines/vllm", "mmrl"}
+FOLDER_FILES = 15
+"""A folder with more modules than that needs rooms of its own."""
+ROOT_ENTRIES = 31
+THEME_FILES = 25
 
 
 def module(file: Path) -> str:
@@ -155,7 +156,7 @@ def test_parts_of_a_paper_are_used_by_configuration_alone():
     wrong = []
     for file in FILES:
         name = module(file)
-        paper = ".".join(name.split(".")[:3]) if within(name, "mmrl.methods") else None
+        paper = ".".join(name.split(".")[:4]) if within(name, "mmrl.methods") else None
         for imported in imports(file):
             if within(imported, "mmrl.methods") and not (paper and within(imported, paper)):
                 wrong.append(f"{name} imports {imported}")
@@ -164,9 +165,26 @@ def test_parts_of_a_paper_are_used_by_configuration_alone():
 
 def test_folders_hold_about_a_dozen_files():
     for folder in {file.parent for file in FILES if within(module(file), "mmrl")}:
-        if str(folder.relative_to(ROOT)) not in LARGE_FOLDERS:
-            files = [file.name for file in folder.glob("*.py") if file.name != "__init__.py"]
-            assert len(files) <= FOLDER_FILES, f"{folder.relative_to(ROOT)} holds {len(files)} modules"
+        files = [file.name for file in folder.glob("*.py") if file.name != "__init__.py"]
+        assert len(files) <= FOLDER_FILES, f"{folder.relative_to(ROOT)} holds {len(files)} modules"
+
+
+def test_the_root_of_the_package_can_be_read_at_a_glance():
+    entries = [entry.name for entry in (ROOT / "mmrl").iterdir() if entry.name != "__pycache__"]
+    assert len(entries) <= ROOT_ENTRIES, sorted(entries)
+
+
+def test_methods_are_in_themes():
+    """Configurations, code and tests of a paper have the same theme; a theme has at most 25 papers."""
+    themes = {file.stem: file.parent.name for file in (CONF / "method").rglob("*.yaml")}
+    for parent in (CONF / "method", ROOT / "mmrl" / "methods", ROOT / "tests" / "methods"):
+        loose = [file.name for file in parent.glob("*.*") if file.name != "__init__.py"]
+        assert not loose, f"{parent.relative_to(ROOT)}: {loose} are in no theme"
+        for entry in parent.glob("*/*"):
+            name = entry.stem.removeprefix("test_")
+            assert themes.get(name, entry.parent.name) == entry.parent.name, f"{name} is of {themes.get(name)}"
+        for theme in parent.iterdir():
+            assert len(list(theme.glob("*.*"))) <= THEME_FILES, f"{theme.relative_to(ROOT)} needs another theme"
 
 
 def test_tensor_functions_need_torch_alone():

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.episode_limit import check_end
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Request, Sampling, Sim
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.engines.base import Engine
-from mmrl.rollouts.episode_limit import check_end
 
 MAX_ENVS = 64  # environments, and therefore episodes in memory
 MAX_STEPS = 50_000  # control steps of an episode

@@ -27,7 +27,7 @@ class BotWrapper(gymnasium.Wrapper):
         return self.env.step(action)
 
     def plan(self) -> float:
-        """The bot's next action, in [-1, 1] as `sims.gym.image_observations.VLAWrapper` reads it: the middle of its interval."""
+        """The middle of the interval in [-1, 1] that `sims.gym.image_observations.VLAWrapper` reads as the bot's action."""
         if self._bot is None:
             from minigrid.utils.baby_ai_bot import BabyAIBot
 

@@ -54,7 +54,7 @@ def measure_module(module: nn.Module) -> ModuleSize:
 
 
 def find_blocks(module: nn.Module) -> list[nn.Module]:
-    """Find the blocks that `mmrl.distributed.parallel.shard` shards one by one: module lists' entries that are trained."""
+    """Find the blocks that `mmrl.distributed.parallel.shard` shards one by one: trained entries of module lists."""
     lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
     blocks = [block for part in lists for block in part if any(p.requires_grad for p in block.parameters())]
     nested = {id(inner) for block in blocks for inner in block.modules() if inner is not block}

@@ -5,7 +5,8 @@ those of the true reward where the start already has a high pass@k on the task, 
 
 - random and mirrored rewards: `mmrl.rewards.corruption.Corruption`
 - a wrong answer as the label: `WrongMajority`
-- the most frequent answer as the label: `mmrl.methods.vision.ttrv.Agreement`; one signed advantage: `mmrl.methods.losses.nsr`
+- the most frequent answer as the label: `mmrl.methods.vision.ttrv.Agreement`
+- one signed advantage: `mmrl.methods.losses.nsr`
 - one training problem: `mmrl.methods.problems.one_shot`; the alignment itself: `mmrl.evaluation.metrics.pass_at_k`
 """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mmrl.core.episode_limit import check_end
 from mmrl.core.types import Context, Episode, Prompt, Task, Turn
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env import episodic
 from mmrl.rollouts.env.episodic import EpisodicRollout, mask_unplayed
-from mmrl.rollouts.episode_limit import check_end
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmrl.core.episode_limit import check_end
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Task, Turn
 from mmrl.rollouts.base import Rollout, simulator_of
-from mmrl.rollouts.episode_limit import check_end
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from mmrl.core.episode_limit import check_end
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Completion, Context, Episode, Prompt, Sim, Turn
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
-from mmrl.rollouts.episode_limit import check_end
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

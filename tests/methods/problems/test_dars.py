@@ -60,7 +60,8 @@ def test_groups_are_joined_and_failures_stay_out():
 
 def test_in_a_run_groups_have_several_sizes(tmp_path):
     """Random answers hold a digit less than half of the time: their prompts are asked again, with other draws."""
-    part = "{adaptive_sampling: {_target_: mmrl.methods.problems.dars.AdaptiveSampling, max_group_size: 7, score_name: exact}}"
+    target = "mmrl.methods.problems.dars.AdaptiveSampling"
+    part = f"{{adaptive_sampling: {{_target_: {target}, max_group_size: 7, score_name: exact}}}}"
     left = fit(tmp_path, f"data.transforms={part}", "trainer.max_epochs=1")
     assert left["metrics"][-1]["rollout/episodes_collected"] > 6 * 4
     sizes = Counter(group for minibatch in left["minibatches"] for group, _ in minibatch)
