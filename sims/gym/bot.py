@@ -27,7 +27,7 @@ class BotWrapper(gymnasium.Wrapper):
         return self.env.step(action)
 
     def plan(self) -> float:
-        """The middle of the interval in [-1, 1] that `sims.gym.image_observations.VLAWrapper` reads as the bot's action."""
+        """The bot's next action: the middle of its interval in [-1, 1], as `image_observations.VLAWrapper` reads it."""
         if self._bot is None:
             from minigrid.utils.baby_ai_bot import BabyAIBot
 

@@ -135,7 +135,8 @@ def _format_complaint(complaint: _Complaint) -> str:
         top = "" if complaint.keys or complaint.part else " The sections are trainer, model and data"
         return f"unknown key {match[1]!r}.{_suggest_keys(match[1], complaint.part)}{top}"
     if match := re.match(r"No module named '([^']+)'", text):
-        return f"{text}; install it, or put its folder on PYTHONPATH"
+        new = find_new_name("modules", match[1])
+        return f"{text}; it was renamed to {new}" if new else f"{text}; install it, or put its folder on PYTHONPATH"
     if match := re.match(r"(?:Not a valid|Import path does not correspond to a) subclass of (\w+)", text):
         got = f"; got {complaint.value}" if complaint.value else ""
         return f"must be a {match[1]}, named by its class in _target_ (class_path){got}"
