@@ -208,7 +208,7 @@ def test_every_present_name_of_the_table_is_there_and_every_old_one_is_not():
         module = importlib.import_module(new)
         names = [name for name, part in vars(module).items() if getattr(part, "__module__", None) == new]
         # a package that collects the classes of its modules, or a module of constants
-        names = names or getattr(module, "__all__", [name for name in vars(module) if name.isupper()])
+        names = names or getattr(module, "__all__", [name for name in vars(module) if name[0].isupper()])
         assert names and not any(_is_there(f"{old}.{name}") for name in names), old
         assert find_new_path(f"{old}.{names[0]}") in (f"{new}.{names[0]}", table["classes"].get(f"{old}.{names[0]}"))
     assert set(table["columns"].values()) <= set(COLUMNS) and not set(table["columns"]) & set(COLUMNS)
