@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from mmrl.methods.agents.epo.process_rewards import TurnReturns
 from torch import nn
 
 from mmrl.annotators.base import Annotator
@@ -37,6 +36,7 @@ from mmrl.methods.advantages.qwenlong import NegativeMask, TaskScaledAdvantage
 from mmrl.methods.advantages.rlfr import FlowRewards
 from mmrl.methods.advantages.verirl.weights import BalancedWeights
 from mmrl.methods.advantages.vine_ppo import SegmentAdvantage
+from mmrl.methods.agents.epo.process_rewards import TurnReturns
 from mmrl.methods.agents.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
 from mmrl.methods.control.metra import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.methods.entropy.critical_tokens import CertaintyWeights, certainty

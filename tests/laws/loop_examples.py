@@ -9,8 +9,6 @@ import importlib
 import inspect
 import pkgutil
 
-from mmrl.methods.agents.epo.process_rewards import DecisiveTurns
-
 from mmrl.curricula.balanced import BalancedTasks
 from mmrl.curricula.prioritised import Prioritised
 from mmrl.curricula.sampler import FixedSubset, Shuffled
@@ -22,6 +20,7 @@ from mmrl.methods.advantages.prof import ProcessConsistencyFilter
 from mmrl.methods.advantages.qwenlong import TaskColumn
 from mmrl.methods.advantages.recap import WeightedObjectives
 from mmrl.methods.advantages.verirl.weights import ModelReward
+from mmrl.methods.agents.epo.process_rewards import DecisiveTurns
 from mmrl.methods.agents.gtr.corrections import CorrectedThoughts, ThoughtColumns
 from mmrl.methods.agents.reseek import JudgementRewards
 from mmrl.methods.control.metra import StateTrace

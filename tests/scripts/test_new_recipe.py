@@ -62,7 +62,7 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
 @pytest.mark.parametrize("slot", ["annotator", "weighting"])
 def test_every_kind_of_part_begins_with_something_that_works(checkout, slot):
     assert run(f"python -m mmrl new method my_part theme=losses slot={slot}", checkout).returncode == 0
-    done = run("python -m pytest -q tests/methods/test_my_part.py", checkout)
+    done = run("python -m pytest -q tests/methods/losses/test_my_part.py", checkout)
     assert done.returncode == 0, done.stdout
     lint = run("python -m ruff check mmrl tests", checkout)
     assert lint.returncode == 0, lint.stdout

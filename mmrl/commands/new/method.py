@@ -38,11 +38,11 @@ def plan_method(name: str, options: Mapping[str, str]) -> Files:
     words = {"method": method, "setting": _find("setting", options.get("setting", _SETTING)), "use": _YAML_ALONE}
     templates = {f"conf/method/{method}.yaml": "method.yaml", f"conf/recipe/{name}.yaml": "recipe.yaml"}
     if slot:
-        module = f"mmrl.methods.{name}" if inside else check_module(name)
+        module = f"mmrl.methods.{theme}.{name}" if inside else check_module(name)
         part = options.get("part") or "".join(map(str.capitalize, name.split("_")))
         words |= {"module": module, "name": name, "part": part}
         words["use"] = Template(SLOTS[slot]).substitute(words)
-        folder = "tests/methods" if inside else "tests"
+        folder = f"tests/methods/{theme}" if inside else "tests"
         templates |= {f"{module.replace('.', '/')}.py": f"{slot}.py", f"{folder}/test_{name}.py": f"{slot}_test.py"}
         templates |= {} if inside else {"conftest.py": "conftest.py"}
     return Files(templates, words, f"mmrl fit recipe={name}")

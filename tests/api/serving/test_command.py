@@ -14,7 +14,7 @@ from mmrl.core.errors import ConfigError
 from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_options_have_usages_and_completions():
