@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl.core.types import Context
-from mmrl.data.collector import Collected
-from mmrl.data.context import at_iteration
+from mmrl.data.collector import Collected, at_iteration
 from mmrl.data.rollout_data import RolloutData
 from mmrl.data.snapshots import Snapshots
 from mmrl.distributed import parallel

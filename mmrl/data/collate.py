@@ -1,9 +1,10 @@
-"""Collate episodes into a batch of rows."""
+"""Collate episodes into a batch of rows, and apply the row transforms of an iteration."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from mmrl.core.columns import OPTIONAL, is_ragged, pad_value
 from mmrl.core.groups import number_distinct
 from mmrl.core.transitions import columns_of
 from mmrl.core.types import Collector, Completion, Context, Episode, Observation, Turn
+from mmrl.data.parity import sampled_rows
 from mmrl.distributed import parallel
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
+from mmrl.transforms.rows.base import RowTransform
 
 NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
 log = logging.getLogger(__name__)
@@ -164,3 +167,48 @@ def _rows_of_column(name: str, done: Sequence[Completion]) -> list[Tensor]:
 def _size_without(name: str, completion: Completion, like: Tensor) -> list[int]:
     """Size of a row's entry of an optional column that it lacks."""
     return [0] if is_ragged(name) else [len(completion.action), *(1 for _ in like.shape[1:])]
+
+
+def apply_rows(
+    transforms: Mapping[str, RowTransform], batch: Batch, ctx: Context, staleness: int
+) -> tuple[Batch, dict[str, float]]:
+    """Run the row transforms in order; returns the rows to train on and metrics, equal on all ranks. Collective.
+
+    A rank without rows keeps one masked row, as `learnable` gives it, so that all ranks take part in collectives.
+
+    Args:
+        transforms: by name; without any the batch is returned as it is.
+        batch: the annotated rows of this rank.
+        ctx: of the iteration.
+        staleness: versions that freshly sampled rows may be older than the learner.
+    """
+    if not transforms:
+        return batch, {}
+    started = time.perf_counter()
+    rows = batch.select((batch["group"] != NO_GROUP).nonzero().flatten())
+    for name, transform in transforms.items():
+        rows.require(transform.reads(), f"data.rows.{name}")
+        rows = transform(rows, ctx)
+    allowed = staleness + max(transform.max_age for transform in transforms.values())
+    ages = (ctx.iteration - rows["policy_version"][sampled_rows(rows)]).tolist()
+    everyone = ctx.collector.gather([(rows.rows, ages)])
+    ages = [age for _, part in everyone for age in part]
+    if ages and (max(ages) > allowed or min(ages) < 0):
+        wrong = max(ages) if max(ages) > allowed else min(ages)
+        raise ValueError(
+            f"iteration {ctx.iteration}: data.rows ({', '.join(transforms)}) gave rows that weights of version "
+            f"{ctx.iteration - wrong} sampled, but only versions {ctx.iteration - allowed} to {ctx.iteration} may; a "
+            "row transform that adds older rows says so in max_age"
+        )
+    metrics = {"rows/trained": float(sum(count for count, _ in everyone)), "time/rows": time.perf_counter() - started}
+    if ages:
+        metrics["rows/staleness"] = sum(ages) / len(ages)
+    return (rows if rows.rows else _mask_first(batch)), metrics
+
+
+def _mask_first(batch: Batch) -> Batch:
+    """Return the first row as one that is in no minibatch."""
+    row = batch.select(torch.tensor([0]))
+    return row.with_columns(
+        action_mask=torch.zeros_like(row["action_mask"]), group=torch.full_like(row["group"], NO_GROUP)
+    )

@@ -23,13 +23,11 @@ from mmrl.curricula.base import Curriculum
 from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
-from mmrl.data.collate import learnable
-from mmrl.data.collector import Collected, PromptCollector, notify_rollout_end
-from mmrl.data.context import build_context, find_models, sync_engine
+from mmrl.data.collate import apply_rows, learnable
+from mmrl.data.collector import Collected, PromptCollector, build_context, find_models, notify_rollout_end, sync_engine
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
-from mmrl.data.row_transforms import apply_rows
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.distributed import parallel
 from mmrl.distributed.sharding import gather_weights
