@@ -119,8 +119,8 @@ class Timeline:
     def at_end(self, last: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """[N] to [E]: the entry of each episode's last row; 0 where nothing was chosen and nothing is learned."""
         counts = torch.zeros(2, len(self.ids), dtype=torch.long)
-        ends, chosen = counts.index_add(1, self.episode, torch.stack([last, mask.any(1)]).long())
-        wrong = (ends != 1) & (chosen > 0)
+        ends, choices = counts.index_add(1, self.episode, torch.stack([last, mask.any(1)]).long())
+        wrong = (ends != 1) & (choices > 0)
         if wrong.any():
             raise ValueError(
                 f"annotator gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with is_last=True; "

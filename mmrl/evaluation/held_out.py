@@ -80,9 +80,9 @@ class HeldOut:
             ConfigError: the task has no such argument.
         """
         problems = task.on(self.split)
-        known = {each.name for each in fields(problems)} if is_dataclass(problems) else set()
-        if unknown := sorted(self.task.keys() - known):
-            raise ConfigError(f"data.evaluation.task: task {task.name!r} has no {unknown}; it has {sorted(known)}")
+        names = {each.name for each in fields(problems)} if is_dataclass(problems) else set()
+        if unknown := sorted(self.task.keys() - names):
+            raise ConfigError(f"data.evaluation.task: task {task.name!r} has no {unknown}; it has {sorted(names)}")
         if not self.task:
             return problems
         try:

@@ -58,9 +58,9 @@ def _with_unrestricted(
             continue
         of_rows = logits[rows], action[rows], temperature[rows]
         if restricted:
-            found = support_logprob_entropy(*of_rows, ids, starts[rows], sizes[rows])
+            scores = support_logprob_entropy(*of_rows, ids, starts[rows], sizes[rows])
         else:
-            made = logprob_entropy(of_rows[0][:, None], of_rows[1][:, None], of_rows[2])
-            found = made[0][:, 0], made[1][:, 0]
-        out = out.index_copy(1, rows, torch.stack(found))
+            pair = logprob_entropy(of_rows[0][:, None], of_rows[1][:, None], of_rows[2])
+            scores = pair[0][:, 0], pair[1][:, 0]
+        out = out.index_copy(1, rows, torch.stack(scores))
     return out[0], out[1]

@@ -41,8 +41,8 @@ def override_evaluation(
     out.count, out.num_samples = count or held_out.count, num_samples or held_out.num_samples
     out.sampling = {name: _decode(name, held_out, training) for name in decodes or held_out.sampling}
     if out.num_samples > 1 and not decodes:
-        drawn = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
-        out.sampling = drawn or {"sample": _decode("sample", held_out, training)}
+        stochastic = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
+        out.sampling = stochastic or {"sample": _decode("sample", held_out, training)}
     if num_samples is not None:
         out.evaluators = _limit_ks(held_out.evaluators, num_samples)
     if out.num_samples > 1:

@@ -59,10 +59,10 @@ def sort_failures_first(episodes: Sequence[Episode], score_name: str | None) -> 
 def select_episodes(episodes: Sequence[Episode], score_name: str | None, each: int = PER_KIND) -> list[int]:
     """Select the slots of the first failures and the first successes in the order of the split."""
     slots: list[int] = []
-    for wanted in (("failure", "unknown"), ("success",)):
-        slots += [
-            e.group for e in sorted(episodes, key=lambda e: e.group) if classify_episode(e, score_name) in wanted
-        ][:each]
+    for kinds in (("failure", "unknown"), ("success",)):
+        slots += [e.group for e in sorted(episodes, key=lambda e: e.group) if classify_episode(e, score_name) in kinds][
+            :each
+        ]
     return slots
 
 
@@ -70,11 +70,11 @@ def encode_videos(
     shown: Mapping[str, EpisodeVideos], slots: Sequence[int], score_name: str | None
 ) -> list[ReportVideo]:
     """Encode a short video of each of these slots with all policies side by side."""
-    chosen = {title: part.select(slots) for title, part in shown.items()}
-    last = list(chosen.values())[-1]
-    made = []
+    policies = {title: part.select(slots) for title, part in shown.items()}
+    last = list(policies.values())[-1]
+    videos = []
     for i, episode in enumerate(last.episodes):
-        frames = compose_clip(chosen, i, score_name)
+        frames = compose_clip(policies, i, score_name)
         step = -(-len(frames) // _MAX_FRAMES)
         poster = io.BytesIO()
         Image.fromarray(frames[-1]).save(poster, "JPEG", quality=80)
@@ -83,7 +83,7 @@ def encode_videos(
             video = data_uri(file.read_bytes(), "video/mp4")
         poster_uri = data_uri(poster.getvalue(), "image/jpeg")
         instruction = last.videos[i].instruction
-        made.append(
+        videos.append(
             ReportVideo(
                 video,
                 poster_uri,
@@ -93,4 +93,4 @@ def encode_videos(
                 episode.group,
             )
         )
-    return made
+    return videos

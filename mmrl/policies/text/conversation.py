@@ -41,7 +41,7 @@ def format_tool_results(
             "the chat template writes earlier turns in another way once tool results follow, so a conversation is not "
             "the beginning of its continuation; use a template that keeps them, or a TagParser"
         )
-    end, position = max(((token, before.rfind(token)) for token in end_tokens), key=lambda found: found[1])
+    end, position = max(((token, before.rfind(token)) for token in end_tokens), key=lambda pair: pair[1])
     if position < 0:
         raise ValueError(f"the chat template ends an assistant's turn with none of {list(end_tokens)}")
     text = before[position + len(end) :] + after[len(before) :]

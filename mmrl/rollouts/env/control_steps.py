@@ -77,7 +77,7 @@ class ControlStepVectorEnv(VectorWrapper):
         return self.env.reset(seed=seed, options=options)
 
     @abstractmethod
-    def _begin(self, begun: np.ndarray) -> None:
+    def _begin(self, starts: np.ndarray) -> None:
         """Forget the chunks of environments, bool [n], that begin an episode."""
 
     def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]

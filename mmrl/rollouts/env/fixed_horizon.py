@@ -79,9 +79,9 @@ class FixedHorizon(Rollout):
             )
         env = self._open(prompts, ctx)
         envs, errors = len(self._trajectories), self._errors
-        wanted = envs * self.horizon
-        builder, draws = SegmentBuilder(ctx.task.name, wanted, self.num_envs), self._draws(ctx)
-        while builder.rows < wanted:
+        num_rows = envs * self.horizon
+        builder, draws = SegmentBuilder(ctx.task.name, num_rows, self.num_envs), self._draws(ctx)
+        while builder.rows < num_rows:
             acting = env.acting_envs
             seeds = draws.integers(acting if len(acting) < envs else slice(None))
             acts = ctx.engine.act(env.read_observations(acting), seeds, ctx.sampling)
@@ -98,7 +98,7 @@ class FixedHorizon(Rollout):
                     f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
                     f"rollout.max_errors={self.max_errors}; the log has every failure"
                 )
-            ctx.progress("rollout", builder.rows, wanted)
+            ctx.progress("rollout", builder.rows, num_rows)
         for w, trajectory in enumerate(self._trajectories):
             builder.cut(trajectory, env.observation(w))
         if self.normalize_rewards:
@@ -123,11 +123,11 @@ class FixedHorizon(Rollout):
                 simulator = self._env.state_dict()
             except NotImplementedError as error:
                 log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
-        kept = ("number", "num_episodes", "episode_return", "episode_length", "discounted_return")
+        names = ("number", "num_episodes", "episode_return", "episode_length", "discounted_return")
         return {
             "simulator": simulator,
             "num_envs": self.num_envs,
-            "trajectories": [{name: getattr(trajectory, name) for name in kept} for trajectory in self._trajectories],
+            "trajectories": [{name: getattr(trajectory, name) for name in names} for trajectory in self._trajectories],
             "returns": list(self._returns),
             "env_steps": self._env_steps,
             "errors": self._errors,
