@@ -154,6 +154,7 @@ class ReplayBuffer:
     def build_rows(self, rows: Batch, final: Batch) -> dict[str, Tensor]:
         """Return the rows to be stored, with the arguments of `add`."""
         episode, last = rows["episode"], rows["is_last"]
+        # [N] bool: rows whose episode has a final observation; last rows that need one and lack it
         closed = torch.isin(episode, final["episode"]) if len(final["episode"]) else torch.zeros_like(last)
         open_end = last & ~closed & ~rows["is_terminal"]
         if open_end.any():
@@ -161,6 +162,7 @@ class ReplayBuffer:
                 f"episodes {episode[open_end].tolist()} neither terminated nor have a final observation; "
                 "collect them with mmrl.rollouts.env.fixed_horizon.FixedHorizon"
             )
+        # [N] uint8 kind of each row: CONTINUES, TRUNCATED or TERMINATED
         ends = torch.where(last & closed, TRUNCATED, CONTINUES)
         ends = torch.where(rows["is_terminal"], TERMINATED, ends).to(torch.uint8)
         # each row is shifted by the number of final observations before it

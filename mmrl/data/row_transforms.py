@@ -30,10 +30,12 @@ def apply_rows(
     if not transforms:
         return batch, {}
     started = time.perf_counter()
+    # without the masked row that a rank without episodes has
     rows = batch.select((batch["group"] != NO_GROUP).nonzero().flatten())
     for name, transform in transforms.items():
         rows.require(transform.reads(), f"data.rows.{name}")
         rows = transform(rows, ctx)
+    # age of each sampled row, in versions of the weights, over all ranks
     allowed = staleness + max(transform.max_age for transform in transforms.values())
     ages = (ctx.iteration - rows["policy_version"][sampled_rows(rows)]).tolist()
     everyone = ctx.collector.gather([(rows.rows, ages)])
@@ -45,6 +47,7 @@ def apply_rows(
             f"{ctx.iteration - wrong} sampled, but only versions {ctx.iteration - allowed} to {ctx.iteration} may; a "
             "row transform that adds older rows says so in max_age"
         )
+    # rows and mean age over all ranks, so that every rank reports the same metrics
     metrics = {"rows/trained": float(sum(count for count, _ in everyone)), "time/rows": time.perf_counter() - started}
     if ages:
         metrics["rows/staleness"] = sum(ages) / len(ages)

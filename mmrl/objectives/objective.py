@@ -181,7 +181,7 @@ class Objective(nn.Module):
 SAME_WEIGHTS = ("full_logprobs", "full_choice_logprobs")
 """Parts of an output behind which stand the same weights as behind its log-probs."""
 WEIGHT = "weight"
-"""Under which the summed weights of all choices stand beside the diagnostics; weight/<column> for some rows."""
+"""Metric key of the summed loss weights; weight/MASK for a row mask."""
 
 
 def _weight_of(rows: str | None) -> str:

@@ -64,11 +64,13 @@ def read_signature(function: Callable[..., Any], path: str) -> Signature:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:
         raise ValueError(f"reward={path}: {name} has no signature; wrap it in a function of your own") from error
+    # arguments are given by name only
     if unnamed := [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]:
         raise ValueError(
             f"reward={path}: {name} takes {unnamed[0]!r} by position only; remove the / from its parameters"
         )
     keywords = [p for p in parameters if p.kind in _KEYWORD]
+    # a plural parameter, such as `completions`: one call per prompt with lists; else one per completion
     batch = any(p.name in BATCH for p in keywords)
     if batch and any(p.name == "completion" for p in keywords):
         plural = next(p.name for p in keywords if p.name in BATCH)
@@ -76,6 +78,7 @@ def read_signature(function: Callable[..., Any], path: str) -> Signature:
             f"reward={path}: {name} takes `completion`, which is one, and {plural}, which are of all completions of "
             "a prompt; rename one of them"
         )
+    # a callable object is async if its __call__ is
     call = function if inspect.isroutine(function) else type(function).__call__
     return Signature(
         path,

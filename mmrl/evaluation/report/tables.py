@@ -47,6 +47,7 @@ def format_rows(name: str, values: Mapping[str, float], num_samples: int = 1) ->
     the evaluator does not give is empty.
     """
     count = values.get("n", values.get("prompts"))
+    # samples of one problem are not independent: the detectable difference counts problems
     problems = values["n"] / num_samples if "n" in values else count
     errors = f"{values['errors']:g}" if "errors" in values else ""
     episodes = "" if count is None else f"{count:g}"
@@ -54,6 +55,7 @@ def format_rows(name: str, values: Mapping[str, float], num_samples: int = 1) ->
     for key, value in values.items():
         low, high = ("lower", "upper") if key == "mean" else (f"{key}_lower", f"{key}_upper")
         if low in values:
+            # a rate in percent with its confidence interval; NaN where no episode finished
             interval = f"{100 * value:.1f} % [{100 * values[low]:.1f}, {100 * values[high]:.1f}]"
             label = name if key == "mean" else key
             rows.append(

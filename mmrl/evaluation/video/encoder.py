@@ -97,6 +97,7 @@ def _compose(
     font: Font,
 ) -> np.ndarray:
     """Compose one frame: instruction, titles, images, outcomes, from top to bottom."""
+    # pixels: size of one enlarged image, height of a text line, and the whole canvas with even sides
     high, wide = (side * factor for side in frames[0].shape[:2])
     line = int(1.4 * font.getbbox("Ag")[3])
     top = (line if instruction else 0) + line
@@ -106,6 +107,7 @@ def _compose(
     if instruction:
         draw.text((width // 2, line // 2), _fit(instruction, width, font), WHITE, font, anchor="mm")
     for position, (panel, frame) in enumerate(zip(panels, frames)):
+        # one column per panel: title above, image, and the outcome below once its episode has ended
         x = MARGIN + position * (wide + MARGIN)
         middle = x + wide // 2
         canvas.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (x, top))

@@ -59,10 +59,10 @@ def sort_failures_first(episodes: Sequence[Episode], score_name: str | None) -> 
 def select_episodes(episodes: Sequence[Episode], score_name: str | None, each: int = PER_KIND) -> list[int]:
     """Select the slots of the first failures and the first successes in the order of the split."""
     slots: list[int] = []
-    for kinds in (("failure", "unknown"), ("success",)):
-        slots += [e.group for e in sorted(episodes, key=lambda e: e.group) if classify_episode(e, score_name) in kinds][
-            :each
-        ]
+    for outcomes in (("failure", "unknown"), ("success",)):
+        slots += [
+            e.group for e in sorted(episodes, key=lambda e: e.group) if classify_episode(e, score_name) in outcomes
+        ][:each]
     return slots
 
 
@@ -71,10 +71,12 @@ def encode_videos(
 ) -> list[ReportVideo]:
     """Encode a short video of each of these slots with all policies side by side."""
     policies = {title: part.select(slots) for title, part in shown.items()}
+    # the outcome in the list is that of the last policy, such as the trained one
     last = list(policies.values())[-1]
     videos = []
     for i, episode in enumerate(last.episodes):
         frames = compose_clip(policies, i, score_name)
+        # every step-th frame, at most _MAX_FRAMES, at half of real time
         step = -(-len(frames) // _MAX_FRAMES)
         poster = io.BytesIO()
         Image.fromarray(frames[-1]).save(poster, "JPEG", quality=80)

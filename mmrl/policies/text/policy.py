@@ -116,6 +116,7 @@ class TextPolicy(PackedScoring):
         self.value_head: Any = None
         self.hidden_layers: list[int] = []
 
+        # prompts are shared where the architecture is known, or where the check below measures equal numbers
         def install(shares: bool) -> None:
             set_prefix_sharing(model.config, plain.attention, shares and not unknown)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)

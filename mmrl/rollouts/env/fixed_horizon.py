@@ -79,13 +79,16 @@ class FixedHorizon(Rollout):
             )
         env = self._open(prompts, ctx)
         envs, errors = len(self._trajectories), self._errors
+        # episodes continue across iterations; an iteration ends after envs * horizon rows
         num_rows = envs * self.horizon
         builder, draws = SegmentBuilder(ctx.task.name, num_rows, self.num_envs), self._draws(ctx)
         while builder.rows < num_rows:
+            # sample one action, or one chunk of them, for each acting environment
             acting = env.acting_envs
             seeds = draws.integers(acting if len(acting) < envs else slice(None))
             acts = ctx.engine.act(env.read_observations(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
+            # environments whose episode ends are reset with the seed that the function returns
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
             builder.add(self._trajectories, acting, acts, step)
             if self.normalize_rewards:
@@ -99,9 +102,11 @@ class FixedHorizon(Rollout):
                     f"rollout.max_errors={self.max_errors}; the log has every failure"
                 )
             ctx.progress("rollout", builder.rows, num_rows)
+        # cut open segments: the observation after the last row gives the bootstrap value
         for w, trajectory in enumerate(self._trajectories):
             builder.cut(trajectory, env.observation(w))
         if self.normalize_rewards:
+            # one scale for all rewards of the iteration: 1 / std of the discounted returns of the run so far
             builder.scale_rewards(self._scale.update())
         return builder.finish(ctx)
 

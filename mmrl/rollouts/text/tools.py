@@ -91,6 +91,7 @@ class ToolUse(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
         in_template = self._shows_tools(ctx.policy)
+        # one active episode per prompt and sample
         plays = []
         for slot, prompt in prompts:
             raw = self._observe(prompt, in_template)
@@ -100,11 +101,13 @@ class ToolUse(Rollout):
             ]
         waiting, ready, busy, ended = deque(plays), list[ActiveEpisode](), list[ActiveEpisode](), 0
         while waiting or ready or busy:
+            # at most max_concurrent conversations are generated or wait for tools
             while waiting and len(ready) + len(busy) < self.max_concurrent:
                 ready.append(waiting.popleft())
                 ready[-1].begin(self.tools)
             self._write(ready, ctx, sampling)
             busy += [play for play in ready if play.pending]
+            # wait for all tool calls; after batch_timeout_s seconds only until one of them is done
             self.executor.wait([call for play in busy for call in play.pending], self.batch_timeout_s)
             answered = [all(call.is_done() for call in play.pending) for play in busy]
             ready = [play for play, done in zip(busy, answered) if done]
@@ -144,6 +147,7 @@ class ToolUse(Rollout):
         for play, done in zip(ready, self.sample(ready, ctx, sampling)):
             play.script.write(done)
             play.last = done
+            # a turn without its end, such as one cut off at max_tokens, ends the episode
             if done.ended != "done":
                 play.end(done.ended)
                 continue

@@ -139,11 +139,13 @@ class PackedScoring(ServedPolicy):
         size = len(inputs.tensors["input_ids"]) * inputs.width
         # padding is scored too, since dropping it would copy the logits
         choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
+        # [B * width] ids that the scored tokens predict, with padding in place of forbidden ids
         action = batch["action"].flatten()[choice_index]
         forbidden = self._is_forbidden(action)
         ids = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
         temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
 
+        # logits [m, V] of the tokens `at` to scores [m, ...]; the output layer calls it for chunks of tokens
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
             arguments = logits[:, None], temperature[at], ids[at][:, None]
@@ -153,6 +155,7 @@ class PackedScoring(ServedPolicy):
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
         scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
         results = list(scores)
+        # hidden states [B * width, layers, D] of the scored tokens; the value head reads the last layer's
         if self.hidden_layers:
             results.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
         if self.value_head is not None:
