@@ -119,7 +119,7 @@ class AsyncRolloutData(RolloutData):
             collected = self._collect(ctx, version)
         return collected, copy.deepcopy(RolloutData._collection_state(self))
 
-    def _stop_if_ended(self, phase: str, done: int, of: int) -> None:
+    def _stop_if_ended(self, phase: str, done: int, total: int) -> None:
         """Progress callback of the thread: stop a collection whose run has ended. The main thread draws the bars."""
         if self._stop.is_set():
             raise InterruptedError("the run has ended")

@@ -163,9 +163,9 @@ def build_context(data: RolloutData, learner: BaseLearner) -> Context:
     rank, size = parallel.rank_and_size()
     watchers = [callback for callback in data.trainer.callbacks if isinstance(callback, ProgressCallback)]
 
-    def progress(phase: str, done: int, of: int) -> None:
+    def progress(phase: str, done: int, total: int) -> None:
         for callback in watchers:
-            callback.on_rollout_progress(phase, done, of)
+            callback.on_rollout_progress(phase, done, total)
 
     ctx = Context(
         task=data.task,

@@ -203,12 +203,12 @@ class RolloutData(L.LightningDataModule):
         collected = self._next_collection(ctx := build_context(self, learner))
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
-            batch = self._rows(collected, ctx)
+            batch = self._rows(collected, ctx)  # this rank's rows, one per turn
             learner.policy.count_rows(batch, partial(parallel.total, device=ctx.device))
             self._finish_collection(ctx)
-            batch = self._annotate(batch, ctx)
+            batch = self._annotate(batch, ctx)  # more columns, such as advantages
         notify_rollout_end(self.trainer, collected, batch, ctx)
-        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness)
+        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness)  # select, replay or drop rows
         self.metrics |= metrics
         learner.report(self.metrics)
         trained = int(metrics.get("rows/trained", self.metrics["rollout/rows"]))
@@ -216,7 +216,7 @@ class RolloutData(L.LightningDataModule):
             self.finished = self.trainer.should_stop = True
         self.iteration += 1
         yield from split_update_epochs(
-            batch,
+            batch,  # micro-batches of this rank; the cut is that of the rows of all ranks
             self.weighting,
             update_epochs=self.update_epochs,
             num_minibatches=self.num_minibatches,

@@ -119,6 +119,7 @@ class TextPolicy(PackingPolicy):
         self.value_head: Any = None
         self.hidden_layers: list[int] = []
 
+        # prompts are shared where the architecture is known, or where the check below measures equal numbers
         def install(shares: bool) -> None:
             set_prefix_sharing(model.config, plain.attention, shares and not unknown)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
@@ -251,6 +252,7 @@ class TextPolicy(PackingPolicy):
         # [L] the choice that each logit predicts; padding is scored too, since dropping it would copy the logits
         size = len(inputs.tensors["input_ids"]) * inputs.width
         choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
+        # [L] ids that the scored tokens predict, with padding in place of forbidden ids
         action = batch["action"].flatten()[choice_index]
         forbidden = self._is_forbidden(action)
         ids = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
@@ -266,6 +268,7 @@ class TextPolicy(PackingPolicy):
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
         scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
         results = list(scores)
+        # hidden states [L, layers, D] of the scored tokens; the value head reads the last layer's
         if self.hidden_layers:
             results.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
         if self.value_head is not None:
