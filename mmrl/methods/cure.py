@@ -75,9 +75,11 @@ class BranchAtEntropy(EpisodeTransform):
             prefix = ids[: self._draw_place(ids.tolist(), str(episode.output), row, ctx, key)]
             for number in range(self.branches):
                 prefixes.append((episode, prefix))
-                kept = prefix if len(prefix) else None
+                forced_ids = prefix if len(prefix) else None
                 raw = episode.prompt.observation
-                requests.append(Request(raw, derive_seed(*key, number), kept, prompt_id=("branch", episode.group)))
+                requests.append(
+                    Request(raw, derive_seed(*key, number), forced_ids, prompt_id=("branch", episode.group))
+                )
         sampled = ctx.engine.sample(requests, ctx.sampling)
         groups, new = group_episodes(episodes), []
         for (episode, prefix), done in zip(prefixes, sampled):

@@ -61,13 +61,13 @@ class HardestPhases(Curriculum):
         self._position = 0  # in `chosen`
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        begun = [start for start in self.phases if start <= ctx.iteration]
-        if not begun:
+        starts = [start for start in self.phases if start <= ctx.iteration]
+        if not starts:
             return self._shuffled.select(count, ctx)
-        for start in begun[self._phase :]:
+        for start in starts[self._phase :]:
             self._begin(start)
-        taken, self._position = take_cyclically(self.chosen, self._position, count)
-        return taken
+        problems, self._position = take_cyclically(self.chosen, self._position, count)
+        return problems
 
     def _begin(self, start: int) -> None:
         """Rank the problems of the phase before and keep the hardest."""

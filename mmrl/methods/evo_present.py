@@ -68,8 +68,8 @@ class RevisionLoop(Rollout):
         scores: list[list[float]] = [[] for _ in episodes]
         live = list(range(len(episodes)))
         for number in range(self.rounds + 1):
-            asked = [episodes[i] for i in live]
-            seeds = [turn_seed(e.group, e.sample_index, ctx, number) for e in asked]
+            live_episodes = [episodes[i] for i in live]
+            seeds = [turn_seed(e.group, e.sample_index, ctx, number) for e in live_episodes]
             requests = [Request(text_observation(versions[i][-1]), seed) for i, seed in zip(live, seeds)]
             for i, done in zip(live, ctx.engine.sample(requests, ctx.sampling) if requests else []):
                 episodes[i].turns = [*episodes[i].turns, Turn(done)]
@@ -80,9 +80,9 @@ class RevisionLoop(Rollout):
             for i in live if number < self.rounds else []:
                 key = (ctx.seed, ctx.purpose, ctx.iteration, episodes[i].group, episodes[i].sample_index, number)
                 versions[i].append(task.revise(versions[i][working[i]], derive_rng("revise", *key)))
-        for episode, prompts_of, own in zip(episodes, versions, scores):
-            qualities = [float(prompt.info["quality"]) for prompt in prompts_of]
-            episode.info |= {"qualities": qualities, "working": choose_version(own)}
+        for episode, episode_versions, episode_scores in zip(episodes, versions, scores):
+            qualities = [float(prompt.info["quality"]) for prompt in episode_versions]
+            episode.info |= {"qualities": qualities, "working": choose_version(episode_scores)}
         return episodes
 
 
@@ -97,12 +97,12 @@ class RevisionGain(Evaluator):
         valid = drop_errors(episodes)
         if any("qualities" not in episode.info for episode in valid):
             raise KeyError("revision_gain: an episode has no info['qualities']; play it with RevisionLoop")
-        found = [(e.info["qualities"], e.info["working"]) for e in valid]
+        results = [(e.info["qualities"], e.info["working"]) for e in valid]
 
         def mean(values: list[float]) -> float:
             return sum(values) / len(values) if values else nan
 
-        draft, chosen = mean([all_[0] for all_, _ in found]), mean([all_[working] for all_, working in found])
-        best = mean([max(all_) for all_, _ in found])
-        counts = {"n": float(len(found)), "errors": count_errors(episodes)}
-        return {"draft": draft, "chosen": chosen, "best": best, "gain": chosen - draft, **counts}
+        draft, final = mean([all_[0] for all_, _ in results]), mean([all_[working] for all_, working in results])
+        best = mean([max(all_) for all_, _ in results])
+        counts = {"n": float(len(results)), "errors": count_errors(episodes)}
+        return {"draft": draft, "chosen": final, "best": best, "gain": final - draft, **counts}

@@ -63,8 +63,8 @@ class HintOnFailure(EpisodeTransform):
         for slot, episode in first.items():
             solved = further[slot] > 0 and slot not in failed
             counts = {"groups": float(further[slot] > 0), "solved": float(solved), "episodes": float(further[slot])}
-            named = {f"hints/{name}": count for name, count in counts.items()}
-            episode.info["counts"] = {**episode.info.get("counts", {}), **named}
+            metrics = {f"hints/{name}": count for name, count in counts.items()}
+            episode.info["counts"] = {**episode.info.get("counts", {}), **metrics}
         return [episode for group in groups.values() for episode in group]
 
     def _fails(self, group: Sequence[Episode]) -> bool:

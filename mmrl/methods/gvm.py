@@ -103,8 +103,8 @@ class AllocateSamples(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        own = [(slot, *self._measure(group, ctx), len(group)) for slot, group in groups.items()]
-        everyone = sorted(ctx.collector.gather(own))
+        local_groups = [(slot, *self._measure(group, ctx), len(group)) for slot, group in groups.items()]
+        everyone = sorted(ctx.collector.gather(local_groups))
         if not everyone:
             return episodes
         slots, rates, norms, sizes = zip(*everyone)

@@ -52,6 +52,6 @@ def score_repair(steps: Sequence[str], exact: float, answer: str, explanation: s
     *before, program = steps
     rewards = [0.0] * len(before) + [code_reward(float(exact >= 1), similarity(program.strip(), answer))]
     if before:
-        said = "".join(before).removesuffix(SEPARATOR).strip()
-        rewards[-2] = explanation_reward(0.4 + 0.6 * similarity(said, explanation))
+        text = "".join(before).removesuffix(SEPARATOR).strip()
+        rewards[-2] = explanation_reward(0.4 + 0.6 * similarity(text, explanation))
     return rewards

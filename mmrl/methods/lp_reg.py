@@ -38,8 +38,8 @@ def min_p_probability(
     divisor = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
     x = logits.detach().to(precision(logits)) / divisor[:, None, None]
     least = x.amax(-1, keepdim=True) + (math.log(min_p) if min_p > 0 else -math.inf)
-    kept = x.masked_fill(x < least, -torch.inf)
-    return (kept.gather(-1, action[..., None])[..., 0] - kept.logsumexp(-1)).exp()
+    min_p_logits = x.masked_fill(x < least, -torch.inf)
+    return (min_p_logits.gather(-1, action[..., None])[..., 0] - min_p_logits.logsumexp(-1)).exp()
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class LowProbabilityProxy(Annotator):
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """fraction: share of the choices that may be regularised."""
         mask = batch["action_mask"]
-        kept = int((batch["min_p_probs"][mask] > 0).sum())
-        kept, total = map(sum, zip(*ctx.collector.gather([(kept, int(mask.sum()))])))
-        return {"fraction": kept / max(total, 1)}
+        count = int((batch["min_p_probs"][mask] > 0).sum())
+        count, total = map(sum, zip(*ctx.collector.gather([(count, int(mask.sum()))])))
+        return {"fraction": count / max(total, 1)}
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,10 @@ def _transitions(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """phi(s), phi(s') and the skill z, each [N, K]."""
     policy, phi = ctx.models[encoder], ctx.models[representation]
-    here = policy.features(batch.observation())
-    there = policy.features({name[5:]: column for name, column in batch.items() if name.startswith("next.")})
-    skill = phi.skill(here)
-    return phi(here), phi(there), centred_one_hot(skill) if one_hot else skill
+    features = policy.features(batch.observation())
+    next_features = policy.features({name[5:]: column for name, column in batch.items() if name.startswith("next.")})
+    skill = phi.skill(features)
+    return phi(features), phi(next_features), centred_one_hot(skill) if one_hot else skill
 
 
 class SkillTransitions(Output):

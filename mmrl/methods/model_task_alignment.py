@@ -53,6 +53,6 @@ class WrongMajority(WeightedSum):
         count = Counter(answer for answer, is_wrong in zip(answers, wrong) if is_wrong and answer is not None)
         label = count.most_common(1)[0][0] if count else None
         return [
-            known + float(is_wrong and label is not None and answer == label)
-            for known, answer, is_wrong in zip(super().__call__(group), answers, wrong)
+            reward + float(is_wrong and label is not None and answer == label)
+            for reward, answer, is_wrong in zip(super().__call__(group), answers, wrong)
         ]

@@ -77,8 +77,8 @@ class ThoughtDemonstrations(EnvironmentDemonstrations):
         self.marker = marker
 
     def sample(self, ready: Sequence[RunningEpisode], ctx: Context) -> list[Completion]:
-        shown = []
+        completions = []
         for play, done in zip(ready, super().sample(ready, ctx)):
             text = f"{correct_thought(play, '') or ''}{self.marker}{self.extractor(str(done.output))}"
-            shown.append(demonstration(play.observation(self.history, self.image_history), text, ctx))
-        return shown
+            completions.append(demonstration(play.observation(self.history, self.image_history), text, ctx))
+        return completions

@@ -49,9 +49,9 @@ class Confidence(EpisodeTransform):
             raise KeyError("evaluator confidence needs a reference: set model.reference=true, or its log-probability")
         reference = ask(ctx.models["reference"]) if self.reference is None else self.reference
         score = self_reward(ask(ctx.policy), reference, batch["self_reward_mask"], self.scale)
-        of = np.zeros(len(probed))
-        np.add.at(of, batch["episode"].numpy(), score.numpy())
-        scores = iter(of.tolist())
+        totals = np.zeros(len(probed))
+        np.add.at(totals, batch["episode"].numpy(), score.numpy())
+        scores = iter(totals.tolist())
         return [
             replace(e, info={**e.info, "confidence": next(scores), "answer": e.output}) if e.turns else e
             for e in episodes
