@@ -1,4 +1,4 @@
-"""Absolute Zero self-play: one policy proposes problems and solves them; an executor checks both.
+"""Absolute Zero: self-play in which one policy proposes and solves problems, and an executor verifies both.
 
 Absolute Zero: Reinforced Self-play Reasoning with Zero Data, 2025, arXiv:2505.03335.
 
@@ -40,7 +40,9 @@ BROKEN, UNSOUND = -1.0, -0.5
 
 
 class SelfPlay(Rollout):
-    """Half of the slots propose, the others solve; kinds of problems take turns. The prompts given are only numbers.
+    """Rollout of self-play: even slots propose problems, odd slots solve them, and kinds of problems alternate.
+
+    Of the prompts only the slot numbers are used.
 
     A proposal in view of `references` known problems is checked by execution; a sound one is tried by the policy
     `trials` times, and earns what `learnability` says of the share a that succeeds. A solution earns 1 when execution
@@ -124,7 +126,7 @@ class SelfPlay(Rollout):
     def _measure_rates(
         self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context
     ) -> dict[tuple[int, int], float]:
-        """The success rate of the trials of each proposal, without those that could not be judged."""
+        """Success rate of the trials of each proposal; trials that could not be judged do not count."""
         requests, owners = [], []
         for number, (play, problem) in enumerate(sound):
             raw = game.pose(problem, play.episode.prompt.key).observation

@@ -1,4 +1,4 @@
-"""AMPO: traces of several teachers in groups that fail, those first after which the policy finds the answer.
+"""AMPO: add teacher traces to failing groups, ordered by the policy's probability of the answer after each.
 
 More Than One Teacher: Adaptive Multi-Guidance Policy Optimization for Diverse Exploration, 2025, arXiv:2510.02227.
 

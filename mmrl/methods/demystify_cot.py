@@ -1,4 +1,4 @@
-"""Long chains of thought: a reward by length, and a repetition penalty per token with a discount of its own.
+"""Demystifying Long CoT: cosine length reward, and a repetition penalty per token with its own discount factor.
 
 Demystifying Long Chain-of-Thought Reasoning in LLMs, 2025, arXiv:2502.03373.
 

@@ -1,4 +1,4 @@
-"""DRIVE: RL on many problems first, then on ever fewer of the hardest ones with more completions of each.
+"""DRIVE: train on all problems first, then on shrinking sets of the hardest ones with larger groups.
 
 DRIVE: Data Curation Best Practices for Reinforcement Learning with Verifiable Reward in Competitive Code Generation,
 2025, arXiv:2511.06307.

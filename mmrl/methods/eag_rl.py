@@ -1,4 +1,4 @@
-"""EAG-RL: a reward for the features that an expert finds salient, and a clip range that widens with the entropy there.
+"""EAG-RL: reward an expert's salient features, and widen the clip range with the entropy at their tokens.
 
 Toward Better EHR Reasoning in LLMs: Reinforcement Learning with Expert Attention Guidance, 2025, arXiv:2508.13579.
 

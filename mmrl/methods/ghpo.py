@@ -1,4 +1,4 @@
-"""GHPO: a growing hint for prompts on which all completions of a group fail.
+"""GHPO: prompt hints of increasing length for groups in which all completions fail.
 
 GHPO: Adaptive Guidance for Stable and Efficient LLM Reinforcement Learning, 2025, arXiv:2507.10628.
 
@@ -20,7 +20,7 @@ from mmrl.types import Context, Episode, Prompt
 
 @dataclass(frozen=True)
 class HintOnFailure(EpisodeTransform):
-    """Samples a group again with a hint in the prompt where all of its completions failed, with longer hints in turn.
+    """Resamples groups in which all completions failed, with prompt hints of increasing length.
 
     The hint is the first part of the task's demonstration. The group with the first hint that helps a completion to
     succeed, else the one with the longest hint, replaces the group, prompt and completions; the loss sees no other.

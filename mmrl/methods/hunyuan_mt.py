@@ -1,4 +1,4 @@
-"""Hunyuan-MT: a second policy reads several drafts of a translator and writes a better translation (Chimera).
+"""Hunyuan-MT (Chimera): the policy reads several drafts of a frozen translator and writes a better translation.
 
 Hunyuan-MT Technical Report, 2025, arXiv:2509.05209.
 
@@ -79,7 +79,7 @@ def corrupt(text: str, words: Sequence[str], error: float, rng: np.random.Genera
 
 
 class DraftDemonstrations(Rollout):
-    """The task's answers to prompts with drafts, which are the answers with wrong words: a start that reads drafts.
+    """Demonstrations for prompts with drafts, each draft the answer with some words replaced at random.
 
     Wrong words are words of answers to the prompts of the same iteration. Held-out prompts have such drafts too.
 

@@ -1,4 +1,4 @@
-"""Process supervision of code: lines are labelled by whether a right program can still follow them.
+"""Process Supervision-Guided Policy Optimization: line labels of a program by binary search over its prefixes.
 
 Process Supervision-Guided Policy Optimization for Code Generation, 2024, arXiv:2410.17621.
 
@@ -23,10 +23,10 @@ from mmrl.types import Context, Episode, Request, Turn
 
 
 class PrefixSearch:
-    """Binary search of the most lines, from 0, after which a completion still passes, if fewer lines pass too.
+    """Binary search for the longest prefix of a program, in lines, from which a completion still passes.
 
-    The prompt alone counts as one after which some completion passes. n lines take at most log2(n + 1) probes, rounded
-    up. Source: arXiv:2410.17621, automated supervision by binary search.
+    It assumes that shorter prefixes pass too. The prompt alone counts as one after which some completion passes. n
+    lines take at most log2(n + 1) probes, rounded up. Source: arXiv:2410.17621, automated supervision by binary search.
 
     Args:
         lines: of the program.
@@ -41,13 +41,13 @@ class PrefixSearch:
         return (self.alive + self.dead) // 2 if self.dead - self.alive > 1 else None
 
     def tell(self, passes: bool) -> None:
-        """Tell whether a completion of the probe passed."""
+        """Update the bounds by whether a completion of the probe passed."""
         middle = (self.alive + self.dead) // 2
         self.alive, self.dead = (middle, self.dead) if passes else (self.alive, middle)
 
 
 def label_lines(lines: Sequence[str], alive: int) -> list[float]:
-    """1 for the first `alive` lines, -1 for later ones, 0 for blank lines and comments, which have no part in it."""
+    """Label the first `alive` lines 1, later ones -1, and blank lines and comments 0."""
     texts = [line.strip() for line in lines]
     return [0.0 if not line or line[0] == "#" else 1.0 if k < alive else -1.0 for k, line in enumerate(texts)]
 
@@ -85,6 +85,7 @@ class LineLabels(EpisodeTransform):
                 f"line_labels is for completions of one row with a score {self.score_name!r}; use a task that runs "
                 "programs, such as code, or leave it out of data.transforms"
             )
+        # the lines of each program, and (tokens,) the line number of each of its tokens
         lines = [split_steps(str(episode.output)) for episode in episodes]
         rows = [
             locate_steps(
@@ -92,11 +93,13 @@ class LineLabels(EpisodeTransform):
             )
             for e, program in zip(episodes, lines)
         ]
+        # all searches probe in the same pass, so that each pass is one batch of the engine; passing programs need none
         searches = [
             PrefixSearch(0 if e.scores[self.score_name] >= 1 else len(program)) for e, program in zip(episodes, lines)
         ]
         while any(search.probe is not None for search in searches):
             self._probe(episodes, rows, searches, ctx)
+        # (tokens,) rewards, each label at the last token of its line and 0 elsewhere
         for episode, program, row, search in zip(episodes, lines, rows, searches):
             passed = episode.scores[self.score_name] >= 1
             labels = label_lines(program, len(program) if passed else search.alive)
@@ -111,7 +114,7 @@ class LineLabels(EpisodeTransform):
     def _probe(
         self, episodes: Sequence[Episode], rows: Sequence[Tensor], searches: Sequence[PrefixSearch], ctx: Context
     ) -> None:
-        """Complete the probed prefix of every unfinished search, and tell it whether one passes."""
+        """Complete the probed prefix of every unfinished search, and update the search."""
         probes, requests = [], []
         for number, (episode, step, search) in enumerate(zip(episodes, rows, searches)):
             if search.probe is None:

@@ -1,4 +1,4 @@
-"""Lp-Reg: keep tokens of low probability near the policy's own distribution without its noise, in wrong answers.
+"""Lp-Reg: pull rare tokens of wrong answers towards their probability after min-p filtering.
 
 Low-probability Tokens Sustain Exploration in Reinforcement Learning with Verifiable Reward, 2025, arXiv:2510.03222.
 
@@ -108,7 +108,7 @@ class LowProbabilitySurrogate(ClippedSurrogate):
     """Lp-Reg loss: the clipped surrogate, and for rare choices in wrong answers a pull to their filtered probability.
 
     With q the column `min_p_probs`, where A < 0, q > 0 and log pi < log q: loss = -A ratio + coef * k3, k3 = q / pi - 1
-    - log(q / pi); elsewhere the clipped surrogate. A choice that the filter removes is never held up. Source:
+    - log(q / pi); elsewhere the clipped surrogate. Tokens removed by min-p are not regularised. Source:
     Low-probability Tokens Sustain Exploration, 2025, arXiv:2510.03222.
 
     Args:

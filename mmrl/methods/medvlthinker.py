@@ -1,4 +1,4 @@
-"""MedVLThinker: RL on the questions that the start answers right sometimes.
+"""MedVLThinker: RL on questions with a pass rate between two bounds, measured before training.
 
 MedVLThinker: Simple Baselines for Multimodal Medical Reasoning, 2025, arXiv:2508.02669.
 
@@ -99,7 +99,7 @@ class MeasuredPassRates(Curriculum):
 
 @dataclass(frozen=True)
 class DropMeasuring(EpisodeTransform):
-    """Drops the episodes of the first iterations, which measure the start: nothing is learned from them.
+    """Drops the episodes of the first iterations, which only measure pass rates.
 
     Set data.max_empty_iterations above their number.
 

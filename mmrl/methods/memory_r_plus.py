@@ -1,4 +1,4 @@
-"""Memory-R+: intrinsic rewards of answers near to earlier successes and unlike earlier failures.
+"""Memory-R+: intrinsic rewards by embedding distance to earlier successes and to earlier failures.
 
 Reasoning Under 1 Billion: Memory-Augmented Reinforcement Learning for Large Language Models, 2025, arXiv:2504.02273.
 
@@ -45,7 +45,7 @@ def scale_by_window(values: Sequence[float], window: list[float], size: int) -> 
 
 
 class EpisodicMemory:
-    """Embeddings of answers by prompt, read by the nearest prompts; the oldest answers and prompts are forgotten."""
+    """Embeddings of answers by prompt, read by the nearest prompts; the oldest answers and prompts are dropped."""
 
     def __init__(self) -> None:
         self.entries: dict[str, tuple[Tensor, Tensor]] = {}  # by the prompt's key: embeddings [D] and [n, D]

@@ -1,4 +1,4 @@
-"""Skills without rewards: a representation in which one environment step has at most length one, and SAC on it.
+"""METRA: unsupervised skill discovery by a representation with bounded change per environment step, and SAC.
 
 METRA: Scalable Unsupervised RL with Metric-Aware Abstraction, 2024, arXiv:2310.08887, algorithm 1, whose order is in
 conf/phases/metra.yaml.

@@ -1,4 +1,4 @@
-"""Control rewards: what a policy learns from random, mirrored or deliberately wrong rewards.
+"""Model-Task Alignment: control rewards that are random, mirrored or deliberately wrong.
 
 Model-Task Alignment Drives Distinct RL Outcomes, 2025, arXiv:2508.21188. Learning curves under such rewards look like
 those of the true reward where the start already has a high pass@k on the task, and nowhere else.

@@ -1,4 +1,4 @@
-"""MoDoMoDo: mixtures of data sets, chosen by a quadratic model of the held-out score.
+"""MoDoMoDo: data mixture with the highest held-out score under a quadratic model of pilot runs.
 
 MoDoMoDo: Multi-Domain Data Mixtures for Multimodal LLM Reinforcement Learning, 2025, arXiv:2505.24871.
 

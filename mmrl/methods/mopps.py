@@ -1,4 +1,4 @@
-"""Thompson sampling of problems whose success rate is near a target, from a Beta posterior per problem.
+"""MoPPS: Thompson sampling of problems with a success rate near a target, from a Beta posterior per problem.
 
 MoPPS: Model Predictive Prompt Selection, 2025, arXiv:2507.04632.
 
@@ -29,7 +29,7 @@ class Posterior(Curriculum):
     Source: Model Predictive Prompt Selection, 2025, arXiv:2507.04632.
 
     Args:
-        target: success rate that is wanted.
+        target: target success rate.
         candidates: problems that are looked at for each that is taken.
         retain: fraction of the pseudo-counts that is kept per update, in [0, 1]; 1: no decay.
         rule: how problems are taken.

@@ -1,4 +1,4 @@
-"""The frozen tokenizer of images: a residual quantiser of another model's image features, as a column of rows.
+"""ASVR: the frozen image tokenizer, a residual quantiser of image features, as a column of rows.
 
 - codebooks by k-means and the ids of features: `fit_codebooks`, `quantise`
 - image features of a model, and their codes in every row: `encode_images`, `VisualTokens`

@@ -1,4 +1,4 @@
-"""Process rewards of EPO: turns that a judge calls decisive get the final score, and returns of turns.
+"""EPO: process rewards of the turns that a judge calls decisive, and discounted returns over turns.
 
 - the turns that a frozen judge lists get the reward of the episode: `DecisiveTurns`
 - returns R_t = sum_k gamma^(k - t) r_k of the turns, minus a baseline: `TurnReturns`

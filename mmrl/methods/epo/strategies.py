@@ -1,4 +1,4 @@
-"""Strategies of the policy for a frozen actor (EPO): the rollout, and demonstrations for an actor that follows them."""
+"""EPO: rollouts in which a frozen actor follows the policy's strategies, and demonstrations for the actor."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StrategyRollout(EnvironmentRollout):
 class StrategyDemonstrations(EnvironmentDemonstrations):
     """Demonstrations for an actor that follows strategies: the strategy that it reads is the action that it takes.
 
-    With `random_fraction` above 0 some actions are random, so that only the strategy tells them.
+    With `random_fraction` above 0 some actions are random, so that only the strategy determines them.
 
     Args:
         template: how the actor reads a strategy.

@@ -1,4 +1,4 @@
-"""The DAgger buffer of corrected thoughts, and the columns of turns that begin with a thought (GTR).
+"""GTR: the DAgger buffer of corrected thoughts, and the columns that mark the thought tokens of a turn.
 
 - which tokens are the thought, and the reward of the format: `ThoughtColumns`
 - corrected thoughts of all iterations, imitated beside the policy's own turns: `CorrectedThoughts`

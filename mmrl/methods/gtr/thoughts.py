@@ -1,4 +1,4 @@
-"""Turns of a thought and an action, whose thoughts the environment's corrector reads (GTR).
+"""GTR: rollouts with a thought and an action per turn, and the environment's correction of each thought.
 
 - episodes of the policy: `ThoughtRollout`; of the expert: `ThoughtDemonstrations`
 """

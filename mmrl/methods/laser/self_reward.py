@@ -1,4 +1,4 @@
-"""Last-token self-rewards: the policy scores its own answers with the log-probability of one reserved token.
+"""LaSeR: last-token self-reward, the log-ratio of a reserved token after the answer, and its loss.
 
 LaSeR: Reinforcement Learning with Last-Token Self-Rewarding, 2025, arXiv:2510.14943.
 
