@@ -21,7 +21,7 @@ PART = re.compile(r"`((?:[\w-]+/)+[\w-]+\.(?:py|yaml|sh))`")  # `text/policy.py`
 PLACEHOLDER = re.compile(r"(\*+|<[^>]*>|\{[^}]*\}|(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z]))")
 RELEASED = re.compile(r"released code[^\"|\n]*")  # paths in the repository of a paper
 IMPORT = re.compile(r"^\s*(?:from [\w.]+ import|import [\w.]+$).*", flags=re.MULTILINE)  # Python checks these
-PROSE = re.compile(r'^\s*"""(.*?)"""|(?:^|\s\s)#\s([^\n]*)', flags=re.DOTALL | re.MULTILINE)
+PROSE = re.compile(r'^\s*"""(?=\w)(.*?)"""|(?:^|\s\s)#\s([^\n]*)', flags=re.DOTALL | re.MULTILINE)
 TITLE = re.compile(r'title="(.+?)"|mmrl new (?:\w+) (\w+)')
 
 
@@ -119,10 +119,30 @@ def test_what_texts_name_exists():
     assert {file: names for file, names in missing.items() if names} == {}
 
 
+def test_the_rooms_of_design_are_those_of_mmrl():
+    section = (ROOT / "docs" / "design.md").read_text().split("\n## The rooms of `mmrl/`")[1].split("\n## ")[0]
+    rooms = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+    assert rooms == sorted(entry.split("/")[1] for entry in entries() if re.fullmatch(r"mmrl/[a-z]\w*", entry))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_of_the_site_lead_somewhere(page):
+    """The build of the site checks those of docs/."""
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", (ROOT / page).read_text()):
+        assert (ROOT / (target or page)).exists(), target
+        assert not anchor or anchor in anchors(ROOT / (target or page)), f"{target}#{anchor}"
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "see mmrl/core/types.py, `mmrl.core.batch.Batch.nothing`",
+        "see mmrl/core/types.py, `mmrl.core.types.Prompt.nothing`",
         "`mmrl/rows`",
         "mmrl.ops.advantage.no_function",
         "mmrl.data.rollout_data.RolloutData2",
