@@ -48,13 +48,13 @@ class HighestVariance(Curriculum):
         return [self.chosen[k % len(self.chosen)] for k in range(count)]
 
     def _rank(self) -> list[int]:
-        seen = {index: variance(rates) for index, rates in self.history.rates.items()}
-        if len(seen) < self.count:
+        variances = {index: variance(rates) for index, rates in self.history.rates.items()}
+        if len(variances) < self.count:
             raise ValueError(
-                f"curriculum.count={self.count} problems are to be chosen, but {len(seen)} were visited in "
+                f"curriculum.count={self.count} problems are to be chosen, but {len(variances)} were visited in "
                 f"{self.explore_iterations} iterations; raise curriculum.explore_iterations or data.num_prompts"
             )
-        return sorted(seen, key=lambda index: (-seen[index], index))[: self.count]
+        return sorted(variances, key=lambda index: (-variances[index], index))[: self.count]
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         if not self.chosen:

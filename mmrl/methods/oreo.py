@@ -49,9 +49,9 @@ def policy_residual(
     beta: float,
 ) -> Tensor:  # [N, T], 0 outside the mask
     """V_t - R + beta (d_t + D_{t+1}): only the choice's own log-ratio d_t carries gradient."""
-    own = zero_outside(log_ratio, mask)
-    later = suffix_sum(log_ratio.detach(), mask) - own.detach()
-    return zero_outside(values.detach() - reward[:, None] + beta * (own + later), mask)
+    current = zero_outside(log_ratio, mask)
+    later = suffix_sum(log_ratio.detach(), mask) - current.detach()
+    return zero_outside(values.detach() - reward[:, None] + beta * (current + later), mask)
 
 
 @dataclass(frozen=True)

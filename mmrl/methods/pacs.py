@@ -39,8 +39,8 @@ def class_weights(
 ) -> Tensor:  # [N]
     """n / (2 n_class) in a group of n rows with both classes, else 1: both classes then count alike."""
     fraction, _ = group_mean(right, group, counted)
-    own = torch.where(right > 0, fraction, 1 - fraction)
-    return torch.where((fraction > 0) & (fraction < 1), 1 / (2 * own.clamp(min=1e-6)), 1)
+    class_share = torch.where(right > 0, fraction, 1 - fraction)
+    return torch.where((fraction > 0) & (fraction < 1), 1 / (2 * class_share.clamp(min=1e-6)), 1)
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,13 @@ class PitPairs(EpisodeTransform):
             for seed in self._seeds(episode, start, ctx)
         ]
         sampled = iter(ctx.engine.sample(requests, ctx.sampling) if requests else [])
-        tried = [
+        continuations = [
             [_continue(episode, start, next(sampled), ctx) for _ in range(self.continuations)]
             for episode, start in pits
         ]
-        _score(tried, ctx)
+        _score(continuations, ctx)
         pairs: list[Episode] = []
-        for (rejected, _), row in zip(pits, tried):
+        for (rejected, _), row in zip(pits, continuations):
             right = next((e for e in row if e.ended != "error" and e.reward >= self.success_threshold), None)
             if right is not None:
                 pairs += [label_preference(right, 1), _label(rejected, -1)]
@@ -110,9 +110,9 @@ class PitPairs(EpisodeTransform):
         return [derive_seed(*key, k, *ids) for k in range(self.continuations)]
 
 
-def _score(tried: Sequence[Sequence[Episode]], ctx: Context) -> None:
+def _score(continuations: Sequence[Sequence[Episode]], ctx: Context) -> None:
     """Score continuations one by one: each is a group of its own while it is scored."""
-    each = [episode for row in tried for episode in row]
+    each = [episode for row in continuations for episode in row]
     groups = [episode.group for episode in each]
     for number, episode in enumerate(each):
         episode.group = number

@@ -134,17 +134,17 @@ class ProcessAdvantage(Annotator):
         mask = batch["action_mask"]
         timeline = Timeline(batch, mask)
         token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)
-        of = torch.zeros(len(timeline.ids), dtype=torch.long)
-        outcome = of.float().scatter(0, timeline.episode, batch["episode_reward"].float())
-        group = of.scatter(0, timeline.episode, batch["group"])
+        zeros = torch.zeros(len(timeline.ids), dtype=torch.long)
+        outcome = zeros.float().scatter(0, timeline.episode, batch["episode_reward"].float())
+        group = zeros.scatter(0, timeline.episode, batch["group"])
         to_go = leave_one_out_process(timeline.pack(token), outcome, timeline.mask, group, (self.process, self.outcome))
         return batch.with_columns(advantages=_whiten(timeline.unpack(to_go), mask, ctx))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """Metric: accuracy of the reward model, whose sign of sum_t q_t predicts an outcome above 1/2."""
         mask = batch["action_mask"]
-        said = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
-        right = (said == (batch["episode_reward"] > 0.5))[mask.any(1)]
+        prediction = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
+        right = (prediction == (batch["episode_reward"] > 0.5))[mask.any(1)]
         hits, count = map(sum, zip(*ctx.collector.gather([(int(right.sum()), len(right))])))
         return {"agreement": hits / count} if count else {}
 

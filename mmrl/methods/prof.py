@@ -27,8 +27,8 @@ def balance(correct: int, wrong: int, count: int) -> tuple[int, int]:
     do. Source: PROF, 2025, arXiv:2509.03403.
     """
     count = min(count, correct + wrong)
-    kept = min(correct, max((count + 1) // 2, count - wrong))
-    return kept, count - kept
+    num_correct = min(correct, max((count + 1) // 2, count - wrong))
+    return num_correct, count - num_correct
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,11 @@ class ProcessConsistencyFilter(EpisodeTransform):
         values = iter(self.rate(episodes := [e for group in group_episodes(episodes).values() for e in group]))
         out: list[Episode] = []
         for key, group in group_episodes(episodes).items():
-            own = [next(values) for _ in group]
+            group_values = [next(values) for _ in group]
             rng = derive_rng(ctx.seed, "process_filter", ctx.purpose, ctx.iteration, key)
             out += [
-                group[place] for place in self.choose([e.reward >= self.success_threshold for e in group], own, rng)
+                group[place]
+                for place in self.choose([e.reward >= self.success_threshold for e in group], group_values, rng)
             ]
         return out
 

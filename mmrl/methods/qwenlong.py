@@ -78,10 +78,10 @@ class TaskScaledAdvantage(Annotator):
         reward, task = batch["episode_reward"][first].double(), batch["baseline_group"][first].tolist()
         if not reward.isfinite().all():
             raise ValueError("episode_reward is not finite in some rows; check data.reward")
-        learned = (batch["group"][first] != NO_GROUP).tolist()  # not the row of a process without episodes
-        own = [(name, each) for name, each, one in zip(task, reward.tolist(), learned) if one]
+        has_group = (batch["group"][first] != NO_GROUP).tolist()  # not the row of a process without episodes
+        local_rewards = [(name, each) for name, each, one in zip(task, reward.tolist(), has_group) if one]
         everyone: dict[int, list[float]] = {}
-        for name, each in sorted(ctx.collector.gather(own)):
+        for name, each in sorted(ctx.collector.gather(local_rewards)):
             everyone.setdefault(name, []).append(each)
         stds = {name: torch.tensor(each, dtype=torch.float64).std(correction=0) for name, each in everyone.items()}
         std = torch.tensor([float(stds.get(name, 0.0)) for name in task], dtype=torch.float64)
@@ -113,5 +113,5 @@ class NegativeMask(Annotator):
         return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        kept = torch.where(batch["action_mask"], batch["advantages"], 0.0)
-        return batch.with_columns(advantages=torch.where(kept < 0, self.weight * kept, kept))
+        advantages = torch.where(batch["action_mask"], batch["advantages"], 0.0)
+        return batch.with_columns(advantages=torch.where(advantages < 0, self.weight * advantages, advantages))

@@ -91,8 +91,8 @@ class WeightedObjectives(StatefulTransform):
             raise ValueError(f"weighted_objectives.instability_weight must be in [0, 1], got {self.instability_weight}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        own = [tuple(get_score(episode, name) for name in self.score_names) for episode in episodes]
-        everyone = sorted(ctx.collector.gather(own))  # in one order, however many processes there are
+        local_scores = [tuple(get_score(episode, name) for name in self.score_names) for episode in episodes]
+        everyone = sorted(ctx.collector.gather(local_scores))  # in one order, however many processes there are
         if everyone:
             self._extend_histories(np.array(everyone))
         histories = [self._histories.get(name, []) for name in self.score_names]
@@ -100,7 +100,7 @@ class WeightedObjectives(StatefulTransform):
         if not episodes:
             return episodes
         group = torch.tensor([episode.group for episode in episodes])
-        each = [group_advantage(scores, group) for scores in torch.tensor(own, dtype=torch.float64).unbind(1)]
+        each = [group_advantage(scores, group) for scores in torch.tensor(local_scores, dtype=torch.float64).unbind(1)]
         total = torch.stack([weight * advantage for weight, advantage in zip(weights, each)]).mean(0)
         return [replace(episode, reward=reward) for episode, reward in zip(episodes, total.tolist())]
 

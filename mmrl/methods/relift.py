@@ -51,12 +51,12 @@ class HardQuestionBuffer(StatefulTransform):
             if all(get_score(episode, self.score_name) == self.fail_value for episode in group)
         ]
         self._waiting.extend(index for _, index in sorted(ctx.collector.gather(hard)))
-        shown: list[int] = []
+        indices: list[int] = []
         if len(self._waiting) >= self.size:
-            shown = self._waiting[: self.size]
+            indices = self._waiting[: self.size]
             del self._waiting[: self.size]
-        mine = list(enumerate(shown))[ctx.rank :: ctx.world_size]
-        return [*episodes, *(self._demonstrate(place, index, ctx) for place, index in mine)]
+        local_indices = list(enumerate(indices))[ctx.rank :: ctx.world_size]
+        return [*episodes, *(self._demonstrate(place, index, ctx) for place, index in local_indices)]
 
     def _demonstrate(self, place: int, index: int, ctx: Context) -> Episode:
         prompt = ctx.task[index]

@@ -83,14 +83,14 @@ class JudgementRewards(EpisodeTransform):
         done = turn.completion
         rewards = torch.zeros(len(done.action))
         result: str | None = None
-        judged = False
-        for chosen, start, end in _spans(done.action_mask):
+        is_judgement = False
+        for is_choice, start, end in _spans(done.action_mask):
             text = ctx.policy.decode(done.action[start:end].tolist())
-            if not chosen:
-                result = None if judged else text
+            if not is_choice:
+                result = None if is_judgement else text
                 continue
-            judged = text.endswith((self.accept, self.reject))
-            if judged and result is not None:
+            is_judgement = text.endswith((self.accept, self.reject))
+            if is_judgement and result is not None:
                 useful = str(episode.prompt.answer) in re.findall(r"\w+", result)
                 limits = self.right, self.wrong_accept, self.wrong_reject
                 rewards[end - 1] = judgement_reward(text.endswith(self.accept), useful, *limits)

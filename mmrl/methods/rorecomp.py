@@ -30,12 +30,12 @@ def select_priority(
 
     Of rows of one length the first are taken. Source: RoRecomp, 2025, priority batches, arXiv:2509.25958.
     """
-    chosen = np.zeros(len(correct), dtype=bool)
+    priority = np.zeros(len(correct), dtype=bool)
     for kind, key in ((correct, length), (~correct, -length)):
         rows = np.flatnonzero(kind)
         order = rows[np.argsort(key[rows], kind="stable")]
-        chosen[order[: math.ceil(fraction * len(rows))]] = True
-    return chosen
+        priority[order[: math.ceil(fraction * len(rows))]] = True
+    return priority
 
 
 class RecomposeRows(ReplayRows):
@@ -73,20 +73,20 @@ class RecomposeRows(ReplayRows):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         self.buffer = {key: rows for key, rows in self.buffer.items() if ctx.iteration - key[0] <= self.oldest}
-        chosen, count = self._select(batch, ctx)
+        priority, count = self._select(batch, ctx)
         waiting = sorted(ctx.collector.gather([(key, rows.rows) for key, rows in self.buffer.items()]))
-        drawn = derive_rng(ctx.seed, "recompose_rows", ctx.iteration).random() < self.probability
-        added: list[Batch] = []
-        for key, rows in waiting if drawn or len(waiting) >= self.capacity else []:
+        adds_buffer = derive_rng(ctx.seed, "recompose_rows", ctx.iteration).random() < self.probability
+        replays: list[Batch] = []
+        for key, rows in waiting if adds_buffer or len(waiting) >= self.capacity else []:
             if count <= 0:
                 break
             count -= rows
             if key in self.buffer:
-                added.append(self._replay(key))
+                replays.append(self._replay(key))
                 del self.buffer[key]
-        self._store_rest(batch, ~chosen, ctx)
-        kept = batch.select(chosen.nonzero().flatten())
-        return concatenate([kept, *added], ctx.policy) if added else kept
+        self._store_rest(batch, ~priority, ctx)
+        priority_rows = batch.select(priority.nonzero().flatten())
+        return concatenate([priority_rows, *replays], ctx.policy) if replays else priority_rows
 
     def _select(self, batch: Batch, ctx: Context) -> tuple[torch.Tensor, int]:
         """[N] bool, this process's priority rows, and how many all processes have."""
@@ -98,9 +98,9 @@ class RecomposeRows(ReplayRows):
         owner = np.concatenate([np.full(part.shape[1], rank) for rank, part in parts])
         right, length, group, episode = np.concatenate([part for _, part in parts], axis=1)
         order = np.lexsort((episode, group))  # the same on any number of processes
-        chosen = np.zeros(len(order), dtype=bool)
-        chosen[order] = select_priority(right[order] > 0, length[order], self.fraction)
-        return torch.from_numpy(chosen[owner == ctx.rank]), int(chosen.sum())
+        priority = np.zeros(len(order), dtype=bool)
+        priority[order] = select_priority(right[order] > 0, length[order], self.fraction)
+        return torch.from_numpy(priority[owner == ctx.rank]), int(priority.sum())
 
     def _store_rest(self, batch: Batch, rest: torch.Tensor, ctx: Context) -> None:
         for group in batch["group"][rest].unique().tolist():

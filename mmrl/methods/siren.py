@@ -79,11 +79,11 @@ class _NucleusEntropy(torch.autograd.Function):
 
 def _inside(x: Tensor, least: Tensor, log_z: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """q and log q over the ids that are in, 0 elsewhere, and the log of the sum of exp(x) over them."""
-    kept = (x >= least[..., None]) & (x > -torch.inf)
+    nucleus = (x >= least[..., None]) & (x > -torch.inf)
     if log_z is None:
-        log_z = x.masked_fill(~kept, -torch.inf).logsumexp(-1)
-    log_q = torch.where(kept, x - log_z[..., None], 0)
-    return torch.where(kept, log_q.exp(), 0), log_q, log_z
+        log_z = x.masked_fill(~nucleus, -torch.inf).logsumexp(-1)
+    log_q = torch.where(nucleus, x - log_z[..., None], 0)
+    return torch.where(nucleus, log_q.exp(), 0), log_q, log_z
 
 
 @dataclass(frozen=True)
@@ -177,13 +177,13 @@ class SelfAnchoredPenalty(Annotator):
         if not len(everyone):
             return batch.with_columns(penalty_slope=torch.zeros(mask.shape))
         threshold = everyone.quantile(self.quantile)
-        chosen = everyone[everyone >= threshold]
-        mean = float(chosen.mean())
+        peak = everyone[everyone >= threshold]
+        mean = float(peak.mean())
         if self._target is None:
             self._target = mean if self.target is None else self.target
-        self._latest = {"mean": mean, "target": self._target, "fraction": len(chosen) / len(everyone)}
-        counted = len(everyone) if self.length is None else rows * self.length
-        slope = 2 * (mean - self._target) * counted / len(chosen)
+        self._latest = {"mean": mean, "target": self._target, "fraction": len(peak) / len(everyone)}
+        num_choices = len(everyone) if self.length is None else rows * self.length
+        slope = 2 * (mean - self._target) * num_choices / len(peak)
         return batch.with_columns(penalty_slope=torch.where(mask & (value >= threshold), slope, 0.0))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:

@@ -62,12 +62,12 @@ class HintedUnsolved(HintedPrompts):
         for group in groups:
             if group[0].info.get("first_stage"):
                 index = group[0].prompt.index
-                found = any(rate > 0 for rate in success_rates(group, self.score_name))
-                self.solved[index] = found or self.solved.get(index, False)
+                success = any(rate > 0 for rate in success_rates(group, self.score_name))
+                self.solved[index] = success or self.solved.get(index, False)
 
     def state_dict(self) -> dict[str, Any]:
         return {"solved": dict(self.solved), "rollout": super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.solved = {int(index): found for index, found in state["solved"].items()}
+        self.solved = {int(index): success for index, success in state["solved"].items()}
         super().load_state_dict(state["rollout"])

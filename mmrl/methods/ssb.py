@@ -51,7 +51,7 @@ class HintedAnswers(Rollout):
         attempts = SingleTurn().collect(prompts, tries)
         ctx.collector.score(attempts)
         groups = group_episodes(attempts)
-        asked: list[tuple[Episode, Request]] = []
+        entries: list[tuple[Episode, Request]] = []
         episodes = []
         for slot, prompt in prompts:
             hint = self.write_hint(groups[slot])
@@ -64,12 +64,12 @@ class HintedAnswers(Rollout):
                 else:
                     raw = add_hint(text_observation(prompt), hint)
                     seed = turn_seed(slot, sample_index, ctx, 1)  # of a second turn, after the attempts
-                    asked.append((episode, Request(raw, seed, prompt_id=(slot, "hinted"))))
-        answers = ctx.engine.sample([request for _, request in asked], ctx.sampling) if asked else []
-        for (episode, _), done in zip(asked, answers):
+                    entries.append((episode, Request(raw, seed, prompt_id=(slot, "hinted"))))
+        answers = ctx.engine.sample([request for _, request in entries], ctx.sampling) if entries else []
+        for (episode, _), done in zip(entries, answers):
             plain = groups[episode.group][0].turns[0].completion
-            own = replace(done, observation=plain.observation, prompt_id=plain.prompt_id)
-            episode.turns, episode.ended = [Turn(own)], done.ended
+            completion = replace(done, observation=plain.observation, prompt_id=plain.prompt_id)
+            episode.turns, episode.ended = [Turn(completion)], done.ended
         return episodes
 
     def write_hint(self, attempts: Sequence[Episode]) -> str | None:
@@ -111,8 +111,8 @@ class HintedContext(EpisodeTransform):
         for turn in episode.turns:
             done = turn.completion
             raw = None if hint is None else add_hint(text_observation(episode.prompt), hint)
-            seen = done.observation if raw is None else ctx.policy.encode(raw)
-            out.append(replace(turn, completion=replace(done, others={**done.others, self.name: seen})))
+            observation = done.observation if raw is None else ctx.policy.encode(raw)
+            out.append(replace(turn, completion=replace(done, others={**done.others, self.name: observation})))
         return out
 
 

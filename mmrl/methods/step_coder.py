@@ -61,8 +61,8 @@ class CompletionCurriculum(Rollout):
             raw, prefix = text_observation(prompt), self.find_prefix(prompt, ctx)
             observation = ctx.policy.encode(raw)
             for index in ctx.sample_indices(slot):
-                seed, kept = turn_seed(slot, index, ctx), prefix if len(prefix) else None
-                requests.append(Request(raw, seed, kept, prompt_id=(slot, len(prefix))))
+                seed, forced_ids = turn_seed(slot, index, ctx), prefix if len(prefix) else None
+                requests.append(Request(raw, seed, forced_ids, prompt_id=(slot, len(prefix))))
                 episodes.append(Episode(prompt, slot, index, info={"prefix": len(prefix)}))
                 prefixes.append((prefix, observation))
         for episode, (prefix, observation), done in zip(episodes, prefixes, ctx.engine.sample(requests, ctx.sampling)):
@@ -99,8 +99,8 @@ def find_executed(program: str, executed: Sequence[int]) -> set[int]:
     lines = set(executed)
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            own = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-            lines |= set(own) if lines & set(own) else set()
+            span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            lines |= set(span) if lines & set(span) else set()
     return lines
 
 
@@ -128,5 +128,5 @@ class MaskUnexecuted(EpisodeTransform):
         lines = find_executed(program, episode.info["executed_lines"])
         texts = fit_texts(ctx.policy.token_texts(done.action.tolist()), program)
         line = locate_steps(texts, program.splitlines(keepends=True)) + 1
-        kept = done.action_mask & torch.isin(line, torch.tensor(sorted(lines), dtype=line.dtype))
-        return replace(episode, turns=[replace(episode.turns[0], completion=replace(done, action_mask=kept))])
+        action_mask = done.action_mask & torch.isin(line, torch.tensor(sorted(lines), dtype=line.dtype))
+        return replace(episode, turns=[replace(episode.turns[0], completion=replace(done, action_mask=action_mask))])

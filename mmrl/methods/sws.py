@@ -72,8 +72,8 @@ class WeakKinds(Curriculum):
         self._shares: dict[Hashable, float] | None = None  # of the kinds, after the first part
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        taken = self._drawn.begin(count, ctx)
-        rng = derive_rng("weak_kinds", ctx.seed, ctx.iteration, len(taken))
+        selection = self._drawn.begin(count, ctx)
+        rng = derive_rng("weak_kinds", ctx.seed, ctx.iteration, len(selection))
         weights = np.zeros(len(ctx.task))
         if ctx.iteration < self.explore_iterations:
             weights[: self.pool] = 1.0
@@ -83,23 +83,23 @@ class WeakKinds(Curriculum):
             for kind, share in shares.items():
                 indices = self._group_kinds(ctx.task)[kind]
                 weights[indices] = share / len(indices)
-        weights[list(taken)] = 0.0
+        weights[list(selection)] = 0.0
         if (weights > 0).sum() < count:
             raise ValueError(
                 f"curriculum: {count} further problems are asked for in one iteration, but {(weights > 0).sum()} are "
                 "left; raise curriculum.pool or lower data.num_prompts"
             )
-        chosen = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
-        taken.update(chosen)
-        return chosen
+        choice = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
+        selection.update(choice)
+        return choice
 
     def shares(self, task: Task) -> dict[Hashable, float]:
         """Compute the share of each kind from the problems visited so far."""
         kinds = self._group_kinds(task)
-        of = {index: kind for kind, indices in kinds.items() for index in indices}
+        kind_of = {index: kind for kind, indices in kinds.items() for index in indices}
         verdicts: dict[Hashable, list[bool]] = {kind: [] for kind in kinds}
         for index, rates in self.history.rates.items():
-            verdicts[of[index]].append(is_weak(rates, self.max_rate))
+            verdicts[kind_of[index]].append(is_weak(rates, self.max_rate))
         return failure_shares({kind: sum(weak) / max(len(weak), 1) for kind, weak in verdicts.items()})
 
     def _group_kinds(self, task: Task) -> dict[Hashable, list[int]]:

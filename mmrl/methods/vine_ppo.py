@@ -89,27 +89,27 @@ class StepValues(Rollout):
             for k in range(self.continuations):
                 seed = derive_seed(ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
                 requests.append(Request(raw, seed, prefix, group))
-        tried: list[Episode] = []
+        episodes: list[Episode] = []
         owners = [number for number in range(len(states)) for _ in range(self.continuations)]
         ctx.progress("steps", 0, len(requests))
         for number, done in zip(owners, ctx.engine.sample(requests, ctx.sampling) if requests else []):
             group, ids = states[number]
             done = whole(done, ids, ctx)
-            tried.append(Episode(prompts[group].prompt, number, 0, [Turn(done)], ended=done.ended))
-        ctx.collector.score(tried)
-        earned: dict[int, list[float]] = {}
-        for episode in tried:
+            episodes.append(Episode(prompts[group].prompt, number, 0, [Turn(done)], ended=done.ended))
+        ctx.collector.score(episodes)
+        rewards: dict[int, list[float]] = {}
+        for episode in episodes:
             if episode.ended != "error":
-                earned.setdefault(episode.group, []).append(episode.reward)
-        return {states[number]: sum(values) / len(values) for number, values in earned.items()}
+                rewards.setdefault(episode.group, []).append(episode.reward)
+        return {states[number]: sum(values) / len(values) for number, values in rewards.items()}
 
 
 def whole(done: Completion, before: Sequence[int], ctx: Context) -> Completion:
     """A continuation with what it continues, cut where a completion from the prompt would have been."""
-    left = ctx.sampling.max_tokens - len(before)
-    ids = [*before, *done.action[:left].tolist()]
-    cut = len(done.action) > left
-    ended = "length" if cut and done.ended == "done" else done.ended
+    budget = ctx.sampling.max_tokens - len(before)
+    ids = [*before, *done.action[:budget].tolist()]
+    is_cut = len(done.action) > budget
+    ended = "length" if is_cut and done.ended == "done" else done.ended
     return replace(done, action=torch.tensor(ids), output=ctx.policy.decode(ids), ended=ended)
 
 

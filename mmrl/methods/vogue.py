@@ -80,8 +80,8 @@ class CleanContext(EpisodeTransform):
         return [replace(episode, turns=self._turns(episode, ctx)) for episode in episodes]
 
     def _turns(self, episode: Episode, ctx: Context) -> list[Turn]:
-        seen = {self.name: ctx.policy.encode(episode.prompt.observation)} if episode.turns else {}
-        done = (replace(turn.completion, others={**turn.completion.others, **seen}) for turn in episode.turns)
+        clean_inputs = {self.name: ctx.policy.encode(episode.prompt.observation)} if episode.turns else {}
+        done = (replace(turn.completion, others={**turn.completion.others, **clean_inputs}) for turn in episode.turns)
         return [replace(turn, completion=each) for turn, each in zip(episode.turns, done)]
 
 
@@ -138,8 +138,8 @@ class UncertaintyBonus(ForwardAnnotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         mask = batch["action_mask"]
 
-        def measure(there: Batch) -> Tensor:
-            out, clean = ctx.policy(there), ctx.policy(there.with_context(self.context))
+        def measure(rows: Batch) -> Tensor:
+            out, clean = ctx.policy(rows), ctx.policy(rows.with_context(self.context))
             both = (each.extra["choice_logprobs"] for each in (out, clean))
             return torch.stack([out.entropy, symmetric_kl(*both)], dim=-1)
 

@@ -68,10 +68,12 @@ class Retrieval(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         raws = self.rank([prompt for _, prompt in prompts], ctx)
-        asked = [(slot, prompt, i, raw) for (slot, prompt), raw in zip(prompts, raws) for i in ctx.sample_indices(slot)]
-        requests = [Request(raw, turn_seed(slot, index, ctx)) for slot, _, index, raw in asked]
+        entries = [
+            (slot, prompt, i, raw) for (slot, prompt), raw in zip(prompts, raws) for i in ctx.sample_indices(slot)
+        ]
+        requests = [Request(raw, turn_seed(slot, index, ctx)) for slot, _, index, raw in entries]
         out = []
-        for (slot, prompt, index, raw), done in zip(asked, ctx.engine.sample(requests, ctx.sampling)):
+        for (slot, prompt, index, raw), done in zip(entries, ctx.engine.sample(requests, ctx.sampling)):
             turn = Turn(replace(done, output=self._text(raw, int(done.action[0]))))
             out.append(Episode(prompt, slot, index, [turn], ended=done.ended))
         return out
@@ -87,8 +89,8 @@ class Retrieval(Rollout):
             columns = policy.collate([policy.encode(raw) for raw in raws])
             logits = policy.logits({name: column.to(policy.device) for name, column in columns.items()})
         best = logits.argsort(dim=1, descending=True, stable=True)[:, : self.num_candidates - 1].tolist()
-        chosen = [[raw["candidates"][i] for i in places] for raw, places in zip(raws, best)]
-        return [{**raw, "candidates": [*texts, self.stop]} for raw, texts in zip(raws, chosen)]
+        top_texts = [[raw["candidates"][i] for i in places] for raw, places in zip(raws, best)]
+        return [{**raw, "candidates": [*texts, self.stop]} for raw, texts in zip(raws, top_texts)]
 
     def _text(self, raw: dict[str, Any], place: int) -> str:
         return raw["candidates"][place] if place < len(raw["candidates"]) - 1 else ""
@@ -125,7 +127,7 @@ class LabelledRetrieval(Retrieval):
         generator, target = ctx.models[self.generator], reference_answer(prompt, "labelled_retrieval")
         texts = [self._text(raw, place) for place in range(len(raw["candidates"]))]
         before = [f"{text}\n{prompt_text(prompt)}" if text else prompt_text(prompt) for text in texts]
-        asked = [Splice(replace(prompt, messages=({"role": "user", "content": b},)), "", target) for b in before]
+        splices = [Splice(replace(prompt, messages=({"role": "user", "content": b},)), "", target) for b in before]
         weights = token_weights(fit_texts(generator.token_texts(generator.tokenize(target).tolist()), target))
-        found = answer_probabilities(asked, replace(ctx, policy=generator), model=self.generator)
-        return [weighted_loss((-one.clamp(min=1e-30).log()).tolist(), weights) for one in found]
+        probabilities = answer_probabilities(splices, replace(ctx, policy=generator), model=self.generator)
+        return [weighted_loss((-row.clamp(min=1e-30).log()).tolist(), weights) for row in probabilities]

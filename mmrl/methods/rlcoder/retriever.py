@@ -62,8 +62,8 @@ class RetrieverPolicy(Policy):
                 model = load_model(AutoModel, path, ())
         else:
             self.tokenizer = character_tokenizer()
-            given = dict(config or {})
-            full = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer))
+            options = dict(config or {})
+            full = build_config(options.pop("model_type", "qwen2"), options, **special_ids(self.tokenizer))
             model = build_pretrained(AutoModel, full)
         set_pad_token(self.tokenizer, str(path))
         noise = list_noise(model)

@@ -80,33 +80,33 @@ class AddCorrections(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        shown = dict(zip(groups, references([group[0].prompt for group in groups.values()], ctx)))
+        solutions = dict(zip(groups, references([group[0].prompt for group in groups.values()], ctx)))
         raws = [
-            edit_observation(e.prompt.observation, shown[e.group], str(_answer(e).output), self.template)
+            edit_observation(e.prompt.observation, solutions[e.group], str(_answer(e).output), self.template)
             for e in episodes
         ]
-        own = [self._weigh_answer(episode, ctx.policy.encode(raw)) for episode, raw in zip(episodes, raws)]
-        wrong = [(i, episode) for i, episode in enumerate(own) if episode.reward < self.success_threshold]
+        answers = [self._weigh_answer(episode, ctx.policy.encode(raw)) for episode, raw in zip(episodes, raws)]
+        wrong = [(i, episode) for i, episode in enumerate(answers) if episode.reward < self.success_threshold]
         requests = [
             Request(raws[i], derive_seed("editor", turn_seed(e.group, e.sample_index, ctx)), model=self.editor)
             for i, e in wrong
         ]
         corrections = ctx.engine.sample(requests, replace(ctx.sampling, decode="argmax")) if requests else []
         after = {slot: 1 + max(episode.sample_index for episode in group) for slot, group in groups.items()}
-        return own + [
+        return answers + [
             self._correct(e, done, after[e.group] + e.sample_index)
             for (_, e), done in zip(wrong, corrections)
             if done.ended == "done" and len(done.action)
         ]
 
-    def _weigh_answer(self, episode: Episode, seen: dict[str, Any]) -> Episode:
+    def _weigh_answer(self, episode: Episode, observation: dict[str, Any]) -> Episode:
         """Return the episode with the editor's context, and its answer's weights."""
         done = _answer(episode)
         weight = self.kept_weight if episode.reward >= self.success_threshold else 0.0
         extra = {**done.extra, "imitation_weights": weight * done.action_mask.float()}
         # rows that share a prompt_id share their contexts, and this one differs from answer to answer
-        own = replace(done, others={**done.others, self.context: seen}, prompt_id=None, extra=extra)
-        return replace(episode, turns=[replace(episode.turns[0], completion=own)])
+        completion = replace(done, others={**done.others, self.context: observation}, prompt_id=None, extra=extra)
+        return replace(episode, turns=[replace(episode.turns[0], completion=completion)])
 
     def _correct(self, episode: Episode, correction: Completion, sample_index: int) -> Episode:
         """Return the correction of an answer as an episode to imitate."""

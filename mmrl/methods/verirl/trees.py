@@ -109,24 +109,24 @@ class RepairTrees(Rollout):
             out.append(label_preference(episode, sign))
         return out
 
-    def _answer(self, asked: Sequence[Node], count: int, number: int, ctx: Context) -> list[list[Attempt]]:
+    def _answer(self, nodes: Sequence[Node], count: int, number: int, ctx: Context) -> list[list[Attempt]]:
         """Return `count` scored answers to each (slot, prompt, failing answer or None)."""
         requests, episodes = [], []
-        asked_before: Counter[int] = Counter()  # of a slot: draws do not depend on the other prompts of a process
-        for place, (slot, prompt, failed) in enumerate(asked):
+        request_counts: Counter[int] = Counter()  # of a slot: draws do not depend on the other prompts of a process
+        for place, (slot, prompt, failed) in enumerate(nodes):
             raw = text_observation(prompt)
             if failed is not None:
                 turns = ({"role": "assistant", "content": failed.text}, {"role": "user", "content": self.message})
                 raw = {**raw, "messages": (*raw["messages"], *turns)}
             for index in range(count):
                 seed = derive_seed(
-                    "repairs", ctx.seed, ctx.purpose, ctx.iteration, slot, number, asked_before[slot], index
+                    "repairs", ctx.seed, ctx.purpose, ctx.iteration, slot, number, request_counts[slot], index
                 )
                 requests.append(Request(raw, seed, prompt_id=(number, place), model=self.solver))
                 episodes.append(Episode(prompt, place, index))
-            asked_before[slot] += 1
+            request_counts[slot] += 1
         for episode, done in zip(episodes, ctx.engine.sample(requests, ctx.sampling) if requests else []):
             episode.turns, episode.ended = [Turn(done)], done.ended
         ctx.collector.score(episodes)
-        made = [Attempt(str(e.output), e.reward) for e in episodes]
-        return [made[start : start + count] for start in range(0, len(made), count)]
+        attempts = [Attempt(str(e.output), e.reward) for e in episodes]
+        return [attempts[start : start + count] for start in range(0, len(attempts), count)]
