@@ -1,4 +1,4 @@
-"""1-shot RLVR: train on the few problems whose success rate varied most in a first part of training.
+"""1-shot RLVR: train on the few problems whose success rate has the highest variance over a first part of training.
 
 Reinforcement Learning for Reasoning in Large Language Models with One Training Example, 2025, arXiv:2504.20571.
 
@@ -18,7 +18,7 @@ from mmrl.types import Context, Episode
 
 
 class HighestVariance(Curriculum):
-    """Selects shuffled problems at first, then the same few: those whose success rates vary most over their visits.
+    """Selects shuffled problems at first, then always the `count` with the highest variance of the success rate.
 
     In iteration `explore_iterations` the problems are ranked by the variance of their rates, of equal ones the first of
     the task first. From then on the best `count` are repeated in order until an iteration has its number of prompts.

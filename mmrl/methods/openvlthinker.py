@@ -24,7 +24,7 @@ from mmrl.types import Context, Episode, Prompt, Request, Turn
 
 
 def explained_accuracy(completion: str, answer: object) -> float:
-    """1 for the right answer, 0.5 if no text stands between the end of the thought and the answer's tag, else 0.
+    """1 for the correct answer, 0.5 if no text is between the end of the thought and the answer's tag, else 0.
 
     The answer is the content of the last pair of answer tags; without one the whole completion is, which has no place
     for an explanation and loses nothing. Source: OpenVLThinker, 2025, arXiv:2503.17352, and the reward of its released

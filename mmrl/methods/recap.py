@@ -1,4 +1,4 @@
-"""RECAP: several objectives whose weights follow how far each has converged and how unstable it is.
+"""RECAP: weights of several objectives by the convergence and the instability of each.
 
 Beyond Reasoning Gains: Mitigating General Capabilities Forgetting in Large Reasoning Models, 2025, arXiv:2510.21978.
 
@@ -45,12 +45,16 @@ def objective_weights(
     """
     if any(len(history) < 2 * window for history in histories):
         return [1.0] * len(histories)
+    # (objectives, window) the last `window` values of each history, and the `window` values before them
     recent, before = (
         np.array([h[len(h) - end : len(h) - end + window] for h in histories]) for end in (window, 2 * window)
     )
+    # (objectives,) means of both windows, and the population std of the last one
     mu, previous, std = recent.mean(1), before.mean(1), recent.std(1)
+    # (objectives,) convergence plus instability; epsilon keeps both finite where a loss is 0
     score = (1 - instability_weight) * mu / (previous + epsilon)
     score = (score + instability_weight * std / (mu + previous + epsilon)) / temperature
+    # softmax times the number of objectives, so that equal weights are 1; the maximum is subtracted against overflow
     odds = np.exp(score - score.max())
     return (len(histories) * odds / odds.sum()).tolist()
 

@@ -1,4 +1,4 @@
-"""ReSeek: the policy judges every search result, and its judgements are rewarded in the turn that makes them.
+"""ReSeek: the policy judges each search result, and every judgement has a reward in its own turn.
 
 ReSeek: A Self-Correcting Framework for Search Agents with Instructive Rewards, 2025, arXiv:2510.00568.
 
@@ -43,7 +43,7 @@ class Judge(Tool):
 def judgement_reward(
     accepted: bool, useful: bool, right: float = 0.3, wrong_accept: float = -0.6, wrong_reject: float = -0.3
 ) -> float:
-    """Reward of a judgement: `right` where it agrees, else that of a useless result accepted or a useful one rejected.
+    """Reward of a judgement: `right` if it is correct, else `wrong_accept` or `wrong_reject`.
 
     Source: ReSeek, 2025, arXiv:2510.00568.
     """

@@ -88,9 +88,11 @@ def normalise_by_prompt(
     buffer has fewer than `min_count` rewards. Exactly 0 where all of these rewards are equal. Source: RLCM, 2024,
     arXiv:2404.03673, and its released code, Owen-Oertell/rlcm; DDPO, 2023, section 6.1, arXiv:2305.13301.
     """
+    # (rewards,) of the iteration, the statistics for prompts with few rewards
     every = np.array(rewards, dtype=np.float64)
     result = []
     for reward, prompt in zip(every, prompts):
+        # one prompt's rewards over iterations, or those of the iteration while there are fewer than min_count
         recent = np.array(buffers[prompt], dtype=np.float64)
         values = recent if len(recent) >= min_count else every
         advantage = 0.0 if np.ptp(values) == 0 else (reward - values.mean()) / (values.std() + epsilon)

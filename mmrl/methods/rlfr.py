@@ -1,4 +1,4 @@
-"""RLFR: a flow model of hidden states in right answers, whose deviations are rewards of tokens.
+"""RLFR: token rewards from the deviation of hidden states from a flow model of correct answers.
 
 RLFR: Extending Reinforcement Learning for LLMs with Flow Environment, 2025, arXiv:2510.10201.
 
@@ -116,18 +116,22 @@ class FlowRewards(Annotator):
         return frozenset({"token_rewards"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        order = torch.arange(batch.rows)  # that of what rows are
+        # rows sorted by group, episode and step, so that noise and fit do not depend on the order of the batch
+        order = torch.arange(batch.rows)
         for name in ("step", "episode", "group"):
             order = order[batch[name][order].argsort(stable=True)]
         sorted_batch = batch.select(order)
         states = score_rows(ctx.policy, sorted_batch, lambda out: out.extra["hidden_states"], self.rows, ctx.device)
+        # (2, rows, choices - 1, layers, size) hidden states
         pairs = torch.stack([states[:, :-1], states[:, 1:]])  # before and after each token but the last
+        # (rows, choices - 1) bool, tokens with a state after them; `right` those of correct answers
         mask = sorted_batch["action_mask"][:, :-1] & sorted_batch["action_mask"][:, 1:]
         right = mask & (sorted_batch["episode_reward"] >= self.success_threshold)[:, None]
         if self._fitted != ctx.iteration:
             self._fit(pairs[:, right], sorted_batch["group"][:, None].expand_as(right)[right], ctx)
         rewards = torch.zeros(sorted_batch["action_mask"].shape)
         if self._network is not None and mask.any():
+            # (rows, choices - 1, layers, size) noise, and (tokens, layers) errors at the time tau
             noise = _draw_noise(sorted_batch["group"], pairs.shape[2:], ctx)
             with torch.no_grad():
                 tau = torch.full((*noise.shape[:-1], 1), self.tau)[mask]

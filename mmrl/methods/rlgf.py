@@ -1,4 +1,4 @@
-"""RLGF: completions that a guide begins and the policy ends (PPO++), or the other way round (AggreVaTeD).
+"""RLGF: mix a guide and the policy in one completion: the guide rolls in (PPO++) or rolls out (AggreVaTeD).
 
 Learning to Generate Better Than Your LLM, 2023, arXiv:2306.11816, algorithms 1 to 3.
 
@@ -24,7 +24,7 @@ from mmrl.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt
 
 
 class GuidedRollout(Rollout):
-    """Single-turn completions whose first t tokens one policy rolls in and whose other tokens another one rolls out.
+    """Single-turn completions: of guide and policy one writes the first t tokens (roll-in), the other one the rest.
 
     With probability `mixing` t is uniform in 1, ..., length of the roll-in - 1, otherwise 0. In an iteration of PPO++
     the guide rolls in and the policy rolls out, in one of AggreVaTeD the policy rolls in and the guide rolls out. Only
@@ -114,6 +114,7 @@ class _Row:
         return Request(text_observation(self.prompt), seed, forced_ids, prompt_id)
 
     def episode(self, ctx: Context) -> Episode:
+        # t, the first token of the roll-out: after the forced prefix, or after the policy's tokens
         t = len(self.before) + (len(self.chosen.action) if self.rolled_out_by_guide else 0)
         ids = torch.cat([self.before, self.chosen.action, self.after])
         text = ctx.policy.decode(ids.tolist()) if len(self.before) or len(self.after) else self.chosen.output

@@ -1,4 +1,4 @@
-"""RoRecomp: train on short correct and long wrong completions; the others wait in a buffer and are used now and then.
+"""RoRecomp: train on short correct and long wrong completions, and replay the others from a buffer at times.
 
 RoRecomp: Enhancing Reasoning Efficiency via Rollout Response Recomposition in Reinforcement Learning, 2025,
 arXiv:2509.25958.
@@ -39,7 +39,7 @@ def select_priority(
 
 
 class RecomposeRows(ReplayRows):
-    """Keeps short correct and long wrong rows, puts the others into a buffer, and adds buffered rows now and then.
+    """Keeps short correct and long wrong rows, stores the others in a replay buffer, and adds buffered rows at times.
 
     Rows keep the advantages of their whole group and the log-probs of the policy that sampled them. With `probability`,
     and whenever the buffer is full, the oldest groups of the buffer are added until they have as many rows as the
@@ -73,9 +73,11 @@ class RecomposeRows(ReplayRows):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         self.buffer = {key: rows for key, rows in self.buffer.items() if ctx.iteration - key[0] <= self.oldest}
+        # (rows,) bool of this process, and the number of priority rows of all processes
         priority, count = self._select(batch, ctx)
         waiting = sorted(ctx.collector.gather([(key, rows.rows) for key, rows in self.buffer.items()]))
         adds_buffer = derive_rng(ctx.seed, "recompose_rows", ctx.iteration).random() < self.probability
+        # oldest groups first, until as many rows as priority rows; every process counts all groups and adds its own
         replays: list[Batch] = []
         for key, rows in waiting if adds_buffer or len(waiting) >= self.capacity else []:
             if count <= 0:
@@ -94,6 +96,7 @@ class RecomposeRows(ReplayRows):
             raise ValueError("recompose_rows compares completions of one row; leave it out of data.rows here")
         correct = batch["episode_reward"] >= self.success_threshold
         columns = correct, batch["action_mask"].sum(1), batch["group"], batch["episode"]
+        # (4, rows) integers of each process, concatenated over processes
         parts = ctx.collector.gather([(ctx.rank, np.stack([column.numpy().astype(np.int64) for column in columns]))])
         owner = np.concatenate([np.full(part.shape[1], rank) for rank, part in parts])
         right, length, group, episode = np.concatenate([part for _, part in parts], axis=1)

@@ -1,4 +1,4 @@
-"""SCoRe self-correction: several attempts at a question, each conditioned on the ones before.
+"""SCoRe: self-correction over several attempts, each conditioned on the attempts before it.
 
 SCoRe: Training Language Models to Self-Correct via Reinforcement Learning, 2024, arXiv:2409.12917.
 
@@ -84,7 +84,7 @@ class SelfCorrection(Rollout):
         return episodes
 
     def _attempt(self, number: int, episodes: list[Episode], scripts: list[Transcript], ctx: Context) -> None:
-        """One more row of every episode, and what it alone would earn."""
+        """Sample one more row of every episode, and score it alone."""
         requests = []
         for episode, script in zip(episodes, scripts):
             requests.append(script.request(turn_seed(episode.group, episode.sample_index, ctx, number)))
@@ -122,7 +122,7 @@ def _mark_first(done: Completion, first: bool) -> Completion:
 
 
 class SelfCorrectionDemonstrations(Rollout):
-    """One row per prompt: several attempts with the request to try again between them, the last one right.
+    """Demonstrations of several attempts in one row, with follow-up messages between them; the last one is correct.
 
     Every attempt is the task's own answer, but a share of those before the last answers another problem of the task;
     such an attempt is not trained on.

@@ -1,4 +1,4 @@
-"""SEELE: hints, prefixes of the solution, of a length at which about half of the completions succeed.
+"""SEELE: hints (prefixes of the solution) with a fitted length at which about half of the completions succeed.
 
 SEELE: Staying in the Sweet Spot, Responsive Reasoning Evolution via Capability-Adaptive Hint Scaffolding, 2025,
 arXiv:2509.06923, section 3.
@@ -58,13 +58,14 @@ class Response:
 
 
 def fit_response(points: Sequence[tuple[float, float]]) -> Response:
-    """Least squares over (share, accuracy); accuracies at one share are averaged first.
+    """Fit a `Response` by least squares to points (share, accuracy); accuracies at one share are averaged first.
 
     The best of a grid of curves, which no start and no local minimum can miss.
     """
     by_share: dict[float, list[float]] = defaultdict(list)
     for share, accuracy in points:
         by_share[share].append(accuracy)
+    # (curves,) parameters of all curves, and the prior's penalty of each
     slope, place, floor, unusual = _grid()
     error = unusual.copy()
     for share, accuracies in by_share.items():

@@ -1,4 +1,4 @@
-"""SPARKLE's second stage: problems that were never solved come back with a part of their solution in the prompt.
+"""SPARKLE: second training stage with partial solutions as hints in the prompts of unsolved problems.
 
 Beyond Accuracy: Dissecting Mathematical Reasoning for LLMs Under Reinforcement Learning, 2025, arXiv:2506.04723.
 
@@ -17,7 +17,7 @@ from mmrl.types import Context, Episode, Prompt
 
 
 class HintedUnsolved(HintedPrompts):
-    """Gives hints of 0, 25, 50, 75 or 100 % of the solution to problems that no completion solved in a first stage.
+    """Gives hints of 0, 25, 50, 75 or 100 % of the solution to problems without a success in the first stage.
 
     Until iteration `start_iteration` nothing is hinted, and problems that a completion solves are remembered. From then
     on a problem that was visited and never solved draws one of `fractions` at each visit; one that was solved once, in

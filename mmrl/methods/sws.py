@@ -1,4 +1,4 @@
-"""SwS: problems that are not learned say of which kinds the next problems should be.
+"""SwS: sample the next problems from the categories on which the policy fails.
 
 SwS: Self-aware Weakness-driven Problem Synthesis in Reinforcement Learning for LLM Reasoning, 2025, arXiv:2506.08989.
 
@@ -30,7 +30,7 @@ def is_weak(rates: Sequence[float], max_rate: float = 0.5) -> bool:
 
 
 def failure_shares(ratios: Mapping[Hashable, float]) -> dict[Hashable, float]:
-    """Share of each kind: its ratio of weak problems divided by the sum of all; equal shares if none is weak.
+    """Share of each kind: its fraction of weak problems divided by the sum over kinds; equal if none is weak.
 
     Source: SwS, 2025, budget of the categories, arXiv:2506.08989.
     """
@@ -39,7 +39,7 @@ def failure_shares(ratios: Mapping[Hashable, float]) -> dict[Hashable, float]:
 
 
 class WeakKinds(Curriculum):
-    """Selects among the first problems of the task at first, then among all, kinds in proportion to their weakness.
+    """Selects from the first `pool` problems at first, then from all, kinds in proportion to their weak problems.
 
     The first `pool` problems are trained on for `explore_iterations`. Then the share of every kind is computed once,
     from the problems that `is_weak` finds, and problems of the whole task are drawn, none twice in an iteration: a task
@@ -74,6 +74,7 @@ class WeakKinds(Curriculum):
     def select(self, count: int, ctx: Context) -> list[int]:
         selection = self._drawn.begin(count, ctx)
         rng = derive_rng("weak_kinds", ctx.seed, ctx.iteration, len(selection))
+        # (problems,) weight of each: uniform over the pool, later each kind's share divided by its problems
         weights = np.zeros(len(ctx.task))
         if ctx.iteration < self.explore_iterations:
             weights[: self.pool] = 1.0
@@ -83,6 +84,7 @@ class WeakKinds(Curriculum):
             for kind, share in shares.items():
                 indices = self._group_kinds(ctx.task)[kind]
                 weights[indices] = share / len(indices)
+        # no problem twice in an iteration
         weights[list(selection)] = 0.0
         if (weights > 0).sum() < count:
             raise ValueError(

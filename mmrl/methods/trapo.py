@@ -1,4 +1,4 @@
-"""TraPO: unlabelled problems whose success rate develops like that of labelled ones, with majority answers as labels.
+"""TraPO: majority-answer rewards on unlabelled problems with success-rate histories like those of labelled ones.
 
 TraPO: A Semi-Supervised Reinforcement Learning Framework for Boosting LLM Reasoning, 2025, arXiv:2512.13106.
 
@@ -56,7 +56,7 @@ def trajectory_similarity(history: Sequence[float], references: Sequence[Sequenc
 
 @dataclass(frozen=True)
 class SelectByTrajectory(StatefulTransform):
-    """Rewards unlabelled problems by the majority answer and drops those whose history is unlike the labelled ones.
+    """Rewards unlabelled problems by the majority answer, and drops those with low `trajectory_similarity`.
 
     A seeded fraction of the problems is labelled. The rewards of the others are 1 for completions with the majority
     answer and 0 for others, and 0 at a tie; their labels are not read. The mean reward at each visit is the history of
@@ -102,6 +102,7 @@ class SelectByTrajectory(StatefulTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
+        # (slot, problem, success rate) of each group; gathered, so that all processes have the same histories
         local_visits = []
         for slot, group in groups.items():
             rewards = self._rewards(group)
@@ -128,6 +129,7 @@ class SelectByTrajectory(StatefulTransform):
             return set()
         indices = [index for index in self._histories if self.is_labelled(index) or index in self._matched]
         references = [self._histories[index] for index in indices]
+        # similarity of each unlabelled group of the iteration to the labelled and the matched problems
         scores = {
             slot: trajectory_similarity(self._histories[index], references)
             for slot, index, _ in visits

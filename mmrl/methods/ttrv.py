@@ -1,4 +1,4 @@
-"""Test-time reinforcement learning without labels: completions are rewarded for agreeing with each other.
+"""TTRV: test-time RL without labels, rewarding the frequency of an answer in its group minus the answer entropy.
 
 TTRV: Test-Time Reinforcement Learning for Vision Language Models, 2025, arXiv:2510.06783.
 

@@ -1,4 +1,4 @@
-"""VerIPO: between phases of GRPO a verifier makes preference pairs of the rollouts, from which a phase of DPO learns.
+"""VerIPO: phases of GRPO alternate with phases of DPO on preference pairs of verified rollouts.
 
 VerIPO: Cultivating Long Reasoning in Video-LLMs via Verifier-Guided Iterative Policy Optimization, 2025,
 arXiv:2505.19000.
@@ -27,7 +27,7 @@ from mmrl.types import Context, Episode
 
 
 def follows_from_reasoning(completion: str) -> float:
-    """1 if the answer in tags is the last number before them, in thoughts too, else 0: a rule in place of a judge."""
+    """1 if the answer in tags is the last number before them, thoughts included, else 0: a rule in place of a judge."""
     answer, before = Tags()(completion), completion.rpartition("<answer>")[0]
     last = LastNumber().find(before)
     return float(answer is not None and last is not None and answer == last)
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def select_pair(verdicts: Sequence[Verdict]) -> tuple[int, int] | None:
-    """Return the preferred and the rejected rollout of a prompt; None without one of each.
+    """Return the indices of the chosen and the rejected rollout of a prompt; None without one of each.
 
     The preferred one is the longest that is correct, consistent and not degenerate. The rejected one is a wrong one, or
     without one an inconsistent one, or a degenerate one; of several the longest, of equals the first. Source: VerIPO,
@@ -105,7 +105,7 @@ def drop_easy(rates: Mapping[int, float], fraction: float) -> set[int]:
 
 
 class DropEasy(Curriculum):
-    """Selects shuffled problems; after each pass over them most of those that were always solved do not come back.
+    """Selects shuffled problems, and drops a fraction of those with a success rate of 1 after each pass.
 
     Source: VerIPO, 2025, arXiv:2505.19000, which filters between its phases.
 

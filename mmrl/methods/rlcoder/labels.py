@@ -1,4 +1,4 @@
-"""Candidates of a query, and the one that most lowers a frozen generator's loss on the true completion as its label.
+"""RLCoder: rank the candidates of a query, and label the one with the least generator loss on the true completion.
 
 - weights of the completion's tokens: `token_weights`; the loss: `weighted_loss`
 - the retriever's choice among candidates: `Retrieval`; the generator's, to be imitated: `LabelledRetrieval`
@@ -50,7 +50,7 @@ def query_of(prompt: Prompt, lines: int) -> str:
 
 
 class Retrieval(Rollout):
-    """The retriever chooses among its best candidates for a prompt and the stop candidate, in one decision.
+    """Rollout of one choice: the retriever samples one of its best candidates for a prompt, or the stop candidate.
 
     The prompt's text is the code before the cursor, its info["candidates"] the texts of the repository, and the output
     is the chosen text, "" for the stop candidate. Source: RLCoder, 2024, arXiv:2407.19487.
@@ -97,7 +97,7 @@ class Retrieval(Rollout):
 
 
 class LabelledRetrieval(Retrieval):
-    """The candidate with which a frozen generator's `weighted_loss` on the true completion is least, to be imitated.
+    """Demonstrations of the candidate with the least `weighted_loss` of a frozen generator on the true completion.
 
     The generator reads a candidate, a line break and the code before the cursor; with the stop candidate the code
     alone. Of equal losses the first candidate counts. Source: RLCoder, 2024, arXiv:2407.19487.

@@ -1,4 +1,4 @@
-"""The editor of RLMEC, a generative reward model: what it reads, and demonstrations of corrections to train it on.
+"""RLMEC: prompts of the editor, a generative reward model, and demonstrations of corrections for its training.
 
 Source: RLMEC, 2024, arXiv:2401.06081.
 """

@@ -1,4 +1,4 @@
-"""Rewards of a frozen reward model, and weights of samples by reward and probability: sample-balanced weighting (SbW).
+"""VeriRL: rewards of a frozen reward model, and sample-balanced weighting (SbW) by reward and probability.
 
 - scores of the model in place of rewards: `ModelReward`
 - the weights: `sample_balanced_weights`, in the advantages and for `WeightedKL`: `BalancedWeights`
@@ -71,6 +71,7 @@ class BalancedWeights(Annotator):
         mask = batch["action_mask"]
         probabilities = masked_mean(zero_outside(batch["behavior_logprobs"], mask), mask, dim=1).exp()
         rewards, valid = batch["episode_reward"].float().sigmoid(), mask.any(1)
+        # means over the rows of all processes; sorted, so that the sum does not depend on their number
         pairs = ctx.collector.gather(list(zip(probabilities[valid].tolist(), rewards[valid].tolist())))
         count = max(len(pairs), 1)
         means = sum(p for p, _ in sorted(pairs)) / count, sum(r for _, r in sorted(pairs)) / count
