@@ -9,9 +9,8 @@ import pytest
 from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
-COUNTS = re.findall(
-    r"\| (?:GRPO on text|`(recipe=.+)`) \| (\d+) \| (\d+) \|", (ROOT / "docs" / "design.md").read_text()
-)
+PAGE = " ".join((ROOT / "docs" / "design.md").read_text().split("## Files of one iteration")[1].split())
+COUNTS = re.findall(r"\| (?:GRPO on text|`(recipe=[^|]+)`) \| (\d+) \| (\d+) \|", PAGE)
 
 
 def trace(words: str) -> list[str]:
@@ -24,9 +23,11 @@ def test_an_iteration_that_learns_is_traced():
     assert "ClippedSurrogate" in files["mmrl/objectives/policy.py"] and "mmrl/ops/policy_gradient.py" in files
     assert "mmrl/rewards/scoring.py" in files and "mmrl/annotators/group_advantage.py" in files
     assert not any(file.startswith("mmrl/callbacks/") for file in files)
+    packing = [file for file in files if file.startswith("mmrl/policies/text/packing/")]
+    assert f"Packing of prompts is {len(packing)} of GRPO's files" in PAGE
 
 
 @pytest.mark.parametrize(("words", "files", "ours"), COUNTS)
 def test_the_counts_of_the_page_are_those_of_the_trace(words, files, ours):
-    assert len(COUNTS) == 3
+    assert len(COUNTS) == 3 and f"rendering are {int(COUNTS[2][1]) - int(COUNTS[2][2])} of the last row" in PAGE
     assert trace(words)[-1].startswith(f"{files} files: {ours} of mmrl/")
