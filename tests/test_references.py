@@ -13,16 +13,20 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("conf", "docs", "examples", "mmrl", "scripts", "sims", "tasks", "tests")
 FORMER = {"docs/corrections.md", "mmrl/config/renamed.yaml", "scripts/restamp.yaml"}
 """Files that say what was called otherwise before."""
-KEYS = {"mmrl/seed", "mmrl/sampling"}
-"""Keys of a request to a policy server, which look like paths."""
+KEYS = {
+    *("mmrl/seed", "mmrl/sampling"),  # of a request to a policy server
+    "mmrl.conf",  # group of entry points
+    *("mmrl.elements", "mmrl.expert", "mmrl.proceed", "mmrl.scroll", "mmrl.start"),  # JavaScript of a page
+}
+"""What looks like a path or an import path, and is none."""
 PATH = re.compile(rf"(?<![\w./<>{{}}$*-])(?:{'|'.join(FOLDERS)})/(?:[\w./*<>,-]|\{{[^{{}}\n]*\}})*[\w/*>}}]")
-NAME = re.compile(r"(?<![\w./\"'-])(?:mmrl(?:\.\w+)+|(?:tasks|sims|tests)(?:\.\w+)+(?![\w(]))")
+NAME = re.compile(r"(?<![\w./-])(?:mmrl(?:\.\w+)+|(?:tasks|sims|tests)(?:\.\w+)+(?![\w(]))")
 PART = re.compile(r"`((?:[\w-]+/)+[\w-]+\.(?:py|yaml|sh))`")  # `text/policy.py`, without the folder above
 PLACEHOLDER = re.compile(r"(\*+|<[^>]*>|\{[^}]*\}|(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z]))")
 RELEASED = re.compile(r"released code[^\"|\n]*")  # paths in the repository of a paper
 IMPORT = re.compile(r"^\s*(?:from [\w.]+ import|import [\w.]+$).*", flags=re.MULTILINE)  # Python checks these
 PROSE = re.compile(r'^\s*"""(?=\w)(.*?)"""|(?:^|\s\s)#\s([^\n]*)', flags=re.DOTALL | re.MULTILINE)
-TITLE = re.compile(r'title="(.+?)"|mmrl new (?:\w+) (\w+)')
+TITLE = re.compile(r'title="(.+?)"|^(?:python -m )?mmrl new \w+ (\w+)', flags=re.MULTILINE)
 
 
 @functools.cache
@@ -107,10 +111,10 @@ def read(file: str) -> str:
 def find_missing(text: str) -> list[str]:
     """The paths and import paths of a text that are not in the repository, and that its blocks do not write."""
     written = {title or name for title, name in TITLE.findall(text)}
-    missing = {path for path in PATH.findall(text) if path not in KEYS and not path_exists(path)}
+    missing = {path for path in PATH.findall(text) if not path_exists(path)}
     missing |= {name for name in NAME.findall(text) if not name.endswith(".py") and not name_exists(name)}
     parts = {part for part in PART.findall(text) if not PLACEHOLDER.search(part)}
-    return sorted(name for name in missing | parts - tails() if not any(title in name for title in written))
+    return sorted(name for name in (missing | (parts - tails())) - KEYS if not any(title in name for title in written))
 
 
 def test_what_texts_name_exists():
@@ -125,18 +129,28 @@ def test_the_rooms_of_design_are_those_of_mmrl():
     assert rooms == sorted(entry.split("/")[1] for entry in entries() if re.fullmatch(r"mmrl/[a-z]\w*", entry))
 
 
-def anchors(page: Path) -> set[str]:
-    """The anchors of the headings of a page."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+@functools.cache
+def anchors(page: str) -> set[str]:
+    """The anchors of a page: its headings, and ids that its HTML gives."""
+    text = (ROOT / page).read_text()
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r'(?:id="|\{ ?#)([\w-]+)', text))
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_links_of_pages_outside_of_the_site_lead_somewhere(page):
-    """The build of the site checks those of docs/."""
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", (ROOT / page).read_text()):
-        assert (ROOT / (target or page)).exists(), target
-        assert not anchor or anchor in anchors(ROOT / (target or page)), f"{target}#{anchor}"
+def test_links_lead_somewhere():
+    """Pages of the reference are written when the site is built, which checks links to them."""
+    wrong = []
+    for page in sorted({entry for entry in entries() if entry.endswith(".md")} | {"README.md", "CONTRIBUTING.md"}):
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+            file = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
+            if file.startswith("docs/reference/"):
+                continue
+            exists = (ROOT / file).exists()
+            if not exists or (anchor and file.endswith(".md") and anchor not in anchors(file)):
+                wrong.append(f"{page}: {target}#{anchor}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
