@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_layers import ALLOWED
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("conf", "docs", "examples", "mmrl", "scripts", "sims", "tasks", "tests")
 FORMER = {"docs/corrections.md", "mmrl/config/renamed.yaml", "scripts/restamp.yaml"}
@@ -127,6 +129,11 @@ def test_the_rooms_of_design_are_those_of_mmrl():
     section = (ROOT / "docs" / "design.md").read_text().split("\n## The rooms of `mmrl/`")[1].split("\n## ")[0]
     rooms = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
     assert rooms == sorted(entry.split("/")[1] for entry in entries() if re.fullmatch(r"mmrl/[a-z]\w*", entry))
+
+
+def test_design_names_what_tasks_and_simulators_may_import():
+    section = (ROOT / "docs" / "design.md").read_text().split("\n## Who may import whom")[1].split("\n## ")[0]
+    assert set(re.findall(r"`(mmrl\.[\w.]+)`", section)) == (ALLOWED["tasks"] | ALLOWED["sims"]) - {"tasks", "sims"}
 
 
 @functools.cache
