@@ -9,6 +9,7 @@ and what callbacks do (progress, samples, checkpoints).
 
 from __future__ import annotations
 
+import argparse
 import ast
 import sys
 import tempfile
@@ -95,7 +96,9 @@ def _is_constant(function: ast.FunctionDef) -> bool:
 
 
 def main() -> None:
-    functions = trace(sys.argv[1:] or list(GRPO))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="arguments of mmrl fit")
+    functions = trace(parser.parse_args().words or list(GRPO))
     for number, (file, names) in enumerate(functions.items(), start=1):
         print(f"{number:3} {file}: {', '.join(names)}")
     folders = Counter(file.split("/")[0] for file in functions)
