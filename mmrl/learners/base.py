@@ -26,7 +26,7 @@ from mmrl.learners.resume import (
 )
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
-from mmrl.policies.weights import check_fits, checkpoint_weights
+from mmrl.policies.weights import check_fits, checkpoint_weights, current_names
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class BaseLearner(L.LightningModule):
         if "state_dict" in checkpoint:  # a sharded checkpoint stores weights separately
             place = f"ckpt_path={self.trainer.ckpt_path}"
             checkpoint_weights(checkpoint, place)
+            checkpoint["state_dict"] = current_names(self, checkpoint["state_dict"])
             check_fits(self.state_dict(), checkpoint["state_dict"], place)
 
     def on_train_start(self) -> None:

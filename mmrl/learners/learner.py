@@ -20,6 +20,7 @@ from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.resume import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
+from mmrl.policies.weights import name_remedy
 
 
 class Learner(BaseLearner):
@@ -204,5 +205,6 @@ def _parameter_groups(policy: Policy, rates: dict[str, float]) -> list[dict[str,
     if unmatched := [name for name in rates if not parts[name]]:
         raise ValueError(
             f"model.learning_rates: no trained parameter of {type(policy).__name__} begins with {unmatched}"
+            f"{name_remedy(policy, unmatched)}"
         )
     return [{"params": parts[""]}, *({"params": parts[name], "lr": rate} for name, rate in rates.items())]

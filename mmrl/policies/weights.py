@@ -143,14 +143,44 @@ def check_fits(
     check_finite(((name, tensor) for name, tensor in given.items() if name in own), place)
 
 
+def current_name(module: nn.Module, name: str) -> str:
+    """Return the present name of a weight or submodule that an earlier version of the project named otherwise.
+
+    A module's `renamed_weights` maps old names to new ones; both are relative to that module. Other names stay.
+
+    Args:
+        module: the name is relative to it, as in its state_dict.
+        name: dotted.
+    """
+    renamed: Mapping[str, str] = getattr(module, "renamed_weights", {})
+    for old, new in renamed.items():
+        if name == old or name.startswith(f"{old}."):
+            name = new + name.removeprefix(old)
+            break
+    first, dot, rest = name.partition(".")
+    child = module._modules.get(first)
+    return name if child is None or not dot else f"{first}.{current_name(child, rest)}"
+
+
+def current_names(module: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a saved state_dict under the present names; see `current_name`."""
+    return {current_name(module, name): tensor for name, tensor in weights.items()}
+
+
+def name_remedy(module: nn.Module, names: Iterable[str]) -> str:
+    """Return the end of a message about names that the module lacks: the present names of renamed ones, or nothing."""
+    renamed = [f"{name} is now {current_name(module, name)}" for name in names if current_name(module, name) != name]
+    return f"; {', '.join(renamed)}" if renamed else ""
+
+
 def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: Collection[str] = ()) -> None:
     """Load weights into the module after `check_fits`; optional weights of another shape or name are left out.
 
-    A module on the meta device stays without weights.
+    Weights under names of an earlier version are renamed. A module on the meta device stays without weights.
     """
     if any(parameter.is_meta for parameter in module.parameters()):
         return
-    state = module.state_dict()
+    state, given = module.state_dict(), current_names(module, given)
     check_fits(state, given, place, optional, optional)
     module.load_state_dict({name: tensor for name, tensor in given.items() if name in state}, strict=False)
 
