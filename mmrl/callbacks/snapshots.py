@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.distributed.whole_state import collect_tensors, shard_like
+from mmrl.files.weight_names import current_names
 from mmrl.learners.low_precision import LOW
-from mmrl.policies.weights import current_names
 
 
 @torch.no_grad()

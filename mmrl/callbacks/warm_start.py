@@ -17,8 +17,9 @@ from mmrl.distributed import parallel
 from mmrl.distributed.first_process import has_weights
 from mmrl.experiments.content import hash_content
 from mmrl.files.atomic import replace_file
+from mmrl.files.weight_names import current_names
 from mmrl.policies.processor import refuse_other
-from mmrl.policies.weights import check_fits, checkpoint_weights, current_names
+from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.runs import child_process
 from mmrl.runs.checkpoint_file import read_weights
 

@@ -16,6 +16,7 @@ from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
 from mmrl.distributed import parallel
+from mmrl.files.weight_names import current_names
 from mmrl.learners.monitors import refuse_monitors
 from mmrl.learners.resume import (
     Options,
@@ -26,7 +27,7 @@ from mmrl.learners.resume import (
 )
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
-from mmrl.policies.weights import check_fits, checkpoint_weights, current_names
+from mmrl.policies.weights import check_fits, checkpoint_weights
 
 log = logging.getLogger(__name__)
 

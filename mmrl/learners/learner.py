@@ -14,13 +14,13 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.distributed import parallel
+from mmrl.files.weight_names import name_remedy
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.resume import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
-from mmrl.policies.weights import name_remedy
 
 
 class Learner(BaseLearner):

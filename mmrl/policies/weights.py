@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmrl.files.foreign import check_files, check_regular
 from mmrl.files.strict_json import kind, quote
+from mmrl.files.weight_names import current_names
 
 _LONGEST_HEADER = 10**8  # bytes of the header of a safetensors file, as in the format's description
 _SHOWN = 3  # maximum names in a message
@@ -141,36 +142,6 @@ def check_fits(
             "they were trained with"
         )
     check_finite(((name, tensor) for name, tensor in given.items() if name in own), place)
-
-
-def current_name(module: nn.Module, name: str) -> str:
-    """Return the present name of a weight or submodule that an earlier version of the project named otherwise.
-
-    A module's `renamed_weights` maps old names to new ones; both are relative to that module. Other names stay.
-
-    Args:
-        module: the name is relative to it, as in its state_dict.
-        name: dotted.
-    """
-    renamed: Mapping[str, str] = getattr(module, "renamed_weights", {})
-    for old, new in renamed.items():
-        if name == old or name.startswith(f"{old}."):
-            name = new + name.removeprefix(old)
-            break
-    first, dot, rest = name.partition(".")
-    child = module._modules.get(first)
-    return name if child is None or not dot else f"{first}.{current_name(child, rest)}"
-
-
-def current_names(module: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a saved state_dict under the present names; see `current_name`."""
-    return {current_name(module, name): tensor for name, tensor in weights.items()}
-
-
-def name_remedy(module: nn.Module, names: Iterable[str]) -> str:
-    """Return the end of a message about names that the module lacks: the present names of renamed ones, or nothing."""
-    renamed = [f"{name} is now {current_name(module, name)}" for name in names if current_name(module, name) != name]
-    return f"; {', '.join(renamed)}" if renamed else ""
 
 
 def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: Collection[str] = ()) -> None:

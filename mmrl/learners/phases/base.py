@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
-from mmrl.policies.weights import name_remedy
+from mmrl.files.weight_names import name_remedy
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from mmrl.core.groups import get_score, group_episodes
 from mmrl.core.types import Context, Episode
 from mmrl.data.collate import collate
 from mmrl.distributed.whole_weights import refuse_sharded
+from mmrl.files.weight_names import name_remedy
 from mmrl.ops.masked import masked_sum
 from mmrl.policies.base import Policy
-from mmrl.policies.weights import name_remedy
 from mmrl.transforms.base import EpisodeTransform
 
 
