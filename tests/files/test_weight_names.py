@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 import mmrl
 from mmrl.callbacks.snapshots import Extrapolation
 from mmrl.callbacks.warm_start import load_policy
+from mmrl.distributed.fsdp2 import refuse_old_names
 from mmrl.files.weight_names import current_name, current_names
 from mmrl.learners.learner import Learner
 from mmrl.learners.phases.base import part
@@ -167,6 +169,16 @@ def test_a_run_of_before_evaluates_and_acts(tmp_path):
     observation = raws(1)[0]
     assert (again.act(observation) == policy.act(observation)).all()
     assert mmrl.evaluate(run) == numbers
+
+
+def test_shards_of_before_are_refused(tmp_path):
+    model = nn.Module()
+    model.policy = build("control")
+    for name, state in (("present", model.state_dict()), ("old", rename_back(model, model.state_dict()))):
+        torch.distributed.checkpoint.save({"state_dict": state}, checkpoint_id=tmp_path / name, no_dist=True)
+    refuse_old_names(model, tmp_path / "present")
+    with pytest.raises(ValueError, match=r"14 of its weights .*; policy\.\S+ is now policy\."):
+        refuse_old_names(model, tmp_path / "old")
 
 
 def test_a_configuration_with_an_old_name_is_told_the_present_one():

@@ -37,8 +37,10 @@ class ActionPolicy(Policy):
     Subclasses add `transformer` and a head.
 
     Args:
-        vision: timm model that supports features_only.
-        vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
+        vision: image backbone: name of a timm model that supports features_only, as convnext_atto, resnet18 and
+            vit_tiny_patch16_224 do. It reads pixels in [-1, 1].
+        vision_args: further arguments of timm.create_model, such as {pretrained: true, out_indices: [2]}; None gives
+            the small encoder `SMALL_CONVNEXT`, whose entries are those of a ConvNeXt.
         visual_tokens: tokens that the image becomes; 0: the policy reads no image, only instruction and state.
         hidden_size: width of the transformer, and of the expert of a continuous head.
         layers: depth of the transformer that reads the context.

@@ -37,8 +37,9 @@ class VisionEncoder(nn.Module):
     (spatial softmax).
 
     Args:
-        name: of a timm model that supports features_only; the grid is its first feature map.
-        arguments: further arguments of timm.create_model.
+        name: of a timm model that supports features_only; the grid [h, w] is its first feature map in `out_indices`.
+        arguments: further arguments of timm.create_model. An encoder whose input size is fixed, such as a vision
+            transformer, needs `img_size` in pixels.
         text_size: width of the instruction vector.
         token_size: width of the visual tokens.
         tokens: K.
