@@ -1,4 +1,4 @@
-"""GVM: further completions go to the prompts whose gradient they make more certain, at a fixed number in all.
+"""GVM: allocate a fixed number of completions to prompts by acceptance rate and gradient norm.
 
 Optimizing Chain-of-Thought Reasoners via Gradient Variance Minimization in Rejection Sampling and RL, 2025,
 arXiv:2505.02391.
@@ -77,7 +77,7 @@ def gradient_norms(policy: Policy, batch: Batch, parameters: str = "") -> list[f
 
 @dataclass(frozen=True)
 class AllocateSamples(EpisodeTransform):
-    """Samples each prompt again, as often as its acceptance rate and gradient norm ask for, and drops the first ones.
+    """Resamples every prompt by its acceptance rate and gradient norm, and drops the first completions.
 
     The completions that arrive, data.group_size of each prompt, are the first stage: they only measure. In the second
     stage all prompts of all processes together get as many completions as in the first. Groups then differ in size.
@@ -107,8 +107,8 @@ class AllocateSamples(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        own = [(slot, *self._measure(group, ctx), len(group)) for slot, group in groups.items()]
-        everyone = sorted(ctx.collector.gather(own))
+        local_groups = [(slot, *self._measure(group, ctx), len(group)) for slot, group in groups.items()]
+        everyone = sorted(ctx.collector.gather(local_groups))
         if not everyone:
             return episodes
         slots, rates, norms, sizes = zip(*everyone)

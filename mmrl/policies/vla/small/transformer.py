@@ -70,11 +70,11 @@ class ContextTransformer(nn.Module):
         return self.model.norm(joined), token_mask
 
 
-def _causal(there: Tensor) -> Tensor:
+def _causal(mask: Tensor) -> Tensor:
     """Build the causal attention mask, bool [N, 1, L, L], without padding."""
-    length = there.shape[1]
-    before = torch.ones(length, length, dtype=torch.bool, device=there.device).tril()
-    return before & there[:, None, None]
+    length = mask.shape[1]
+    before = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
+    return before & mask[:, None, None]
 
 
 class ActionTransformer(ContextTransformer):
