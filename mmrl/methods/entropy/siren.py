@@ -46,7 +46,7 @@ def nucleus_entropy(
 
 
 class _NucleusEntropy(torch.autograd.Function):
-    """Keeps the logits, and of every position the least logit that is in and the normaliser; works on slices."""
+    """Saves the logits, and the least logit of the nucleus and the normaliser of each position; works on slices."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, mass: float, temperature: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class _NucleusEntropy(torch.autograd.Function):
 
 
 def _inside(x: Tensor, least: Tensor, log_z: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """q and log q over the ids that are in, 0 elsewhere, and the log of the sum of exp(x) over them."""
+    """Return q and log q over the ids of the nucleus, 0 outside, and the log of the sum of exp(x) over the nucleus."""
     nucleus = (x >= least[..., None]) & (x > -torch.inf)
     if log_z is None:
         log_z = x.masked_fill(~nucleus, -torch.inf).logsumexp(-1)
