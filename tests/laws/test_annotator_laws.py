@@ -7,7 +7,8 @@ from torch.testing import assert_close
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLUMNS
-from tests.laws.law_examples import ANNOTATORS, Watched, context, dirty, discovered, rows
+from tests.laws.example import Watched, context, dirty, rows
+from tests.laws.law_examples import ANNOTATORS, find_missing
 
 every = pytest.mark.parametrize("example", ANNOTATORS, ids=lambda example: example.name)
 
@@ -19,10 +20,7 @@ def declared(example) -> Batch:
 
 
 def test_every_annotator_has_an_example():
-    missing = {annotator.__name__ for annotator in discovered(Annotator)} - {
-        type(example.part).__name__ for example in ANNOTATORS
-    }
-    assert not missing, f"add an Example of {sorted(missing)} to ANNOTATORS in tests/laws/law_examples.py"
+    assert not find_missing(Annotator, ANNOTATORS)
 
 
 @every
