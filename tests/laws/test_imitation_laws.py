@@ -24,9 +24,10 @@ from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
 from tasks.arithmetic import Arithmetic
+from tests.laws.example import Tabular, rows
 from tests.laws.heads import pi0_fast_policy
 from tests.laws.heads import sampled as sampled_heads
-from tests.laws.law_examples import TERMS, Tabular, rows
+from tests.laws.law_examples import TERMS
 from tests.policies.text.oracle import TINY, decided, plain_logits
 from tests.policies.text.test_vision import LLAVA
 from tests.policies.vla.small.test_token import policy as token_policy

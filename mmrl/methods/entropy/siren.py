@@ -20,11 +20,19 @@ from torch.autograd.function import once_differentiable
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
+from mmrl.core.columns import Column, register_columns
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.logprob import pieces, precision
 from mmrl.ops.masked import zero_outside
 from mmrl.policies.text.statistics import Statistic
+
+register_columns(
+    {
+        "nucleus_entropy": Column("[N, T]", "nats", "SIREN: entropy of the most likely ids alone, before the update"),
+        "penalty_slope": Column("[N, T]", "1", "SIREN: slope of a penalty on a mean over the batch, per choice"),
+    }
+)
 
 
 def nucleus_entropy(
