@@ -115,8 +115,7 @@ _SHARED_KEYS = (
 
 PLAIN = ("seed", "capture", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
-_NAMED_BY_LIGHTNING = ("trainer.strategy",)
-"""Keys of a group that take a registered name too."""
+_NAMED_BY_LIGHTNING = ("trainer.strategy",)  # a key of a group that takes a registered name too
 _MANY = 50
 """More options than this are not listed in an error."""
 NEEDED = ("trainer", "learner", "data")

@@ -1,8 +1,15 @@
-"""The data dictionary: every column of a Batch, with shape, unit and meaning. docs/columns.md is made from it."""
+"""The data dictionary: every column of a Batch, with shape, unit and meaning. docs/columns.md is made from it.
+
+Here are the columns of shared parts. A part of a paper or of a project registers its columns in its own module.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+_SHAPE = re.compile(r"\[N(, [A-Z*]|, \.\.\.)*\]")
 
 
 @dataclass(frozen=True)
@@ -13,6 +20,13 @@ class Column:
     unit: str
     meaning: str
     pad: float = 0  # padding of the choices beyond a row's own T, and the value in rows that may lack the column
+
+    def __post_init__(self) -> None:
+        if wrong := [text for text in self.shape.split(" or ") if not _SHAPE.fullmatch(text)]:
+            raise ValueError(
+                f"a column of shape {wrong[0]!r}, but rows come first: write [N] for a value per row, [N, T] for one "
+                "per choice, [N, *] for a number of values that each row has of its own"
+            )
 
 
 COLUMNS: dict[str, Column] = {
@@ -28,8 +42,6 @@ COLUMNS: dict[str, Column] = {
     "self_reward_mask": Column(
         "[N, T]", "bool", "self-reward token: appended after the completion, scored, not chosen by the policy"
     ),
-    "self_reward_weight": Column("[N]", "1", "weight of the row's self-reward in a loss, 0 without one"),
-    "self_reward": Column("[N]", "reward", "reward that the policy's self-reward token implies, before the update"),
     "packed_support_ids": Column(
         "[N, *]",
         "ids",
@@ -90,23 +102,11 @@ COLUMNS: dict[str, Column] = {
         "[N]", "nats", "KTO: KL divergence to the reference on completions of other prompts, before the update"
     ),
     "token_rewards": Column("[N, T]", "reward", "reward of each choice beside the row's, such as a KL penalty"),
-    "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
-    "min_p_probs": Column(
-        "[N, T]", "1", "probability of each choice after min-p filtering, before the update; 0 where it is filtered out"
-    ),
-    "old_mean_logprobs": Column(
-        "[N, T]", "nats", "mean log-probability over the vocabulary at each choice, before the update"
-    ),
-    "visual_ids": Column("[N, *]", "ids", "codes of the image tokens of the row, all levels of a token together"),
-    "feature_mask": Column("[N, T]", "bool", "tokens that name a feature which an expert finds salient"),
-    "clip_high": Column("[N]", "1", "upper clip range of the row's importance ratios: they are clipped at 1 + it"),
     "kl_weights": Column("[N, T]", "1", "weight of the KL penalty at each choice, from the reference's certainty"),
-    "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(
         "[N, T]", "nats", "log-probability of each choice under a reward model, before the update"
     ),
     "imitation_mask": Column("[N, T]", "bool", "forced tokens, such as those of a hint, that the policy imitates"),
-    "imitation_weights": Column("[N, T]", "1", "weight of a choice in an imitation loss, 0 where it is not imitated"),
     "value_mask": Column(
         "[N, T]", "bool", "tokens, also forced ones of a guide, in whose states the value function is fitted"
     ),
@@ -148,26 +148,54 @@ COLLATED = frozenset(
 )
 """Columns that every batch has when it leaves `collate`."""
 
+_REGISTERED: dict[str, Column] = {}
+
+
+def register_columns(columns: Mapping[str, Column]) -> None:
+    """Register the columns that a part writes; called at the top level of its module.
+
+    A process that pads a column has the part that writes it, and has therefore imported this module.
+
+    Args:
+        columns: by name, with shape, unit and meaning.
+
+    Raises:
+        ValueError: a name is that of a shared column, or of another column of a part.
+    """
+    for name, column in columns.items():
+        if name in COLUMNS or _REGISTERED.get(name, column) != column:
+            raise ValueError(f"column {name!r} is there already, as {find_column(name)}; choose another name")
+        _REGISTERED[name] = column
+
+
+def find_column(name: str) -> Column | None:
+    """Find the column of this name, of a shared part or of an imported module; None if there is none."""
+    return COLUMNS.get(name) or _REGISTERED.get(name)
+
 
 def per_choice(name: str) -> bool:
     """Whether a column has an entry for every choice."""
-    return name in COLUMNS and COLUMNS[name].shape.startswith("[N, T")
+    column = find_column(name)
+    return column is not None and column.shape.startswith("[N, T")
 
 
 def pad_value(name: str) -> float:
     """Return the padding value of a column for rows with fewer choices."""
-    return COLUMNS[name].pad if name in COLUMNS else 0
+    column = find_column(name)
+    return column.pad if column is not None else 0
 
 
 def is_ragged(name: str) -> bool:
     """Whether rows of this column have different lengths, other than their numbers of choices."""
-    return name in COLUMNS and COLUMNS[name].shape == "[N, *]"
+    column = find_column(name)
+    return column is not None and column.shape == "[N, *]"
 
 
 def table() -> str:
-    """Format the data dictionary as a Markdown table."""
+    """Format the data dictionary as a Markdown table: shared columns, and those of imported modules by their names."""
+    columns = COLUMNS | dict(sorted(_REGISTERED.items()))
     lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
+    lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in columns.items()]
     lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")
     lines.append(
         "| `other.<context>.*` | `[N, ...]` | policy's own | the same in another context of the same choices |"

@@ -10,6 +10,15 @@ from mmrl.annotators.gae import GAE
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
 from mmrl.core.types import Collector, Context, Sampling
+from tests.laws.example import Example
+
+LAWS = [
+    Example(GAE(0.9, 0.8)),
+    Example(GAE(0.9, 0.8, whiten=True)),
+    Example(GAE(0.9, 0.8, token_rewards="token_rewards")),
+    Example(GAE(0.9, 0.8), per_row=True),
+    Example(GAE(0.9, 0.8, whiten=True), per_row=True),
+]
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 NAN = float("nan")

@@ -7,6 +7,16 @@ from torch.testing import assert_close
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Sampling
+from tests.laws.example import Example
+
+LAWS = [
+    *(
+        Example(GroupAdvantage(scale, baseline), group_relative=True)
+        for scale in ("std", "sample", None)
+        for baseline in ("mean", "leave_one_out")
+    ),
+    Example(GroupAdvantage(None, None)),
+]
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=2)
 

@@ -10,6 +10,12 @@ from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImport
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from tests.laws.example import Example
+
+LAWS = [
+    *(Example(TruncatedImportanceSampling(2.0, level)) for level in ("token", "sequence", "joint")),
+    *(Example(MaskedImportanceSampling(0.5, 2.0, level)) for level in ("token", "sequence", "joint")),
+]
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 LEVELS = ("token", "sequence", "joint")

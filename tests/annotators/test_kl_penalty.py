@@ -6,6 +6,9 @@ from torch.testing import assert_close
 
 from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.core.batch import Batch
+from tests.laws.example import Example
+
+LAWS = [Example(KLPenalty(0.1, level)) for level in ("token", "sequence")]
 
 NAN = float("nan")
 BATCH = Batch(  # an episode of two rows, one of one row, and a demonstration

@@ -5,10 +5,17 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from mmrl.annotators.logprobs import OldLogprobs, ReferenceLogprobs
+from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.values import Values
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput, Sampling
+from tests.laws.example import Example
+
+LAWS = [
+    Example(ReferenceLogprobs(rows=3), scores=True),
+    Example(OldLogprobs(rows=3), scores=True),
+    Example(Logprobs(column="other_logprobs", model="reference", rows=3), scores=True),
+]
 
 
 class Linear(nn.Module):

@@ -8,6 +8,9 @@ from torch.testing import assert_close
 from mmrl.annotators.mismatched_kl import MismatchedKL, swap_prompts
 from mmrl.core.types import PolicyOutput
 from tests.annotators.test_logprobs import context, rows
+from tests.laws.example import Example
+
+LAWS = [Example(MismatchedKL(rows=3), scores=True)]
 
 
 class Scaled(nn.Module):

@@ -6,7 +6,13 @@ from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.reward_streams import RewardStreams
-from tests.laws.law_examples import context, rows
+from tests.laws.example import Example, context, rows
+
+LAWS = [
+    Example(RewardStreams()),
+    Example(RewardStreams({"reward": 1.0, "token_rewards": 0.9}, baseline="values", whiten=True)),
+    Example(RewardStreams({"token_rewards": 0.9}, baseline=None)),
+]
 
 
 def test_with_values_and_one_discount_it_is_gae_at_lambda_1():

@@ -7,6 +7,12 @@ from torch.testing import assert_close
 from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.types import Collector, Context, Sampling
+from tests.laws.example import Example
+
+LAWS = [
+    Example(RoleAdvantage()),
+    Example(RoleAdvantage(("group", "is_first"), scale=False)),
+]
 
 
 class Ranks(Collector):

@@ -5,7 +5,14 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.statistics import StatisticColumns
-from tests.laws.law_examples import Tabular, context, rows
+from tests.laws.example import Example, Tabular, context, rows
+
+LAWS = [
+    Example(
+        StatisticColumns(columns={"old_mean_logprobs": "mean_logprob", "old_logprobs": "logprobs"}, rows=3), scores=True
+    ),
+    Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
+]
 
 
 def test_each_part_comes_from_one_pass_in_the_order_of_the_rows():

@@ -18,8 +18,9 @@ from mmrl.config.compose import CONF, groups
 from mmrl.config.renamed import find_new_option, find_new_path, load_table
 from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import load
-from mmrl.core.columns import COLUMNS
+from mmrl.core.columns import find_column
 from mmrl.core.errors import ConfigError
+from mmrl.experiments.columns_page import import_methods
 from mmrl.experiments.experiment import Baseline, Experiment
 
 PARTS = {
@@ -211,7 +212,8 @@ def test_every_present_name_of_the_table_is_there_and_every_old_one_is_not():
         names = names or getattr(module, "__all__", [name for name in vars(module) if name[0].isupper()])
         assert names and not any(_is_there(f"{old}.{name}") for name in names), old
         assert find_new_path(f"{old}.{names[0]}") in (f"{new}.{names[0]}", table["classes"].get(f"{old}.{names[0]}"))
-    assert set(table["columns"].values()) <= set(COLUMNS) and not set(table["columns"]) & set(COLUMNS)
+    import_methods()
+    assert all(find_column(new) and not find_column(old) for old, new in table["columns"].items())
     assert set(table["commands"]["evaluate"].values()) <= set(evaluation_arguments.OPTIONS)
     assert set(table["commands"]["record"].values()) <= set(RECORD_OPTIONS)
     assert all(find_group(name) for name in table["commands"]["list"].values())

@@ -8,6 +8,8 @@ from mmrl.curricula.balanced import BalancedTasks
 from tests.curricula.test_prioritised import Kinds, at
 from tests.curricula.test_stratified import Plainly
 
+LAWS = [lambda: BalancedTasks("kind")]
+
 
 def test_an_iteration_has_as_many_problems_of_each_task():
     curriculum, task = BalancedTasks(), Kinds(16)  # 4 pushes, 12 reaches

@@ -12,6 +12,11 @@ from tests.curricula import test_sampler
 from tests.curricula.test_sampler import Numbers
 from tests.methods.problems.test_mopps import shown
 
+LAWS = [
+    Prioritised,
+    lambda: Prioritised("kind"),
+]
+
 
 class Kinds(Numbers):
     """Every fourth problem is a push, the others are reaches."""

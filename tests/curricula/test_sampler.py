@@ -6,6 +6,8 @@ import pytest
 from mmrl.core.types import Context, Prompt, Sampling, Task
 from mmrl.curricula.sampler import FixedSubset, Shuffled
 
+LAWS = [lambda: FixedSubset(16)]
+
 
 @dataclass(frozen=True)
 class Numbers(Task):

@@ -5,6 +5,8 @@ import pytest
 from mmrl.curricula.stratified import StratifiedSubset
 from tests.curricula.test_prioritised import Kinds, at
 
+LAWS = [lambda: StratifiedSubset("kind", {"a": 8, "b": 8})]
+
 
 def test_the_first_of_each_kind_round_and_round():
     """Every fourth problem, from the first on, is a push: 0, 4, 8; reaches are 1 and 2."""

@@ -6,8 +6,9 @@ from torch.testing import assert_close
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.columns import COLUMNS
-from tests.laws.law_examples import ANNOTATORS, Watched, context, dirty, discovered, rows
+from mmrl.core.columns import find_column
+from tests.laws.example import Watched, context, dirty, rows
+from tests.laws.law_examples import ANNOTATORS, find_missing
 
 every = pytest.mark.parametrize("example", ANNOTATORS, ids=lambda example: example.name)
 
@@ -19,10 +20,7 @@ def declared(example) -> Batch:
 
 
 def test_every_annotator_has_an_example():
-    missing = {annotator.__name__ for annotator in discovered(Annotator)} - {
-        type(example.part).__name__ for example in ANNOTATORS
-    }
-    assert not missing, f"add an Example of {sorted(missing)} to ANNOTATORS in tests/laws/law_examples.py"
+    assert not find_missing(Annotator, ANNOTATORS)
 
 
 @every
@@ -31,7 +29,7 @@ def test_reads_and_writes_are_exactly_what_is_touched(example):
     copies = {name: column.clone() for name, column in before.items()}
     after = example.part(before, context(example.per_row))
     assert set(after) - set(copies) == example.part.writes() - set(copies)
-    assert example.part.writes() <= set(COLUMNS) and example.part.writes() <= set(after)
+    assert all(find_column(name) for name in example.part.writes()) and example.part.writes() <= set(after)
     for name, column in copies.items():
         if name not in example.part.writes():
             assert torch.equal(after[name], column), f"{name} was changed"
@@ -83,7 +81,7 @@ def test_what_is_written_has_a_documented_shape(example):
             "[N, T, ...]": tuple(batch["action"].shape),
             "[N]": (batch.rows,),
         }
-        assert tuple(after[name].shape) in [shapes[text] for text in COLUMNS[name].shape.split(" or ")]
+        assert tuple(after[name].shape) in [shapes[text] for text in find_column(name).shape.split(" or ")]
         assert after[name].device.type == "cpu" and not after[name].requires_grad
 
 

@@ -21,7 +21,8 @@ from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from tests.laws import heads
-from tests.laws.law_examples import TERMS, Example
+from tests.laws.example import Example
+from tests.laws.law_examples import TERMS
 from tests.policies.text.oracle import TINY, decided
 from tests.policies.text.test_vision import LLAVA
 

@@ -24,9 +24,10 @@ from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
 from tasks.arithmetic import Arithmetic
+from tests.laws.example import Tabular, rows
 from tests.laws.heads import pi0_fast_policy
 from tests.laws.heads import sampled as sampled_heads
-from tests.laws.law_examples import TERMS, Tabular, rows
+from tests.laws.law_examples import TERMS
 from tests.policies.text.oracle import TINY, decided, plain_logits
 from tests.policies.text.test_vision import LLAVA
 from tests.policies.vla.small.test_token import policy as token_policy
@@ -172,7 +173,7 @@ def test_a_token_vla_scores_samples_and_demonstrations(truncation):
     assert_close(out.logprobs[:2], expected.logprobs[:2])
     smoothed = SmoothedNegativeLogLikelihood(width=2.0)
     assert_close(smoothed(out, batch), smoothed(expected, whole))
-    grads = torch.autograd.grad(out.full_logprobs.sum(), list(model.body.parameters()), allow_unused=True)
+    grads = torch.autograd.grad(out.full_logprobs.sum(), list(model.transformer.parameters()), allow_unused=True)
     assert sum(grad.abs().sum() for grad in grads if grad is not None) > 0
 
 

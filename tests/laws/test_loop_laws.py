@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.columns import find_column
 from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling, Task
 from mmrl.curricula.base import Curriculum
 from mmrl.methods.robots.rwfm import AddExpertEpisodes
@@ -19,7 +20,7 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.schedules.base import Schedule
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.transforms.rows.base import RowTransform
-from tests.laws.loop_examples import CURRICULA, EPISODE_TRANSFORMS, ROW_TRANSFORMS, SCHEDULES, discover
+from tests.laws.law_examples import CURRICULA, EPISODE_TRANSFORMS, ROW_TRANSFORMS, SCHEDULES, find_missing
 from tests.policies.text.oracle import TINY, decided
 
 
@@ -49,7 +50,7 @@ def saved(state: Any) -> Any:
     ],
 )
 def test_every_part_has_an_example(base, examples):
-    assert discover(base) == {type(make()) for make in examples}
+    assert not find_missing(base, examples)
 
 
 def metrics_of(iteration: int) -> dict[str, float]:
@@ -158,6 +159,12 @@ def idle():
     """The changes of a context on a process without episodes."""
     policy = decided(TextPolicy(config=TINY, hidden_layers=[1.0])).eval()
     return {"collector": NoFurther(), "policy": policy, "models": {"reference": policy, "editor": policy}}
+
+
+@each(EPISODE_TRANSFORMS)
+def test_columns_that_a_transform_writes_are_described(make):
+    undescribed = [name for name in make().writes() if find_column(name) is None]
+    assert not undescribed, "call register_columns of mmrl.core.columns in the module of the part"
 
 
 @each([make for make in EPISODE_TRANSFORMS if not isinstance(make(), AddExpertEpisodes)])

@@ -5,8 +5,22 @@ import torch
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
+from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.ops.gaussian import normal_logprob
+from tests.laws.example import Example
+
+LAWS = [
+    *(
+        Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, clip_dual))
+        for join in ("step", "transition", "chain")
+        for reduction in ("sum", "mean")
+        for clip_dual in (None, 1.5)
+    ),
+    Example(ChainSurrogate(5, old="old_logprobs")),
+    Example(DenoisingLoss()),
+    Example(DenoisingLoss(power=1)),
+]
 
 
 @pytest.mark.parametrize("advantage, terms", [(2.0, [-2.2, -2.030226]), (-2.0, [2.210342, 2.030226])])

@@ -11,8 +11,11 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.policies.text.policy import TextPolicy
+from tests.laws.example import Example
 from tests.policies.text.oracle import TINY
 from tests.test_recipes import words_of
+
+LAWS = [Example(GKDLoss(beta)) for beta in (0.0, 0.3, 1.0)]
 
 
 def output(probabilities):

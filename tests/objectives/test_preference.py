@@ -6,7 +6,17 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
-from mmrl.objectives.preference import DPOLoss, KTOLoss, ORPOLoss
+from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss, KTOLoss, ORPOLoss
+from tests.laws.example import Example
+
+LAWS = [
+    *(Example(DPOLoss(loss)) for loss in ("sigmoid", "ipo", "hinge")),
+    Example(DPOLoss(reduction="mean")),
+    Example(DPOLoss(label_smoothing=0.1, reference=None)),
+    Example(DPOLoss(reduction="mean", target_margin=0.5, reference=None)),
+    Example(KTOLoss(desirable_weight=1.5, undesirable_weight=0.5)),
+    Example(BradleyTerryLoss(), per_row=True),
+]
 
 LOGPROBS = torch.tensor([[-0.1, -0.3], [-1.0, 7.0], [-5.0, -5.0]])
 OUT = PolicyOutput(LOGPROBS, torch.zeros(3, 2))

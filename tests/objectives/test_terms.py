@@ -8,10 +8,44 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
+from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
-from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
+from mmrl.objectives.policy import CISPO, SAPO, ClippedSurrogate, PolicyGradient
+from mmrl.objectives.q import ActorLoss, TDLoss, TemperatureLoss
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
+from mmrl.objectives.weighted_kl import WeightedKL
+from tests.laws.example import Example
+
+LAWS = [
+    Example(PolicyGradient()),
+    Example(PolicyGradient("importance_weights")),
+    Example(CISPO()),
+    Example(CISPO(0.2, clip_low=0.1, old="old_logprobs")),
+    Example(SAPO()),
+    Example(SAPO(2.0, 3.0, old="old_logprobs")),
+    *(
+        Example(ClippedSurrogate(0.1, 0.2, clip_dual, level))
+        for clip_dual in (None, 1.5)
+        for level in ("token", "sequence", "joint")
+    ),
+    Example(ClippedSurrogate(old="old_logprobs")),
+    Example(ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")),
+    *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
+    Example(KL(context="blind", cap=0.5)),
+    Example(KL(old="behavior_logprobs")),
+    Example(WeightedKL("k2")),
+    Example(WeightedKL("k2", "behavior_logprobs")),
+    Example(NegativeLogLikelihood(context="blind")),
+    Example(NegativeLogLikelihood()),
+    Example(SmoothedNegativeLogLikelihood(width=1.0)),
+    Example(MapCrossEntropy(maps=2)),
+    *(Example(TDLoss(), per_row) for per_row in (False, True)),
+    *(Example(ActorLoss(over)) for over in ("min", "mean", "first")),
+    Example(TemperatureLoss(target_entropy=0.5)),
+    *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
+]
 
 LOGPROBS = torch.tensor([[1.3, 0.7, 5.0]]).log()
 OUT = PolicyOutput(LOGPROBS, torch.tensor([[0.1, 0.2, 0.3]]))

@@ -6,6 +6,9 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
+from tests.laws.example import Example
+
+LAWS = [Example(ConstantLength(5), sums_to_one=False)]
 
 WINDOW = Batch(
     action_mask=torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 1]]).bool(),

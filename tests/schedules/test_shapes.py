@@ -4,6 +4,18 @@ import pytest
 
 from mmrl.schedules import AdaptiveKL, Alternating, Cosine, CosineCycle, EntropyBand, Linear, Piecewise
 
+LAWS = [
+    lambda: Linear(1.0, 0.1, 5),
+    lambda: Linear(1.0, 0.1, 5, delay=2),
+    lambda: Cosine(1.0, 0.1, 5, delay=2),
+    lambda: Piecewise({1: 1.0, 3: 0.5}),
+    lambda: Piecewise({0: 1.0, 3: 0.5}, steps=True),
+    lambda: Alternating([1.0, 0.5, 0.1], 2),
+    lambda: CosineCycle(1.0, 0.1, 6),
+    lambda: AdaptiveKL(0.2, target=0.05),
+    lambda: EntropyBand(0.01, low=0.5, high=1.0),
+]
+
 
 @pytest.mark.parametrize(
     ("schedule", "values"),

@@ -8,7 +8,10 @@ from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.core.batch import Batch
 from mmrl.ops.advantage import step_advantage
 from mmrl.policies.text.language_model import LanguageModelPolicy
-from mmrl.transforms.steps import fit_texts, locate_steps
+from mmrl.transforms.steps import StepRewards, fit_texts, locate_steps
+from tests.laws.example import NoSteps
+
+LAWS = [lambda: StepRewards(NoSteps())]
 
 
 @pytest.mark.parametrize(

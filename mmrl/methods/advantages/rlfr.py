@@ -141,8 +141,7 @@ class FlowRewards(Annotator):
         return batch.with_columns(token_rewards=rewards[order.argsort()])
 
     def _fit(self, pairs: Tensor, group: Tensor, ctx: Context) -> None:
-        """Fit the network to pairs [2, M, L, D] of all processes, which belong to groups [M]; it is made when there are
-        some."""
+        """Fit the network to pairs [2, M, L, D] of all processes, of groups [M]; the first pairs create the network."""
         groups, parts = zip(*ctx.collector.gather([(group, pairs)]))
         self._fitted, everyone = ctx.iteration, torch.cat(parts, dim=1)
         if not everyone.shape[1]:

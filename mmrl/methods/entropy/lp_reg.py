@@ -17,12 +17,23 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.columns import Column, register_columns
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.ops.logprob import precision
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.policy_gradient import divergence
 from mmrl.policies.text.statistics import ChoiceStatistic
+
+register_columns(
+    {
+        "min_p_probs": Column(
+            "[N, T]",
+            "1",
+            "Lp-Reg: probability of each choice after min-p filtering, before the update; 0 where it is filtered out",
+        ),
+    }
+)
 
 
 def min_p_probability(

@@ -20,11 +20,19 @@ from torch.autograd.function import once_differentiable
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
+from mmrl.core.columns import Column, register_columns
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.logprob import pieces, precision
 from mmrl.ops.masked import zero_outside
 from mmrl.policies.text.statistics import Statistic
+
+register_columns(
+    {
+        "nucleus_entropy": Column("[N, T]", "nats", "SIREN: entropy of the most likely ids alone, before the update"),
+        "penalty_slope": Column("[N, T]", "1", "SIREN: slope of a penalty on a mean over the batch, per choice"),
+    }
+)
 
 
 def nucleus_entropy(
@@ -46,7 +54,7 @@ def nucleus_entropy(
 
 
 class _NucleusEntropy(torch.autograd.Function):
-    """Keeps the logits, and of every position the least logit that is in and the normaliser; works on slices."""
+    """Saves the logits, and the least logit of the nucleus and the normaliser of each position; works on slices."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, mass: float, temperature: Tensor) -> Tensor:
@@ -81,7 +89,7 @@ class _NucleusEntropy(torch.autograd.Function):
 
 
 def _inside(x: Tensor, least: Tensor, log_z: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """q and log q over the ids that are in, 0 elsewhere, and the log of the sum of exp(x) over them."""
+    """Return q and log q over the ids of the nucleus, 0 outside, and the log of the sum of exp(x) over the nucleus."""
     nucleus = (x >= least[..., None]) & (x > -torch.inf)
     if log_z is None:
         log_z = x.masked_fill(~nucleus, -torch.inf).logsumexp(-1)

@@ -144,9 +144,9 @@ class UncertaintyBonus(ForwardAnnotator):
             both = (each.extra["choice_logprobs"] for each in (out, clean))
             return torch.stack([out.entropy, symmetric_kl(*both)], dim=-1)
 
-        entropy, apart = evaluate_rows(ctx.policy, batch, measure, self.rows, ctx.device).unbind(-1)
+        entropy, kl = evaluate_rows(ctx.policy, batch, measure, self.rows, ctx.device).unbind(-1)
         # (rows,) mean KL of the row; (rows, choices) bonus
-        advantages, apart = zero_outside(batch["advantages"], mask), masked_mean(apart, mask, dim=1)
+        advantages, kl = zero_outside(batch["advantages"], mask), masked_mean(kl, mask, dim=1)
         bonus = bounded_bonus(entropy, advantages, self.alpha_entropy, self.beta_entropy)
-        bonus += bounded_bonus(apart[:, None], advantages, self.alpha_vision, self.beta_vision)
+        bonus += bounded_bonus(kl[:, None], advantages, self.alpha_vision, self.beta_vision)
         return batch.with_columns(advantages=zero_outside(advantages + bonus, mask))

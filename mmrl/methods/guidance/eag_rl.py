@@ -18,12 +18,21 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
-from mmrl.core.columns import COLLATED
+from mmrl.core.columns import COLLATED, Column, register_columns
 from mmrl.core.types import Context, Episode, PolicyOutput, Turn
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.ops.policy_gradient import log_ratio
 from mmrl.transforms.base import EpisodeTransform
+
+register_columns(
+    {
+        "feature_mask": Column("[N, T]", "bool", "EAG-RL: tokens that name a feature which an expert finds salient"),
+        "clip_high": Column(
+            "[N]", "1", "EAG-RL: upper clip range of the row's importance ratios: they are clipped at 1 + it"
+        ),
+    }
+)
 
 
 def mark_mentions(ids: Tensor, names: Sequence[str], decode: Callable[[list[int]], str]) -> Tensor:

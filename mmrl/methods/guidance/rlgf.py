@@ -90,7 +90,7 @@ class GuidedRollout(Rollout):
 
 
 class _Row:
-    """One completion: forced ids before it and after it, and what the policy chose."""
+    """One completion: the policy's tokens, and the guide's ids before and after them."""
 
     def __init__(self, slot: int, prompt: Prompt, sample_index: int, ctx: Context):
         self.slot, self.prompt, self.sample_index, self.ctx = slot, prompt, sample_index, ctx
@@ -105,7 +105,7 @@ class _Row:
         return int(self.draw.integers(1, length)) if length > 1 else 0
 
     def request(self, by: str, prefix: Tensor | None = None) -> Request:
-        """Ask for the tokens after a prefix; without one the policy's draw is that of a single-turn completion."""
+        """Request tokens after a prefix; without one the policy's request is that of a single-turn rollout."""
         seed = turn_seed(self.slot, self.sample_index, self.ctx)
         if by == "guide":
             seed = derive_seed("guide", seed)

@@ -194,7 +194,7 @@ class _Visit:
         return Request(self.raw, turn_seed(self.slot, sample_index, ctx), prefix, prompt_id=self.slot)
 
     def episode(self, sample_index: int, done: Completion, ctx: Context) -> Episode:
-        """The completion with its hint before it, in the context without."""
+        """Return the hint and its completion as one episode, in the context of the prompt without the hint."""
         hint = self.hint
         done = replace(done, observation=self.observation, prompt_id=self.slot)
         turn = Turn(_after(hint, done, ctx.policy.decode(hint.tolist())))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.columns import Column, register_columns
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage
@@ -24,6 +25,14 @@ from mmrl.ops.logprob import precision
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.soft_returns import next_inside
 from mmrl.policies.text.statistics import Statistic
+
+register_columns(
+    {
+        "old_mean_logprobs": Column(
+            "[N, T]", "nats", "ROVER: mean log-probability over the vocabulary at each choice, before the update"
+        ),
+    }
+)
 
 
 class MeanLogprob(Statistic):

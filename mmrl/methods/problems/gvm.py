@@ -20,6 +20,7 @@ from mmrl.core.groups import get_score, group_episodes
 from mmrl.core.types import Context, Episode
 from mmrl.data.collate import collate
 from mmrl.distributed.whole_weights import refuse_sharded
+from mmrl.files.weight_names import name_remedy
 from mmrl.ops.masked import masked_sum
 from mmrl.policies.base import Policy
 from mmrl.transforms.base import EpisodeTransform
@@ -60,7 +61,10 @@ def gradient_norms(policy: Policy, batch: Batch, parameters: str = "") -> list[f
     refuse_sharded(policy, "allocate_samples")
     counted = [p for name, p in policy.named_parameters() if p.requires_grad and name.startswith(parameters)]
     if not counted:
-        raise ValueError(f"allocate_samples.parameters={parameters!r}: no trained parameter's name begins with it")
+        raise ValueError(
+            f"allocate_samples.parameters={parameters!r}: no trained parameter's name begins with it"
+            f"{name_remedy(policy, [parameters])}"
+        )
     norms = []
     for row in range(batch.rows):
         one = Batch({name: column.to(policy.device) for name, column in batch.select(torch.tensor([row])).items()})

@@ -88,7 +88,7 @@ class RankedHits(Evaluator):
         return {**out, "prompts": float(len(ranks)), "errors": count_errors(episodes)}
 
     def _rank(self, group: Sequence[Episode]) -> float:
-        """Rank of the first hit; infinite without one."""
+        """Return the rank of the first hit; infinite without one."""
         ordered = sorted(group, key=lambda episode: episode.sample_index)
         hits = (rank for rank, episode in enumerate(ordered) if get_binary_score(episode, self.score_name))
         return next(hits, math.inf)

@@ -35,7 +35,7 @@ def follows_from_reasoning(completion: str) -> float:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verifier says about a rollout."""
+    """A verifier's verdict on a rollout: correctness, consistency, repetition and length."""
 
     correct: bool
     consistent: bool  # the answer follows from the reasoning

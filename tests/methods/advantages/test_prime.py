@@ -10,6 +10,12 @@ from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.methods.advantages.prime import OutcomeCrossEntropy, ProcessAdvantage, leave_one_out_process
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
+from tests.laws.example import Example
+
+LAWS = [
+    Example(ProcessAdvantage(), group_relative=True),
+    Example(OutcomeCrossEntropy(scale=0.5)),
+]
 
 PROCESS = torch.tensor([[0.2, 0.4], [-0.1, 0.1]])
 OUTCOME = torch.tensor([1.0, 0.0])

@@ -5,6 +5,9 @@ import pytest
 from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
 from mmrl.methods.advantages.prof import ProcessConsistencyFilter, balance
 from mmrl.rewards.steps import StepScorer
+from tests.laws.example import NoSteps
+
+LAWS = [lambda: ProcessConsistencyFilter(NoSteps())]
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 

@@ -10,6 +10,9 @@ from mmrl.data.collate import NO_GROUP
 from mmrl.methods.advantages.qwenlong import NegativeMask, TaskColumn, TaskScaledAdvantage
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.schedules import EntropyBand
+from tests.laws.example import Example
+
+LAWS = [Example(NegativeMask(0.5))]
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4)
 SPARSE, FRACTIONAL = [1.0, 0, 0, 1, 1, 1, 1, 1], [0.2, 0.4, 0.6, 0.8]

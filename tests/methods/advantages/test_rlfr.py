@@ -10,7 +10,9 @@ from torch.testing import assert_close
 
 from mmrl.core.types import Collector, PolicyOutput
 from mmrl.methods.advantages.rlfr import FlowRewards, VelocityNetwork, filter_deviations, flow_deviation, flow_error
-from tests.laws.law_examples import context, rows
+from tests.laws.example import Example, context, rows
+
+LAWS = [Example(FlowRewards(rows=3), scores=True)]
 
 RAW = torch.tensor([[0.4, 1.2, 2.0, 0.8, 3.6]])
 ALL = torch.ones(1, 5).bool()

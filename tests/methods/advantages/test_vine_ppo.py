@@ -11,8 +11,11 @@ from mmrl.methods.advantages.vine_ppo import SegmentAdvantage, StepValues, segme
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer, score
 from mmrl.rollouts.text.single_turn import SingleTurn
+from tests.laws.example import Example
 from tests.rollouts.text.test_tools import POLICY
 from tests.tiny_recipes import Counting
+
+LAWS = [Example(SegmentAdvantage(0.9))]
 
 REWARD = WeightedSum({"exact": 1.0})
 

@@ -16,9 +16,15 @@ from mmrl.engines.local import LocalEngine
 from mmrl.methods.agents.epo.process_rewards import DecisiveTurns, TurnReturns
 from mmrl.methods.agents.epo.strategies import StrategyDemonstrations, StrategyRollout
 from mmrl.policies.text.policy import TextPolicy
+from tests.laws.example import Example
 from tests.policies.text.oracle import TINY, decided
 from tests.text_environments import Count, texts
 from tests.tiny_recipes import Watcher, record, words
+
+LAWS = [
+    Example(TurnReturns(0.9)),
+    Example(TurnReturns(0.9, None)),
+]
 
 torch.manual_seed(0)
 POLICY, ACTOR = (decided(TextPolicy(config=TINY)).eval() for _ in range(2))

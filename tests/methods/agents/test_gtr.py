@@ -16,8 +16,16 @@ from mmrl.methods.agents.gtr.turns import StateValue, ThoughtSurrogate, TurnAdva
 from mmrl.policies.text.policy import TextPolicy
 from tasks.gridworld.layout import Layout
 from tasks.gridworld.thoughts import ThoughtGridWorld
+from tests.laws.example import Example
 from tests.policies.text.oracle import TINY
 from tests.text_environments import Count
+
+LAWS = [
+    *(Example(TurnAdvantage(0.9, 0.8, whiten), per_row) for whiten in (False, True) for per_row in (False, True)),
+    Example(ThoughtSurrogate()),
+    Example(ThoughtSurrogate(clip_dual=1.5)),
+    Example(StateValue(), per_row=True),
+]
 
 torch.manual_seed(0)
 POLICY = TextPolicy(config=TINY).eval()

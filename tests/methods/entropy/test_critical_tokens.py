@@ -16,6 +16,9 @@ from mmrl.methods.entropy.critical_tokens import (
 )
 from mmrl.objectives.regularizer import KL
 from mmrl.objectives.weighted_kl import WeightedKL
+from tests.laws.example import Example
+
+LAWS = [Example(CertaintyWeights(power=2.0, intercept=-0.1, rows=3), scores=True)]
 
 
 def distribution(top, size=16):

@@ -10,6 +10,12 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.methods.entropy.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate, MinPProbability, min_p_probability
 from mmrl.objectives.policy import ClippedSurrogate
+from tests.laws.example import Example
+
+LAWS = [
+    Example(LowProbabilityProxy(fraction=0.5)),
+    Example(LowProbabilitySurrogate(coef=0.01)),
+]
 
 P = torch.tensor([0.6, 0.25, 0.1, 0.04, 0.01]).double()
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)

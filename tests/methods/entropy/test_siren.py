@@ -9,10 +9,17 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import Collector, Context, PolicyOutput, Sampling
-from mmrl.methods.entropy.siren import LinearizedPenalty, SelfAnchoredPenalty, nucleus_entropy
+from mmrl.methods.entropy.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import ConstantLength, TokenMean
 from mmrl.ops import logprob
+from tests.laws.example import Example
+
+LAWS = [
+    Example(OutputColumn(part="nucleus_entropy", rows=3), scores=True),
+    Example(SelfAnchoredPenalty("nucleus_entropy", target=0.1)),
+    Example(LinearizedPenalty("nucleus_entropy")),
+]
 
 
 @pytest.fixture(params=[1 << 24, 12, 3], ids=["whole", "by rows", "by choices"])

@@ -17,6 +17,9 @@ from mmrl.methods.entropy.vogue import (
     noise_probability,
     symmetric_kl,
 )
+from tests.laws.example import Example
+
+LAWS = [Example(UncertaintyBonus(rows=3, context="clean"), scores=True)]
 
 P, Q = torch.tensor([0.7, 0.2, 0.1]).log(), torch.tensor([0.5, 0.3, 0.2]).log()
 PROMPT = Prompt("digits/train/0", ({"role": "user", "content": [{"type": "image"}]},),

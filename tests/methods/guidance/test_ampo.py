@@ -19,6 +19,8 @@ from mmrl.transforms.answer_splice import Splice, answer_probabilities, mean_pro
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
 
+LAWS = [lambda: AddTeacherTraces({"teacher": Arithmetic(steps=True)})]
+
 STEPS, PLAIN = Arithmetic(digits=(1, 1, 1), steps=True), Arithmetic(digits=(1, 1, 1))
 SCORER = Scorer(STEPS, WeightedSum({"exact": 1.0}))
 

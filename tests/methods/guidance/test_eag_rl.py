@@ -12,6 +12,13 @@ from mmrl.methods.guidance.eag_rl import AdaptiveClip, AdaptiveSurrogate, Featur
 from mmrl.objectives.policy import ClippedSurrogate
 from tasks.sets import jaccard
 from tests.composed_words import compose_words
+from tests.laws.example import Example
+
+LAWS = [
+    Example(AdaptiveClip(rows=3), scores=True),
+    Example(AdaptiveSurrogate()),
+    Example(AdaptiveSurrogate(0.1, old="old_logprobs")),
+]
 
 
 class Letters:

@@ -8,6 +8,12 @@ from mmrl.core.types import PolicyOutput
 from mmrl.methods.guidance.rl_plus import MixtureSurrogate, mixture_ratio, unlikely
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate
+from tests.laws.example import Example
+
+LAWS = [
+    Example(MixtureSurrogate()),
+    Example(MixtureSurrogate(power=0.0)),
+]
 
 
 def test_hand_computed():

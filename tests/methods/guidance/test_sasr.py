@@ -11,6 +11,8 @@ from mmrl.policies.text.policy import TextPolicy
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY
 
+LAWS = [lambda: GradientShare(2)]
+
 TASK = Arithmetic()
 
 

@@ -5,6 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.losses.kimi import MirrorDescentLoss, mirror_descent_loss
+from tests.laws.example import Example
+
+LAWS = [Example(MirrorDescentLoss(0.5, baseline)) for baseline in ("mean", "log_mean_exp")]
 
 REWARD, GROUP, ALL = torch.tensor([1.0, 1, 0, 0]), torch.zeros(4, dtype=torch.long), torch.ones(4).bool()
 RATIO = torch.tensor([0.2, 0.0, -0.1, 0.0])

@@ -7,6 +7,9 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.types import Episode, PolicyOutput, Prompt
 from mmrl.methods.losses.p3o import PairwiseSurrogate, PromptOffset
+from tests.laws.example import Example
+
+LAWS = [Example(PairwiseSurrogate(0.2, clipping)) for clipping in ("separate", "joint")]
 
 
 def loss(log_ratio, reward, clipping, clip=0.2):

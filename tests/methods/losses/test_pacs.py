@@ -8,6 +8,9 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.methods.losses.pacs import PACSLoss, class_weights, leave_one_out
+from tests.laws.example import Example
+
+LAWS = [Example(PACSLoss(0.5, balanced)) for balanced in (True, False)]
 
 GROUP, ALL = torch.zeros(4, dtype=torch.long), torch.ones(4).bool()
 

@@ -10,7 +10,13 @@ from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.methods.losses.rover import CentredReward, MeanLogprob, UniformBellmanLoss, uniform_bellman_residual
 from mmrl.ops.choice import MASKED_LOGIT
 from tests.composed_words import compose_words
-from tests.laws.law_examples import context, rows
+from tests.laws.example import Example, context, rows
+
+LAWS = [
+    Example(CentredReward()),
+    Example(CentredReward(scale=True)),
+    Example(UniformBellmanLoss(0.5)),
+]
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 ALL = torch.ones(1, 2).bool()

@@ -8,6 +8,12 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.methods.offline.a_lol import KeepPositive, OfflinePolicyGradient
 from mmrl.objectives.policy import CISPO, PolicyGradient
+from tests.laws.example import Example
+
+LAWS = [
+    Example(OfflinePolicyGradient()),
+    Example(OfflinePolicyGradient(None)),
+]
 
 
 def loss(term, pi, reference, advantage=0.3):

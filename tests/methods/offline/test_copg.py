@@ -10,6 +10,9 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.methods.offline.copg import CoPGLoss, squared_differences
 from mmrl.objectives.preference import DPOLoss
+from tests.laws.example import Example
+
+LAWS = [Example(CoPGLoss(0.5))]
 
 
 def loss(ratio, reward, beta, preference=None, term=None):

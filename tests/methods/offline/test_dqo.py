@@ -8,6 +8,12 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.methods.offline.dqo import QFunctionLoss, SoftValueLoss, truncated_products
 from tests.composed_words import compose_words
+from tests.laws.example import Example
+
+LAWS = [
+    Example(SoftValueLoss()),
+    Example(SoftValueLoss(0.5, gae_lambda=1.0, old=None)),
+]
 
 ALL = torch.ones(1, 3).bool()
 

@@ -18,7 +18,13 @@ from mmrl.methods.offline.rlmec.losses import EditImitation, EditRewards, EditSu
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
 from tasks.arithmetic import Arithmetic
+from tests.laws.example import Example
 from tests.policies.text.oracle import TINY, decided
+
+LAWS = [
+    Example(EditSurrogate()),
+    Example(EditSurrogate(0.1, old="old_logprobs")),
+]
 
 TASK = Arithmetic(digits=(1, 1, 1), steps=True)
 ALL = torch.ones(1, 3, dtype=torch.bool)

@@ -8,6 +8,8 @@ from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
 
+LAWS = [lambda: HardestPhases({2: 0.5, 4: 0.25})]
+
 
 def test_the_hardest_by_hand():
     rates = {0: 0.9, 1: 0.1, 2: 0.5, 3: 0.0}

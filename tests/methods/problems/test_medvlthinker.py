@@ -7,6 +7,12 @@ from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
 
+LAWS = [
+    lambda: MeasuredPassRates(2),
+    lambda: MeasuredPassRates(2, easy_first=True),
+    lambda: DropMeasuring(2),
+]
+
 
 def test_pass_counts_by_hand():
     counts = [0, 1, 8, 15, 16]

@@ -8,6 +8,8 @@ import pytest
 from mmrl.methods.problems.modomodo import WeightedTasks, find_best_mixture, fit_surrogate, list_mixtures, predict_score
 from tests.curricula.test_prioritised import Kinds, at
 
+LAWS = [lambda: WeightedTasks({"a": 0.25, "b": 0.75}, "kind")]
+
 PILOTS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5], [1 / 3] * 3])
 SCORES = np.array([0.40, 0.50, 0.30, 0.60, 0.45, 0.42, 0.55])
 

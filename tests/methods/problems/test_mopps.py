@@ -7,6 +7,11 @@ from mmrl.core.types import Episode, Prompt
 from mmrl.methods.problems.mopps import Posterior, select_nearest, update_posterior
 from tests.curricula.test_sampler import at
 
+LAWS = [
+    Posterior,
+    lambda: Posterior(rule="within"),
+]
+
 RATES = np.array([0.1, 0.45, 0.9, 0.6, 0.52])
 RNG = np.random.default_rng(0)
 

@@ -7,6 +7,8 @@ from mmrl.methods.problems.one_shot import HighestVariance
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
 
+LAWS = [lambda: HighestVariance(2, count=4)]
+
 RATES = {0: [1, 1, 1, 1, 1], 1: [0, 0.1, 0, 0.1, 0], 2: [0, 0.5, 1, 0.5, 1], 3: [0, 0.1, 0, 0.1, 0]}
 
 

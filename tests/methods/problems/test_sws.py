@@ -7,6 +7,8 @@ from mmrl.methods.problems.sws import WeakKinds, failure_shares, is_weak
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
 
+LAWS = [lambda: WeakKinds("kind", 2, pool=8)]
+
 
 def test_weak_problems_by_hand():
     assert is_weak([0.375, 0.25, 0.25, 0.125])  # slope -.075

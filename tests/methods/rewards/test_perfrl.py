@@ -7,6 +7,9 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.methods.rewards.perfrl import RRHFLoss, rank_loss
+from tests.laws.example import Example
+
+LAWS = [Example(RRHFLoss(coef)) for coef in (0.0, 1.0)]
 
 
 def loss(means, rewards, lengths, groups=None, coef=1.0):

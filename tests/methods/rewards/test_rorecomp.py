@@ -13,6 +13,8 @@ from mmrl.schedules import Cosine
 from mmrl.transforms.rows.replay import STRIDE
 from tests.transforms.rows.test_rows import context, rows
 
+LAWS = [lambda: RecomposeRows(0.5, probability=0.5)]
+
 LENGTHS = [120, 80, 200, 60, 300, 90, 210, 150]
 CORRECT = [True] * 4 + [False] * 4
 

@@ -19,6 +19,8 @@ from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.laws.heads import build_policy
 
+LAWS = [lambda: AddExpertEpisodes(4)]
+
 
 @pytest.fixture(scope="module")
 def played():

@@ -19,6 +19,8 @@ from mmrl.objectives.regularizer import KL
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from tests.policies.text.oracle import TINY, completions, decided
 
+LAWS = [lambda: OtherContext("blind", BlackPatches())]
+
 VISION = {
     "model_type": "siglip_vision_model",
     "hidden_size": 16,

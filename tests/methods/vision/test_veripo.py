@@ -10,6 +10,8 @@ from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
 
+LAWS = [lambda: DropEasy(score_name="reward")]
+
 GOOD = Verdict(True, True, False, 90)
 INCONSISTENT = Verdict(True, False, False, 50)
 WRONG = Verdict(False, True, False, 95)

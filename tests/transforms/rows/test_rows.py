@@ -17,6 +17,11 @@ from mmrl.transforms.rows.concatenation import concatenate, copy_rows, from_plai
 from mmrl.transforms.rows.replay import STRIDE, ReplayRows
 from mmrl.transforms.rows.select import SelectByAdvantage
 
+LAWS = [
+    lambda: ReplayRows(groups=2),
+    lambda: SelectByAdvantage(0.5),
+]
+
 POLICY = SimpleNamespace(
     concatenate=lambda parts: {"input_ids": torch.cat([part["input_ids"] for part in parts])}
 )  # prompts of one length

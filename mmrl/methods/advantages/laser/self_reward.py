@@ -19,12 +19,21 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.columns import pad_value, per_choice
+from mmrl.core.columns import Column, pad_value, per_choice, register_columns
 from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Turn
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage, group_std
 from mmrl.ops.masked import zero_outside
 from mmrl.transforms.base import EpisodeTransform
+
+register_columns(
+    {
+        "self_reward_weight": Column("[N]", "1", "LaSeR: weight of the row's self-reward in a loss, 0 without one"),
+        "self_reward": Column(
+            "[N]", "reward", "LaSeR: reward that the policy's self-reward token implies, before the update"
+        ),
+    }
+)
 
 
 def self_reward(

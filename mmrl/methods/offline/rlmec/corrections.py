@@ -13,13 +13,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.core.columns import per_choice
+from mmrl.core.columns import Column, per_choice, register_columns
 from mmrl.core.groups import group_episodes
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Request, Turn
 from mmrl.methods.offline.rlmec.editor import TEMPLATE, edit_observation, references
 from mmrl.rollouts.base import turn_seed
 from mmrl.transforms.base import EpisodeTransform
+
+register_columns(
+    {
+        "imitation_weights": Column(
+            "[N, T]", "1", "RLMEC: weight of a choice in an imitation loss, 0 where it is not imitated"
+        ),
+    }
+)
 
 
 def edited_tokens(before: Sequence[int], after: Sequence[int]) -> list[bool]:

@@ -13,11 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmrl.core.columns import Column, register_columns
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.types import Context, Episode, Observation
 from mmrl.distributed.whole_weights import refuse_sharded
 from mmrl.policies.text.vision import PER_TOKEN
 from mmrl.transforms.base import StatefulTransform
+
+register_columns(
+    {
+        "visual_ids": Column(
+            "[N, *]", "ids", "ASVR: codes of the image tokens of the row, all levels of a token together"
+        ),
+    }
+)
 
 
 def fit_codebooks(features: Tensor, levels: int, codes: int, steps: int = 10) -> Tensor:

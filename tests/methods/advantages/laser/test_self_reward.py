@@ -9,9 +9,27 @@ from mmrl.core.types import Context, Episode, Prompt, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.data.minibatches import zero_padding
 from mmrl.methods.advantages.laser.confidence import Confidence, Discrimination, WeightedVote
-from mmrl.methods.advantages.laser.self_reward import MixedAdvantage, SelfRewardToken, balanced_weights, self_reward
+from mmrl.methods.advantages.laser.self_reward import (
+    MixedAdvantage,
+    SelfReward,
+    SelfRewardLoss,
+    SelfRewardToken,
+    balanced_weights,
+    self_reward,
+)
 from mmrl.policies.text.policy import TextPolicy
+from tests.laws.example import Example
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
+
+LAWS = [
+    Example(SelfReward()),
+    Example(SelfReward(reference=-3.0)),
+    Example(MixedAdvantage("self_reward", weight=0.3)),
+    Example(SelfRewardLoss()),
+    Example(SelfRewardLoss(scale=0.5, reference=-3.0)),
+    lambda: Confidence("1"),
+    lambda: SelfRewardToken("1"),
+]
 
 LOGPROBS = torch.tensor([[-1.0, -13.0], [-22.5, -1.0], [torch.nan, -18.0]])
 
