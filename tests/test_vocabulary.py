@@ -50,6 +50,12 @@ VERBS = {
 }
 LINKS = {"again", "as", "at", "by", "for", "from", "in", "into", "of", "on", "to", "when", "where", "with"}
 
+SHARED_CLASS_NAMES = {
+    "Problem",  # what a task draws and writes its prompt from; no other folder imports it, and splits hash its repr
+    "Step",  # of a program to write, a countdown and a graph; no other folder imports it
+}
+"""Class names that several folders of tasks/ have; nothing of mmrl/ or sims/ is called so."""
+
 RIDDLE = re.compile(r"\b(nobody|somebody|heeds?|lives|told|posed|so-manieth)\b")
 
 FIELD = (
@@ -83,6 +89,25 @@ def test_a_function_is_a_verb_and_no_past_participle():
             if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
                 found.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert found == []
+
+
+def test_a_class_has_a_name_of_its_own():
+    """Private classes included; a task may share a name with another task if neither is imported elsewhere."""
+    places: dict[str, list[Path]] = {}
+    for file in CODE:
+        folder = file.relative_to(ROOT)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and folder.parts[0] in ("mmrl", "tasks", "sims"):
+                places.setdefault(node.name, []).append(folder)
+    several = {name: files for name, files in places.items() if len(files) > 1}
+    assert set(several) == SHARED_CLASS_NAMES, several
+    for name, files in several.items():
+        folders = {file.parent for file in files}
+        assert len(folders) == len(files) and all(file.parts[0] == "tasks" for file in files), f"{name}: {files}"
+        for file in CODE:
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
+                    assert file.relative_to(ROOT).parent in folders, f"{file} imports {name} of {node.module}"
 
 
 def test_a_first_line_of_a_docstring_is_literal():

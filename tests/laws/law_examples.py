@@ -37,7 +37,7 @@ from mmrl.methods.advantages.rlfr import FlowRewards
 from mmrl.methods.advantages.verirl.weights import BalancedWeights
 from mmrl.methods.advantages.vine_ppo import SegmentAdvantage
 from mmrl.methods.agents.epo.process_rewards import TurnReturns
-from mmrl.methods.agents.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage
+from mmrl.methods.agents.gtr.turns import ThoughtSurrogate, TurnAdvantage, TurnValueLoss
 from mmrl.methods.control.metra import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.methods.entropy.critical_tokens import CertaintyWeights, certainty
 from mmrl.methods.entropy.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate
@@ -239,7 +239,7 @@ TERMS = [
     *(Example(ActorLoss(over)) for over in ("min", "mean", "first")),
     Example(EntropyBonus()),
     Example(TemperatureLoss(target_entropy=0.5)),
-    Example(StateValue(), per_row=True),
+    Example(TurnValueLoss(), per_row=True),
     *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
 ]
 WEIGHTINGS = [

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from mmrl.core.games import Game, Problem, Verdict
+from mmrl.core.games import Game, GameProblem, Verdict
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout
@@ -64,8 +64,8 @@ class SelfPlay(Rollout):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.trials, self.references, self.proposing, self.max_problems = trials, references, proposing, max_problems
-        self.known: dict[str, list[Problem]] = {}
-        self._early: list[Problem] = []  # found by others before this process had prompts
+        self.known: dict[str, list[GameProblem]] = {}
+        self._early: list[GameProblem] = []  # found by others before this process had prompts
 
     @classmethod
     def writes(cls) -> frozenset[str]:
@@ -122,7 +122,7 @@ class SelfPlay(Rollout):
             play.set_verdict(replace(verdict, scores={"solved": a}), learnability(a))
 
     def _measure_rates(
-        self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context
+        self, sound: Sequence[tuple[_Play, GameProblem]], game: Game, ctx: Context
     ) -> dict[tuple[int, int], float]:
         """The success rate of the trials of each proposal, without those that could not be judged."""
         requests, owners = [], []
@@ -152,7 +152,7 @@ class SelfPlay(Rollout):
         else:
             self._early += found
 
-    def _add_problems(self, found: Sequence[Problem]) -> None:
+    def _add_problems(self, found: Sequence[GameProblem]) -> None:
         for problem in found:
             known = self.known[problem.kind]
             if problem not in known:
@@ -167,7 +167,7 @@ class SelfPlay(Rollout):
         return {kind: [list(problem.body) for problem in known] for kind, known in self.known.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.known = {kind: [Problem(kind, tuple(body)) for body in known] for kind, known in state.items()}
+        self.known = {kind: [GameProblem(kind, tuple(body)) for body in known] for kind, known in state.items()}
 
 
 def _below(verdict: Verdict) -> float:
@@ -180,7 +180,7 @@ class _Play:
 
     episode: Episode
     kind: str
-    problem: Problem | None = None
+    problem: GameProblem | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
