@@ -16,8 +16,8 @@ from rich.console import Console
 
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
-from mmrl.commands.data import RECORD_OPTIONS, parse_count, parse_number, parse_switch, split_options
 from mmrl.commands.evaluation.arguments import parse
+from mmrl.commands.options import RECORD_OPTIONS, parse_count, parse_number, parse_switch, split_options
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name

@@ -14,12 +14,11 @@ from torch import Tensor
 from mmrl.engines.vllm.weights.factors import Weights
 from mmrl.engines.vllm.weights.fingerprint import fingerprint
 from mmrl.engines.vllm.weights.group import Header, build_empty
-from mmrl.engines.vllm.weights.layout import WeightLayout, headers, headers_of, layout, model_tensors
+from mmrl.engines.vllm.weights.layout import IN_MEMORY, WeightLayout, headers, headers_of, layout, model_tensors
 
 TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
 LOADER = "mmrl"  # --load-format mmrl
 EMPTY = "mmrl_empty"  # of a model whose weights come with the first transfer
-IN_MEMORY = "tensors"  # in place of the path of a file
 EXTENSION = "mmrl.engines.vllm.worker.Questions"  # --worker-extension-cls
 
 

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from mmrl.engines.vllm.weights.factors import Weights
 
+IN_MEMORY = "tensors"  # in place of the path of a file
+
 
 @dataclass
 class WeightLayout:

@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicLayer
 
 from mmrl.policies.text.cache import cache_argument
 from mmrl.policies.text.loading import load_model, save_model
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file
 from mmrl.policies.vla.paligemma.weights import read_embedding
 from mmrl.policies.vla.pretrained.flow.network import ContextEncoding, FlowVLANetwork, Sizes

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file, read_config
 from mmrl.policies.vla.paligemma.weights import network_weights, read_shapes, save_weights
 from mmrl.policies.vla.pi05.model import Pi05

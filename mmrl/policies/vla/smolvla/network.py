@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from transformers import AutoConfig
 
 from mmrl.files.pretrained import load_pretrained
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file
 from mmrl.policies.vla.pretrained.flow.network import ContextEncoding, FlowVLANetwork, Sizes
 from mmrl.policies.vla.smolvla.model import SmolVLA

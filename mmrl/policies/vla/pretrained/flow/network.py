@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.pretrained.network import PretrainedNetwork
 
 
