@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 OUT = Path(__file__).parents[1] / "docs" / "assets" / "strategies.svg"
@@ -81,4 +82,5 @@ def _text(x: float, y: float, text: str, size: int, anchor: str, fill: str, bold
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     OUT.write_text(draw())

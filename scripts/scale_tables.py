@@ -5,8 +5,8 @@ FILE has the JSON lines of bench_scale.py; default: docs/results/scale/cpu.jsonl
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -119,7 +119,9 @@ TABLES = (scaling_table, collectives_table, alone_table, plan_table, memory_tabl
 
 
 def main() -> None:
-    lines = read(Path(sys.argv[1]) if len(sys.argv) > 1 else MEASURED)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, default=MEASURED, metavar="FILE", help="lines of bench_scale.py")
+    lines = read(parser.parse_args().file)
     print("\n".join(table(lines) for table in TABLES), end="")
 
 

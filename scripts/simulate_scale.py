@@ -6,6 +6,7 @@ bounds them, and phases end with the slowest process. Without options the two mo
 
 from __future__ import annotations
 
+import argparse
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -244,4 +245,5 @@ def _format_row(phases: Phases, work: Work, processes: int, strategy: str) -> st
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(format_tables(), end="")

@@ -7,6 +7,7 @@ Reads the kernel's headers through a C preprocessor (Debian and Ubuntu: packages
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import subprocess
@@ -67,4 +68,5 @@ def format_table() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.stdout.write(format_table())

@@ -3,14 +3,17 @@
 A tiny run of these words (default: GRPO on a task that random weights score on, so that it learns) is traced from the
 start of its first epoch to the end of the epoch's last optimiser step; configuration, set-up and shut-down are not.
 Each line is a file of this project in the order of first entry, with its functions in the order of their first call;
-the last line is the number of files. A method of a base class that returns a constant, such as {} or None, is left out.
+the last line is the number of files. Left out are methods of a base class that return a constant, such as {} or None,
+and what callbacks do (progress, samples, checkpoints).
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +27,7 @@ GRPO = (
 """Traced without words."""
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = tuple(f"{ROOT / name}/" for name in ("mmrl", "tasks", "sims"))
+CALLBACKS = f"{ROOT / 'mmrl' / 'callbacks'}/"
 
 
 class Tracer(L.Callback):
@@ -31,6 +35,7 @@ class Tracer(L.Callback):
 
     def __init__(self) -> None:
         self.functions: dict[str, dict[str, None]] = {}
+        self.callback: FrameType | None = None  # the callback's call that runs
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.current_epoch == 0:
@@ -44,7 +49,13 @@ class Tracer(L.Callback):
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(FOLDERS) and code.co_name != "<module>":
+        if event == "return" and frame is self.callback:
+            self.callback = None
+        if event != "call" or self.callback is not None or not code.co_filename.startswith(FOLDERS):
+            return
+        if code.co_filename.startswith(CALLBACKS):
+            self.callback = frame
+        elif code.co_name != "<module>":
             file = str(Path(code.co_filename).relative_to(ROOT))
             self.functions.setdefault(file, {})[code.co_qualname.replace("<locals>.", "")] = None
 
@@ -85,10 +96,13 @@ def _is_constant(function: ast.FunctionDef) -> bool:
 
 
 def main() -> None:
-    functions = trace(sys.argv[1:] or list(GRPO))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="arguments of mmrl fit")
+    functions = trace(parser.parse_args().words or list(GRPO))
     for number, (file, names) in enumerate(functions.items(), start=1):
         print(f"{number:3} {file}: {', '.join(names)}")
-    print(f"{len(functions)} files")
+    folders = Counter(file.split("/")[0] for file in functions)
+    print(f"{len(functions)} files: {', '.join(f'{count} of {name}/' for name, count in folders.items())}")
 
 
 if __name__ == "__main__":

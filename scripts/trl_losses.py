@@ -7,8 +7,8 @@ an entry of the gradient.
 
 from __future__ import annotations
 
+import argparse
 import copy
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -300,4 +300,6 @@ def main(batches: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("batches", nargs="?", type=int, default=1, metavar="BATCHES", help="random batches")
+    main(parser.parse_args().batches)

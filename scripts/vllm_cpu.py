@@ -8,6 +8,7 @@ The packages for sound that do not import either are taken away: transformers do
 
 from __future__ import annotations
 
+import argparse
 import base64
 import hashlib
 import subprocess
@@ -67,4 +68,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

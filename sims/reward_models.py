@@ -70,25 +70,25 @@ class RewardModelVectorEnv(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
-        self._image, self._over = observation["image"], self._over & ~begun
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        self._image, self._over = observation["image"], self._over & ~mask
         return observation, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
         failed = np.asarray(info.get("error", np.zeros(self.num_envs)), object).astype(bool)
-        asked = np.flatnonzero(~self._over & ~failed)
+        rows = np.flatnonzero(~self._over & ~failed)
         rewards = self.env_reward_coef * np.asarray(reward, np.float64)
-        if asked.size:
-            instructions = [str(observation["instruction"][i]) for i in asked]
-            rewards[asked] += self.reward_model(self._image[asked], observation["image"][asked], instructions)
+        if rows.size:
+            instructions = [str(observation["instruction"][i]) for i in rows]
+            rewards[rows] += self.reward_model(self._image[rows], observation["image"][rows], instructions)
         self._image, self._over = observation["image"], terminated | truncated
         return observation, rewards, terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:
         """The simulator's, and the images before the next decision."""
-        seen = {"image": torch.from_numpy(np.array(self._image)), "over": torch.from_numpy(self._over.copy())}
-        return {"env": self.env.state_dict(), **seen}  # type: ignore[attr-defined]
+        tensors = {"image": torch.from_numpy(np.array(self._image)), "over": torch.from_numpy(self._over.copy())}
+        return {"env": self.env.state_dict(), **tensors}  # type: ignore[attr-defined]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env.load_state_dict(state["env"])  # type: ignore[attr-defined]

@@ -45,8 +45,8 @@ class SkillConditionedSim(Sim):
         return SkillConditionedVectorEnv(self.sim.make(num_envs), self)
 
     def sizes(self) -> dict[str, Any]:
-        own = self.sim.sizes()
-        return {**own, "observation_dims": own["observation_dims"] + self.skills}
+        sizes = self.sim.sizes()
+        return {**sizes, "observation_dims": sizes["observation_dims"] + self.skills}
 
     def contract(self) -> dict[str, Any]:
         return {**self.sim.contract(), "skills": self.skills, "kind": self.kind}
@@ -56,8 +56,8 @@ class SkillConditionedSim(Sim):
         rng = derive_rng("skill", seed)
         if self.kind == "one_hot":
             return np.eye(self.skills, dtype=np.float32)[rng.integers(self.skills)]
-        drawn = rng.standard_normal(self.skills)
-        return (drawn / np.linalg.norm(drawn)).astype(np.float32)
+        vector = rng.standard_normal(self.skills)
+        return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
 class SkillConditionedVectorEnv(VectorWrapper):
@@ -81,8 +81,8 @@ class SkillConditionedVectorEnv(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
-        for i in np.flatnonzero(begun):
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        for i in np.flatnonzero(mask):
             self._skills[i] = self.sim.skill(seed[i])
         return self._observation(observation), info
 

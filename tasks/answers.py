@@ -106,13 +106,13 @@ class AnswerTask(Task):
                 f"task {self.name!r}: state_form has no right answer to another problem to show; set task.extract, "
                 "whose form is stated then, or write the form into the question"
             )
-        shown = _LEAD + examples[0] if examples else _LEAD_PLAIN + self.write_answer("...")
+        form = _LEAD + examples[0] if examples else _LEAD_PLAIN + self.write_answer("...")
         *before, last = prompt.messages
         content = last["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
         text = parts.pop()["text"] if parts and parts[-1]["type"] == "text" else ""
-        parts.append({"type": "text", "text": text + shown})
-        stated = text + shown if isinstance(content, str) else parts
+        parts.append({"type": "text", "text": text + form})
+        stated = text + form if isinstance(content, str) else parts
         return replace(prompt, messages=(*before, {**last, "content": stated}))
 
 

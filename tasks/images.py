@@ -41,13 +41,13 @@ def image_path(folder: Path, name: str, place: str) -> Path:
             "holds all images"
         )
     try:
-        there = file.is_file()
+        exists = file.is_file()
     except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
         raise ValueError(f"{place} names {quote(name)}, which is no path of a file; write the image's path") from error
-    if not there:
-        shown = str(file) if str(file).isprintable() else quote(str(file))
+    if not exists:
+        text = str(file) if str(file).isprintable() else quote(str(file))
         raise FileNotFoundError(
-            f"{place} names {shown}, which does not exist; paths start at {folder} (task.image_folder)"
+            f"{place} names {text}, which does not exist; paths start at {folder} (task.image_folder)"
         )
     return file
 

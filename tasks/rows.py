@@ -52,11 +52,11 @@ class RowsTask(AnswerTask):
     @cached_property
     def rows(self) -> list[tuple[str, Record]]:
         """File and line, and columns, of the rows of this split."""
-        known = _read_rows(find_source(self.path, self.subset, self.rows_split, "task.path"))
-        rows = [row for row in known if self.split_of(row[1]) == self.split]
+        table = _read_rows(find_source(self.path, self.subset, self.rows_split, "task.path"))
+        rows = [row for row in table if self.split_of(row[1]) == self.split]
         if not rows:
             raise ValueError(
-                f"task {self.name!r}: {self.path} has {len(known)} rows and none in the split {self.split!r}; change "
+                f"task {self.name!r}: {self.path} has {len(table)} rows and none in the split {self.split!r}; change "
                 "task.held_out_fraction or task.seed"
             )
         return rows

@@ -13,6 +13,8 @@ from mmrl.config.compose import CONF
 ROOT = Path(__file__).parent.parent
 FILES = sorted(file for name in ("mmrl", "tasks", "sims") for file in (ROOT / name).rglob("*.py"))
 FILE_LINES = 300
+LONG_FILES = {"mmrl.data.rollout_data", "mmrl.policies.text.policy", "mmrl.policies.vla.chain"}
+"""What a reader follows from the top to the bottom; up to 400 lines."""
 FUNCTION_LINES = 60
 
 # what the modules of a package may import of this project; the longest prefix that fits counts
@@ -197,7 +199,7 @@ def test_tensor_functions_need_torch_alone():
 @pytest.mark.parametrize("file", FILES, ids=module)
 def test_rooms_are_small(file):
     lines = len(file.read_text().splitlines())
-    assert lines <= FILE_LINES, f"{lines} lines"
+    assert lines <= (400 if module(file) in LONG_FILES else FILE_LINES), f"{lines} lines"
     for node in functions(file):
         assert node.end_lineno - node.lineno + 1 <= FUNCTION_LINES, f"{node.name} has too many lines"
 

@@ -50,9 +50,11 @@ class GAE(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         values, mask = batch["values"].float(), batch["action_mask"]
+        # time steps [N, T] bool: with values [N] one per row, with values [N, T] the sampled choices
         per_row = values.dim() == 1
         timeline = Timeline(batch, torch.ones(len(values), 1, dtype=torch.bool) if per_row else mask)
         grid = values[:, None] if per_row else values
+        # [E, H] rewards of E episodes over time, each row's at its last time step so far
         rewards = timeline.rewards(batch["reward"].float())
         if self.token_rewards is not None:
             if per_row:
@@ -61,6 +63,7 @@ class GAE(Annotator):
                     "set token_rewards=null"
                 )
             rewards = rewards + timeline.pack(batch[self.token_rewards].float())
+        # GAE over time [E, H], with the bootstrap value [E] after the last step; back to rows [N, T] or [N, 1]
         advantages = timeline.unpack(
             generalised_advantages(
                 rewards,
@@ -71,6 +74,7 @@ class GAE(Annotator):
                 self.gae_lambda,
             )
         )
+        # regression target of the value function; an advantage per row is that of all its choices [N, T]
         returns = advantages + zero_outside(grid, timeline.choices)
         expanded = zero_outside(advantages.expand(mask.shape), mask)
         if self.whiten:
@@ -87,10 +91,13 @@ class Timeline:
         self.order = order[episode[order].argsort(stable=True)]  # by episode, then by step
         self.episode, self.ids, self.choices = episode, ids, choices
         self.row_episode = episode[self.order]
+        # [N] time steps of each ordered row
         counts = choices[self.order].sum(1)
         self.ends = counts.cumsum(0)  # choices made up to and including each ordered row
+        # [E] time steps of each episode, and where they start among those of all episodes
         lengths = counts.new_zeros(len(ids)).index_add(0, self.row_episode, counts)
         self.starts = lengths.cumsum(0) - lengths
+        # [H] time, and [E, H] bool mask of the grid; H is the length of the longest episode
         self.column = torch.arange(int(lengths.max()) if len(ids) else 0)
         self.mask = self.column < lengths[:, None]
 
@@ -119,8 +126,8 @@ class Timeline:
     def at_end(self, last: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """[N] to [E]: the entry of each episode's last row; 0 where nothing was chosen and nothing is learned."""
         counts = torch.zeros(2, len(self.ids), dtype=torch.long)
-        ends, chosen = counts.index_add(1, self.episode, torch.stack([last, mask.any(1)]).long())
-        wrong = (ends != 1) & (chosen > 0)
+        ends, choices = counts.index_add(1, self.episode, torch.stack([last, mask.any(1)]).long())
+        wrong = (ends != 1) & (choices > 0)
         if wrong.any():
             raise ValueError(
                 f"annotator gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with is_last=True; "

@@ -23,7 +23,7 @@ def score_rows(
     device: torch.device,
 ) -> Tensor:
     """Return one entry of the model's output for all rows; see `evaluate_rows`."""
-    return evaluate_rows(model, batch, lambda there: column(model(there)), rows, device)
+    return evaluate_rows(model, batch, lambda on_device: column(model(on_device)), rows, device)
 
 
 @torch.no_grad()
@@ -38,8 +38,8 @@ def evaluate_rows(
     order = batch["prompt_id"].argsort(stable=True)
     with evaluation_mode(model):
         for piece in batch.select(order).split(rows):
-            there = Batch({name: part.to(device) for name, part in piece.items()})
-            pieces.append(say(there).float().cpu())
+            on_device = Batch({name: part.to(device) for name, part in piece.items()})
+            pieces.append(say(on_device).float().cpu())
     return torch.cat(pieces)[order.argsort()]
 
 
@@ -126,8 +126,8 @@ class Logprobs(ForwardAnnotator):
         if self.model is not None and self.model not in ctx.models:
             raise KeyError(f"annotator logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
         model = ctx.policy if self.model is None else ctx.models[self.model]
-        seen = batch if self.context is None else batch.with_context(self.context)
-        return batch.with_columns(**{self.column: score_rows(model, seen, _logprobs, self.rows, ctx.device)})
+        inputs = batch if self.context is None else batch.with_context(self.context)
+        return batch.with_columns(**{self.column: score_rows(model, inputs, _logprobs, self.rows, ctx.device)})
 
 
 def _logprobs(out: PolicyOutput) -> Tensor:

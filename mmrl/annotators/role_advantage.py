@@ -49,13 +49,13 @@ class RoleAdvantage(Annotator):
             raise ValueError("reward is not finite in some rows; check data.reward and the rewards of the rollout")
         counted = mask.any(1)  # a row without a choice has nothing to be compared for
         keys = [tuple(row) for row in zip(*(batch[name].tolist() for name in self.group_by))]
-        own = [(key, float(r)) for key, r, there in zip(keys, reward, counted) if there]
-        everyone = sorted(ctx.collector.gather(own))  # in one order, however many processes there are
+        local_pairs = [(key, float(r)) for key, r, has_choice in zip(keys, reward, counted) if has_choice]
+        everyone = sorted(ctx.collector.gather(local_pairs))  # in one order, however many processes there are
         number = {key: i for i, key in enumerate(dict.fromkeys(key for key, _ in everyone))}
         baseline_group = torch.tensor([number[key] for key, _ in everyone], dtype=torch.long)
         rewards = torch.tensor([r for _, r in everyone], dtype=torch.float64)
         scale: Scale | None = "sample" if self.scale else None
         advantage = group_advantage(rewards, baseline_group, "mean", scale, self.epsilon)
-        found = dict(zip(everyone, advantage.tolist()))  # equal rewards in one group have equal advantages
-        out = torch.tensor([found.get((key, float(r)), 0.0) for key, r in zip(keys, reward)], dtype=torch.float32)
+        by_pair = dict(zip(everyone, advantage.tolist()))  # equal rewards in one group have equal advantages
+        out = torch.tensor([by_pair.get((key, float(r)), 0.0) for key, r in zip(keys, reward)], dtype=torch.float32)
         return batch.with_columns(advantages=torch.where(mask, out[:, None], 0.0))

@@ -56,20 +56,20 @@ class StatisticColumns(ForwardAnnotator):
                 f"annotator statistic_columns: the learner has no model {self.model!r}, only {sorted(ctx.models)}"
             )
         model = ctx.policy if self.model is None else ctx.models[self.model]
-        seen = batch if self.context is None else batch.with_context(self.context)
-        found = score_rows(model, seen, self._parts, self.rows, ctx.device)
-        return batch.with_columns(**{name: part.clone() for name, part in zip(self.columns, found.unbind(-1))})
+        inputs = batch if self.context is None else batch.with_context(self.context)
+        values = score_rows(model, inputs, self._parts, self.rows, ctx.device)
+        return batch.with_columns(**{name: part.clone() for name, part in zip(self.columns, values.unbind(-1))})
 
     def _parts(self, out: PolicyOutput) -> Tensor:
         """[N, T, number of columns]."""
         parts = {"logprobs": out.logprobs, "entropy": out.entropy, **out.extra}
         if missing := sorted(set(self.columns.values()) - set(parts)):
             raise ValueError(f"the model's output has no {missing}; name them under model.policy.statistics")
-        chosen = [parts[name] for name in self.columns.values()]
-        for name, part in zip(self.columns.values(), chosen):
+        columns = [parts[name] for name in self.columns.values()]
+        for name, part in zip(self.columns.values(), columns):
             if part.shape != out.logprobs.shape:
                 raise ValueError(
                     f"annotator statistic_columns: {name} has shape {tuple(part.shape)}, and a column has one number "
                     f"per choice, {tuple(out.logprobs.shape)}"
                 )
-        return torch.stack([part.float() for part in chosen], dim=-1)
+        return torch.stack([part.float() for part in columns], dim=-1)

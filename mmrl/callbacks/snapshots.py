@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.distributed.whole_state import collect_tensors, shard_like
+from mmrl.files.weight_names import current_names
 from mmrl.learners.low_precision import LOW
 
 
@@ -173,6 +174,7 @@ class Extrapolation(L.Callback):
         trained = {name: p for name, p in policy.named_parameters() if p.requires_grad}
         result = {name: p.detach().clone() for name, p in trained.items()}
         if self.before:
+            self.before = current_names(policy, self.before)
             for name, parameter in trained.items():
                 before = shard_like(self.before[name].to(parameter.device), parameter)
                 parameter.add_(result[name] - before, alpha=self.alpha)

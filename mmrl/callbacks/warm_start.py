@@ -17,6 +17,7 @@ from mmrl.distributed import parallel
 from mmrl.distributed.first_process import has_weights
 from mmrl.experiments.content import hash_content
 from mmrl.files.atomic import replace_file
+from mmrl.files.weight_names import current_names
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.runs import child_process
@@ -136,7 +137,7 @@ def load_policy(policy: Any, checkpoint: str, frozen_only: bool = False, trust: 
         trust: whether pickled objects in the file may be loaded.
     """
     saved = read_weights(checkpoint, trust)
-    weights = checkpoint_weights(saved, str(checkpoint))
+    weights = current_names(policy, checkpoint_weights(saved, str(checkpoint)))
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
     exclusions = {name for name, part in policy.named_parameters() if frozen_only and part.requires_grad}
     if frozen_only and not any(not part.requires_grad for part in policy.parameters()):

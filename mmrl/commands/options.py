@@ -29,32 +29,32 @@ def split_options(arguments: Sequence[str], known: Sequence[str]) -> tuple[dict[
     return options, more
 
 
-def parse_switch(given: dict[str, str], name: str, default: bool) -> bool:
+def parse_switch(options: dict[str, str], name: str, default: bool) -> bool:
     """The value of an option that is true or false."""
-    value = given.get(name, str(default)).lower()
+    value = options.get(name, str(default)).lower()
     if value not in ("true", "false"):
-        raise ConfigError(f"{name}={given[name]}: must be true or false")
+        raise ConfigError(f"{name}={options[name]}: must be true or false")
     return value == "true"
 
 
-def parse_number(given: dict[str, str], name: str, default: float, least: float) -> float:
+def parse_number(options: dict[str, str], name: str, default: float, least: float) -> float:
     """The value of an option that is a finite number of at least `least`."""
     try:
-        value = float(given.get(name, default))
+        value = float(options.get(name, default))
     except ValueError as error:
-        raise ConfigError(f"{name}={given[name]}: must be a number") from error
+        raise ConfigError(f"{name}={options[name]}: must be a number") from error
     if not math.isfinite(value):
-        raise ConfigError(f"{name}={given[name]}: must be a finite number")
+        raise ConfigError(f"{name}={options[name]}: must be a finite number")
     if value < least:
-        raise ConfigError(f"{name}={given[name]}: must be at least {least:g}")
+        raise ConfigError(f"{name}={options[name]}: must be at least {least:g}")
     return value
 
 
-def parse_count(given: dict[str, str], name: str, default: int, least: int) -> int:
+def parse_count(options: dict[str, str], name: str, default: int, least: int) -> int:
     """The value of an option that is a whole number of at least `least`."""
-    value = parse_number(given, name, default, least)
-    if value != int(value) or "e" in given.get(name, "").lower():
-        raise ConfigError(f"{name}={given[name]}: must be a whole number")
+    value = parse_number(options, name, default, least)
+    if value != int(value) or "e" in options.get(name, "").lower():
+        raise ConfigError(f"{name}={options[name]}: must be a whole number")
     if value > LARGEST:
-        raise ConfigError(f"{name}={given[name]}: must be at most {LARGEST}")
+        raise ConfigError(f"{name}={options[name]}: must be at most {LARGEST}")
     return int(value)

@@ -20,7 +20,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from mmrl.config.layers.files import LAYERS, RUNS
 from mmrl.config.layers.settings import choose_setting, drop_headers
 from mmrl.config.option_files import CONF as CONF
-from mmrl.config.option_files import find_options, groups
+from mmrl.config.option_files import OptionFile, find_options, groups, read_package
 from mmrl.config.overrides import (
     check_argument,
     check_effect,
@@ -115,6 +115,8 @@ _SHARED_KEYS = (
 
 PLAIN = ("seed", "capture", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
+_NAMED_BY_LIGHTNING = ("trainer.strategy",)
+"""Keys of a group that take a registered name too."""
 _MANY = 50
 """More options than this are not listed in an error."""
 NEEDED = ("trainer", "learner", "data")
@@ -140,6 +142,9 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
                 near = _suggest(value, options[key]) or _list_options(key, sorted(options[key]))
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
             out.append(f"~{key}" if value == "null" else f"{key}={options[key][value].name}")
+        elif rest and _is_option(options, f"{SHORT.get(head, head)}.{rest}", value):
+            group = key.rpartition(".")[2]
+            raise ConfigError(f"{argument}: {value} is an option of a group, which is named alone: {group}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")
         elif key in PLAIN or key == REWARD or (rest and head in ROOTS):
@@ -151,6 +156,12 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             names = ", ".join(sorted(set(keys)))
             raise ConfigError(f"{key}: unknown key.{_suggest(head, keys)} Top-level keys are {names}")
     return out
+
+
+def _is_option(options: Mapping[str, Mapping[str, OptionFile]], key: str, value: str) -> bool:
+    """Whether a value is the name of an option whose file fills this key, as arithmetic does data.task."""
+    option = options.get(key.rpartition(".")[2], {}).get(value)
+    return option is not None and read_package(option.path) == key and key not in _NAMED_BY_LIGHTNING
 
 
 def names_recipe(arguments: Sequence[str]) -> bool:

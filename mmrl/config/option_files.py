@@ -100,6 +100,12 @@ def read_comment(text: str) -> str:
     return " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
 
 
+def read_package(file: Path) -> str | None:
+    """The key at which an option's file stands, as its first line for Hydra says; None where it has no such line."""
+    line = next((line for line in _first_lines(file) if line.startswith(_PACKAGE)), None)
+    return None if line is None else line.removeprefix(_PACKAGE).strip()
+
+
 def search_path() -> str:
     """Hydra's override that adds the folders which are not mmrl's to the search path."""
     folders = [str(folder).replace("'", "\\'") for _, folder in list_folders()]

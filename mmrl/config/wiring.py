@@ -12,7 +12,7 @@ import torch
 from mmrl.config.renamed import find_new_name
 from mmrl.core.columns import COLLATED
 from mmrl.core.errors import ConfigError
-from mmrl.engines.named_models import SamplesModels
+from mmrl.engines.base import SamplesModels
 
 PREDICTED = (
     "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "

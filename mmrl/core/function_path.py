@@ -94,8 +94,8 @@ def _load_file(file: Path) -> ModuleType:
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))  # for modules beside it; it hides no installed one
     if file.stem.isidentifier():
-        found = importlib.util.find_spec(file.stem)
-        if found is not None and found.origin is not None and Path(found.origin).resolve() == file:
+        stem_spec = importlib.util.find_spec(file.stem)
+        if stem_spec is not None and stem_spec.origin is not None and Path(stem_spec.origin).resolve() == file:
             return importlib.import_module(file.stem)
     name = f"mmrl_file_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -110,13 +110,15 @@ def format_error(error: BaseException, where: str) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     ours = Path(__file__).parents[1]
-    own = [frame for frame in frames if frame.filename == where or ours not in Path(frame.filename).parents]
-    own = [frame for frame in own if not frame.filename.startswith("<")]
-    if isinstance(error, SyntaxError) or not own:
+    user_frames = [frame for frame in frames if frame.filename == where or ours not in Path(frame.filename).parents]
+    user_frames = [frame for frame in user_frames if not frame.filename.startswith("<")]
+    if isinstance(error, SyntaxError) or not user_frames:
         return text
     libraries = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
-    own = [frame for frame in own if not {*libraries} & {*Path(frame.filename).resolve().parents}] or own
-    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno}: {own[-1].line})"
+    user_frames = [
+        frame for frame in user_frames if not {*libraries} & {*Path(frame.filename).resolve().parents}
+    ] or user_frames
+    return f"{text} ({Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}: {user_frames[-1].line})"
 
 
 def _describe(owner: Any) -> str:

@@ -66,9 +66,9 @@ class Game(Task):
         return self.scores([episode])[0]
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        known: list[Any] = [episode.info.get("verdict") for episode in episodes]
-        graded = iter(self.grade([episode for episode, said in zip(episodes, known) if said is None]))
-        return [next(graded) if said is None else dict(said) for said in known]
+        verdicts: list[Any] = [episode.info.get("verdict") for episode in episodes]
+        graded = iter(self.grade([episode for episode, verdict in zip(episodes, verdicts) if verdict is None]))
+        return [next(graded) if verdict is None else dict(verdict) for verdict in verdicts]
 
     @abstractmethod
     def grade(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:

@@ -48,10 +48,10 @@ class BalancedTasks(Curriculum):
         return [self._find(name, place, ctx.seed) for name in self._problems for place in places]
 
     def _sort_problems(self, ctx: Context) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        by_task: dict[str, list[int]] = {}
         for index in range(len(ctx.task)):
-            found.setdefault(find_task(ctx.task[index], self.info_key), []).append(index)
-        return dict(sorted(found.items()))
+            by_task.setdefault(find_task(ctx.task[index], self.info_key), []).append(index)
+        return dict(sorted(by_task.items()))
 
     def _find(self, name: str, place: int, seed: int) -> int:
         problems = self._problems[name]

@@ -53,23 +53,23 @@ class Prioritised(Curriculum):
         self._drawn = Selection()
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        taken = self._drawn.begin(count, ctx)
+        previous = self._drawn.begin(count, ctx)
         if len(self._kinds) != len(ctx.task):
             every = range(len(ctx.task))
             self._kinds = list(every) if self.info_key is None else [self._kind(ctx.task[i]) for i in every]
         weights = np.array([max(1 - self.rates.get(kind, self.unknown), self.min_weight) for kind in self._kinds])
-        weights[list(taken)] = 0
-        rng = derive_rng("prioritised", ctx.seed, ctx.iteration, len(taken))
-        chosen = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
-        taken.update(chosen)
-        return chosen
+        weights[list(previous)] = 0
+        rng = derive_rng("prioritised", ctx.seed, ctx.iteration, len(previous))
+        indices = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
+        previous.update(indices)
+        return indices
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        found: dict[Hashable, list[float]] = defaultdict(list)
+        by_kind: dict[Hashable, list[float]] = defaultdict(list)
         for group in groups:
             rates = success_rates(group, self.score_name)
-            found[self._kind(group[0].prompt)] += rates
-        for kind, rates in found.items():
+            by_kind[self._kind(group[0].prompt)] += rates
+        for kind, rates in by_kind.items():
             if rates:
                 before = self.rates.get(kind, self.unknown)
                 self.rates[kind] = self.retain * before + (1 - self.retain) * sum(rates) / len(rates)

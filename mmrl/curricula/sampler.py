@@ -31,22 +31,22 @@ class Shuffled(Curriculum):
             )
         if ctx.iteration != self._iteration:
             self._iteration, self._drawn = ctx.iteration, []
-        chosen: list[int] = []
-        while len(chosen) < count:
+        indices: list[int] = []
+        while len(indices) < count:
             if self._position == len(self._order):
                 self._begin_pass(ctx)
-            taken = self._order[self._position : self._position + count - len(chosen)]
-            self._position += len(taken)
-            self._drawn += taken
-            chosen += taken
-        return chosen
+            chunk = self._order[self._position : self._position + count - len(indices)]
+            self._position += len(chunk)
+            self._drawn += chunk
+            indices += chunk
+        return indices
 
     def _begin_pass(self, ctx: Context) -> None:
         if len(ctx.task) == 0:
             raise ValueError(f"task {ctx.task.name!r} has no problems to select")
         order = derive_rng("shuffled", ctx.seed, self._passes).permutation(len(ctx.task)).tolist()
-        drawn = set(self._drawn)
-        self._order = [i for i in order if i not in drawn] + [i for i in order if i in drawn]
+        previous = set(self._drawn)
+        self._order = [i for i in order if i not in previous] + [i for i in order if i in previous]
         self._passes, self._position = self._passes + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -82,9 +82,9 @@ class FixedSubset(Curriculum):
                 f"curriculum.count is {self.count}, but task {ctx.task.name!r} ({ctx.task.split}) has only "
                 f"{len(ctx.task)} problems"
             )
-        chosen = [(self._position + k) % self.count for k in range(count)]
+        indices = [(self._position + k) % self.count for k in range(count)]
         self._position = (self._position + count) % self.count
-        return chosen
+        return indices
 
     def state_dict(self) -> dict[str, Any]:
         return {"position": self._position}

@@ -30,24 +30,24 @@ class StratifiedSubset(Curriculum):
     def select(self, count: int, ctx: Context) -> list[int]:
         if not self._set:
             self._set = self._first_of_each_kind(ctx.task)
-        chosen = [self._set[(self._position + k) % len(self._set)] for k in range(count)]
+        indices = [self._set[(self._position + k) % len(self._set)] for k in range(count)]
         self._position = (self._position + count) % len(self._set)
-        return chosen
+        return indices
 
     def _first_of_each_kind(self, task: Task) -> list[int]:
-        left, found, seen = dict(self.counts), [], set()
+        quota, indices, kinds = dict(self.counts), [], set()
         for index in range(len(task)):
             kind = task[index].info.get(self.info_key)
-            seen.add(kind)
-            if left.get(kind):  # type: ignore[arg-type]
-                left[kind] -= 1  # type: ignore[index]
-                found.append(index)
-                if not any(left.values()):
-                    return found
-        missing = {kind: number for kind, number in left.items() if number}
+            kinds.add(kind)
+            if quota.get(kind):  # type: ignore[arg-type]
+                quota[kind] -= 1  # type: ignore[index]
+                indices.append(index)
+                if not any(quota.values()):
+                    return indices
+        missing = {kind: number for kind, number in quota.items() if number}
         raise ValueError(
             f"curriculum.counts asks for {missing} more problems than task {task.name!r} ({task.split}) has; its "
-            f"values of info_key={self.info_key!r} are {sorted(map(str, seen))}"
+            f"values of info_key={self.info_key!r} are {sorted(map(str, kinds))}"
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl.core.types import Context
-from mmrl.data.collector import Collected
-from mmrl.data.context import at_iteration
+from mmrl.data.collector import Collected, at_iteration
 from mmrl.data.rollout_data import RolloutData
 from mmrl.data.snapshots import Snapshots
 from mmrl.distributed import parallel
@@ -120,7 +119,7 @@ class AsyncRolloutData(RolloutData):
             collected = self._collect(ctx, version)
         return collected, copy.deepcopy(RolloutData._collection_state(self))
 
-    def _stop_if_ended(self, phase: str, done: int, of: int) -> None:
+    def _stop_if_ended(self, phase: str, done: int, total: int) -> None:
         """Progress callback of the thread: stop a collection whose run has ended. The main thread draws the bars."""
         if self._stop.is_set():
             raise InterruptedError("the run has ended")

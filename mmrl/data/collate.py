@@ -1,9 +1,10 @@
-"""Collate episodes into a batch of rows."""
+"""Collate episodes into a batch of rows, and apply the row transforms of an iteration."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from mmrl.core.columns import OPTIONAL, is_ragged, pad_value
 from mmrl.core.groups import number_distinct
 from mmrl.core.transitions import columns_of
 from mmrl.core.types import Collector, Completion, Context, Episode, Observation, Turn
+from mmrl.data.parity import sampled_rows
 from mmrl.distributed import parallel
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
+from mmrl.transforms.rows.base import RowTransform
 
 NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ def learnable(
         return collate(episodes, ctx.policy)
     if collected:
         log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
+    # no row on this rank: the masked row needs the columns that the transforms write on other ranks
     spares = [spare]
     for transform in transforms:
         if transform.writes() or transform.contexts():
@@ -69,8 +73,10 @@ def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
     played = [episode for episode in episodes if len(episode.turns)]
     if not played:
         raise ValueError("no turns to collate: every episode is empty")
+    # turns of vectorised environments are stored as a table, others one by one; N rows over E episodes
     columns = columns_of(episode.turns for episode in played)
     batch = _stack([turn for e in played for turn in e.turns], policy) if columns is None else _of_table(columns)
+    # [E] rows per episode, and the index of its last row among the N
     lengths = torch.tensor([len(episode.turns) for episode in played])
     ends = lengths.cumsum(0) - 1
     rows = int(lengths.sum())
@@ -78,6 +84,7 @@ def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
     def per_row(values: list) -> Tensor:
         return torch.tensor(values).repeat_interleave(lengths)
 
+    # [N] bool: last rows, which alone have a bootstrap value and can be terminal
     last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
     over = per_row([episode.ended in ("done", "length") for episode in played])
     following = per_row([float(episode.bootstrap_value) for episode in played])
@@ -106,6 +113,7 @@ def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
     """Columns of turns that are stored one by one."""
     done = [turn.completion for turn in turns]
     prompts = number_distinct(c.prompt_id for c in done)
+    # [N, T] columns per choice, padded on the right; [N] columns per row
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
         behavior_logprobs=collate_rows("behavior_logprobs", [c.behavior_logprobs for c in done]),
@@ -115,6 +123,7 @@ def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
         prompt_length=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
         policy_version=torch.tensor([c.policy_version for c in done]),
     )
+    # value estimates [N] or [N, T], of all rows or of none
     values = [c.value for c in done]
     estimates = [value for value in values if value is not None]
     if len(estimates) == len(values):
@@ -123,6 +132,7 @@ def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
         raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, _rows_of_column(name, done))
+    # equal observations of one prompt_id are one object, which the policy stores once
     observations = policy.collate(_one_object([c.observation for c in done], prompts))
     batch |= {f"obs.{name}": column for name, column in observations.items()}
     for context in sorted({name for c in done for name in c.others}):
@@ -164,3 +174,51 @@ def _rows_of_column(name: str, done: Sequence[Completion]) -> list[Tensor]:
 def _size_without(name: str, completion: Completion, like: Tensor) -> list[int]:
     """Size of a row's entry of an optional column that it lacks."""
     return [0] if is_ragged(name) else [len(completion.action), *(1 for _ in like.shape[1:])]
+
+
+def apply_rows(
+    transforms: Mapping[str, RowTransform], batch: Batch, ctx: Context, staleness: int
+) -> tuple[Batch, dict[str, float]]:
+    """Run the row transforms in order; returns the rows to train on and metrics, equal on all ranks. Collective.
+
+    A rank without rows keeps one masked row, as `learnable` gives it, so that all ranks take part in collectives.
+
+    Args:
+        transforms: by name; without any the batch is returned as it is.
+        batch: the annotated rows of this rank.
+        ctx: of the iteration.
+        staleness: versions that freshly sampled rows may be older than the learner.
+    """
+    if not transforms:
+        return batch, {}
+    started = time.perf_counter()
+    # without the masked row that a rank without episodes has
+    rows = batch.select((batch["group"] != NO_GROUP).nonzero().flatten())
+    for name, transform in transforms.items():
+        rows.require(transform.reads(), f"data.rows.{name}")
+        rows = transform(rows, ctx)
+    # age of each sampled row, in versions of the weights, over all ranks
+    allowed = staleness + max(transform.max_age for transform in transforms.values())
+    ages = (ctx.iteration - rows["policy_version"][sampled_rows(rows)]).tolist()
+    everyone = ctx.collector.gather([(rows.rows, ages)])
+    ages = [age for _, part in everyone for age in part]
+    if ages and (max(ages) > allowed or min(ages) < 0):
+        wrong = max(ages) if max(ages) > allowed else min(ages)
+        raise ValueError(
+            f"iteration {ctx.iteration}: data.rows ({', '.join(transforms)}) gave rows that weights of version "
+            f"{ctx.iteration - wrong} sampled, but only versions {ctx.iteration - allowed} to {ctx.iteration} may; a "
+            "row transform that adds older rows says so in max_age"
+        )
+    # rows and mean age over all ranks, so that every rank reports the same metrics
+    metrics = {"rows/trained": float(sum(count for count, _ in everyone)), "time/rows": time.perf_counter() - started}
+    if ages:
+        metrics["rows/staleness"] = sum(ages) / len(ages)
+    return (rows if rows.rows else _mask_first(batch)), metrics
+
+
+def _mask_first(batch: Batch) -> Batch:
+    """Return the first row as one that is in no minibatch."""
+    row = batch.select(torch.tensor([0]))
+    return row.with_columns(
+        action_mask=torch.zeros_like(row["action_mask"]), group=torch.full_like(row["group"], NO_GROUP)
+    )

@@ -47,8 +47,10 @@ def split_update_epochs(
     rows meet in the same minibatch on one process and on many.
     """
     batch = zero_padding(batch)
+    # rows of no group only take part in collectives: they follow the others and are in no minibatch
     in_group = batch["group"].numpy() >= 0
     real, idle = np.flatnonzero(in_group), np.flatnonzero(~in_group)
+    # units that stay in one minibatch, of the rows of all ranks: groups, or single rows
     order, groups = _global_order(batch.select(torch.from_numpy(real)))
     unit = np.unique(groups, return_inverse=True)[1] if whole_groups else np.arange(len(groups))
     units = int(unit.max()) + 1 if len(unit) else 0
@@ -113,9 +115,11 @@ def split_by_cost(batch: Batch, count: int, whole_groups: bool = False) -> list[
     def cost(unit: np.ndarray) -> int:
         return int(prompt_length[unit[0]] + choices[unit].sum()) or 1
 
+    # units: the rows of a prompt, in pieces of at most an equal share
     most = batch.rows if whole_groups else max(math.ceil(batch.rows / count), 1)
     whole = [np.flatnonzero(prompt == number) for number in dict.fromkeys(prompt.tolist())]
     units = [part for unit in whole for part in np.array_split(unit, math.ceil(len(unit) / max(most, 1)))]
+    # longest processing time first: the next unit goes to the part with the least load
     parts: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
     for unit in sorted(units, key=cost, reverse=True):

@@ -33,10 +33,10 @@ class RingBuffer:
                 name: torch.zeros(self.capacity, *column.shape[1:], dtype=column.dtype) for name, column in rows.items()
             }
         self._check(rows)
-        kept = min(count, self.capacity)
-        place = (self.head + count - kept + torch.arange(kept)) % self.capacity
+        num_rows = min(count, self.capacity)
+        place = (self.head + count - num_rows + torch.arange(num_rows)) % self.capacity
         for name, column in rows.items():
-            self.columns[name][place] = column[count - kept :].to("cpu")
+            self.columns[name][place] = column[count - num_rows :].to("cpu")
         self.head = (self.head + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
 
@@ -91,13 +91,13 @@ def sample_transitions(end: Tensor, size: int, count: int, rng: np.random.Genera
         count: of rows to sample.
         rng: drawn from.
     """
-    found: list[Tensor] = []
+    indices: list[Tensor] = []
     while count > 0:
         index = torch.from_numpy(rng.integers(size, size=count))
         index = index[end[index] != FINAL]
-        found.append(index)
+        indices.append(index)
         count -= len(index)
-    return torch.cat(found)
+    return torch.cat(indices)
 
 
 class ReplayBuffer:
@@ -154,6 +154,7 @@ class ReplayBuffer:
     def build_rows(self, rows: Batch, final: Batch) -> dict[str, Tensor]:
         """Return the rows to be stored, with the arguments of `add`."""
         episode, last = rows["episode"], rows["is_last"]
+        # [N] bool: rows whose episode has a final observation; last rows that need one and lack it
         closed = torch.isin(episode, final["episode"]) if len(final["episode"]) else torch.zeros_like(last)
         open_end = last & ~closed & ~rows["is_terminal"]
         if open_end.any():
@@ -161,6 +162,7 @@ class ReplayBuffer:
                 f"episodes {episode[open_end].tolist()} neither terminated nor have a final observation; "
                 "collect them with mmrl.rollouts.env.fixed_horizon.FixedHorizon"
             )
+        # [N] uint8 kind of each row: CONTINUES, TRUNCATED or TERMINATED
         ends = torch.where(last & closed, TRUNCATED, CONTINUES)
         ends = torch.where(rows["is_terminal"], TERMINATED, ends).to(torch.uint8)
         # each row is shifted by the number of final observations before it

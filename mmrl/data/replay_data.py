@@ -15,8 +15,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.data.collate import collate
-from mmrl.data.collector import Collected, notify_rollout_end
-from mmrl.data.context import build_context
+from mmrl.data.collector import Collected, build_context, notify_rollout_end
 from mmrl.data.loader import IterationLoader
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.rollout_data import RolloutData

@@ -23,13 +23,11 @@ from mmrl.curricula.base import Curriculum
 from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
-from mmrl.data.collate import learnable
-from mmrl.data.collector import Collected, PromptCollector, notify_rollout_end
-from mmrl.data.context import build_context, find_models, sync_engine
+from mmrl.data.collate import apply_rows, learnable
+from mmrl.data.collector import Collected, PromptCollector, build_context, find_models, notify_rollout_end, sync_engine
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
-from mmrl.data.row_transforms import apply_rows
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.distributed import parallel
 from mmrl.distributed.sharding import gather_weights
@@ -205,12 +203,12 @@ class RolloutData(L.LightningDataModule):
         collected = self._next_collection(ctx := build_context(self, learner))
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
-            batch = self._rows(collected, ctx)
+            batch = self._rows(collected, ctx)  # this rank's rows, one per turn
             learner.policy.count_rows(batch, partial(parallel.total, device=ctx.device))
             self._finish_collection(ctx)
-            batch = self._annotate(batch, ctx)
+            batch = self._annotate(batch, ctx)  # more columns, such as advantages
         notify_rollout_end(self.trainer, collected, batch, ctx)
-        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness)
+        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness)  # select, replay or drop rows
         self.metrics |= metrics
         learner.report(self.metrics)
         trained = int(metrics.get("rows/trained", self.metrics["rollout/rows"]))
@@ -218,7 +216,7 @@ class RolloutData(L.LightningDataModule):
             self.finished = self.trainer.should_stop = True
         self.iteration += 1
         yield from split_update_epochs(
-            batch,
+            batch,  # micro-batches of this rank; the cut is that of the rows of all ranks
             self.weighting,
             update_epochs=self.update_epochs,
             num_minibatches=self.num_minibatches,

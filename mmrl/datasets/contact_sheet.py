@@ -32,11 +32,11 @@ def write_contact_sheet(
     if not cameras:
         return None
     spaced = np.linspace(0, len(dataset) - 1, min(episodes, len(dataset))).round().astype(int).tolist()
-    chosen = list(dict.fromkeys([*failed[: episodes // 2], *spaced]))[:episodes]
+    numbers = list(dict.fromkeys([*failed[: episodes // 2], *spaced]))[:episodes]
     high = _LINE + len(cameras) * (_CELL + MARGIN)
-    sheet = Image.new("RGB", (MARGIN + frames * (_CELL + MARGIN), MARGIN + len(chosen) * (high + MARGIN)), BACKGROUND)
+    sheet = Image.new("RGB", (MARGIN + frames * (_CELL + MARGIN), MARGIN + len(numbers) * (high + MARGIN)), BACKGROUND)
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=13)
-    for row, number in enumerate(sorted(chosen)):
+    for row, number in enumerate(sorted(numbers)):
         top, episode = MARGIN + row * (high + MARGIN), dataset.read(number)
         draw.text((MARGIN, top), _title(number, episode), WHITE, font)
         draw.text((sheet.width - MARGIN, top), *_outcome(episode), font, anchor="ra")

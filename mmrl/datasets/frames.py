@@ -23,8 +23,8 @@ class Frames(ABC):
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        chosen = np.arange(len(self))[index]
-        return self._one(int(chosen)) if chosen.ndim == 0 else self._many(chosen.tolist())
+        indices = np.arange(len(self))[index]
+        return self._one(int(indices)) if indices.ndim == 0 else self._many(indices.tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:] if dtype is None else self[:].astype(dtype)

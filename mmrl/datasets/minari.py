@@ -29,16 +29,16 @@ class MinariDataset(HDF5Dataset):
 
     def __init__(self, path: str | Path):
         places = [Path(path), Path(path) / FILE, Path(path) / "data" / FILE]
-        found = next((place for place in places if place.is_file()), None)
-        if found is None:
+        file = next((place for place in places if place.is_file()), None)
+        if file is None:
             raise ValueError(f"{path}: no data/{FILE} there; Minari datasets in Arrow files cannot be read")
-        super().__init__(found)
-        beside = found.parent / "metadata.json"
+        super().__init__(file)
+        beside = file.parent / "metadata.json"
         remedy = "copy the dataset again"
         self.metadata = read_json_object(beside, remedy, finite=False) if beside.is_file() else {}
-        said = self.metadata.get("total_episodes", len(self))
-        if said != len(self):
-            raise ValueError(f"{beside}: total_episodes is {quote(said)}, {found.name} has {len(self)}; copy it again")
+        total = self.metadata.get("total_episodes", len(self))
+        if total != len(self):
+            raise ValueError(f"{beside}: total_episodes is {quote(total)}, {file.name} has {len(self)}; copy it again")
 
     def find(self) -> list[str]:
         numbered = [name for name in self.file if name.startswith("episode_")]
@@ -53,8 +53,8 @@ class MinariDataset(HDF5Dataset):
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
         for name, rows in (("terminations", terminations), ("truncations", truncations)):
             if rows.shape != (len(actions),):
-                found = f"{name} have shape {list(rows.shape)}, there are {len(actions)} actions"
-                raise ValueError(f"{where}: {found}; copy the file again from its source, or mend it")
+                problem = f"{name} have shape {list(rows.shape)}, there are {len(actions)} actions"
+                raise ValueError(f"{where}: {problem}; copy the file again from its source, or mend it")
         seed = group.attrs.get("seed")
         return OfflineEpisode(
             actions=actions,

@@ -71,26 +71,26 @@ class OfflineEpisode:
     def columns(self) -> dict[str, Any]:
         """All arrays with one row per control step, by name."""
         rows = {"action": self.actions, **{f"observation {name}": rows for name, rows in self.observations.items()}}
-        given = {"reward": self.rewards, "executed action": self.executed}
-        return rows | {name: value for name, value in given.items() if value is not None}
+        optional = {"reward": self.rewards, "executed action": self.executed}
+        return rows | {name: value for name, value in optional.items() if value is not None}
 
     def refuse_broken(self) -> OfflineEpisode:
         """Return the episode; raises a ValueError if a value is not finite or larger than `LARGEST`."""
         for name, rows in self.columns().items():
             if isinstance(rows, np.ndarray) and len(broken := find_unusable(rows)):
                 value = rows[tuple(broken[0])]
-                said = f"{value:.4g}, larger than {LARGEST:g}," if np.isfinite(value) else "not finite"
+                fault = f"{value:.4g}, larger than {LARGEST:g}," if np.isfinite(value) else "not finite"
                 raise ValueError(
-                    f"{self.where}: {name} is {said} at control step {broken[0][0]} (index {broken[0].tolist()}, "
+                    f"{self.where}: {name} is {fault} at control step {broken[0][0]} (index {broken[0].tolist()}, "
                     f"{len(broken)} such numbers in all); leave the episode out or mend it"
                 )
         return self
 
     def raw(self, step: int) -> dict[str, Any]:
         """Observation before control step `step`, in the format of a simulator."""
-        seen = {name: rows[step] for name, rows in self.observations.items()}
+        observation = {name: rows[step] for name, rows in self.observations.items()}
         text = self.instructions[step] if self.instructions else self.instruction
-        return {**seen, "instruction": text} if text else seen
+        return {**observation, "instruction": text} if text else observation
 
     def decisions(self, chunk: int | None, stride: int | None = None) -> Iterator[Decision]:
         """Yield windows of `chunk` control steps that begin every `stride` steps.

@@ -25,8 +25,8 @@ def build_processor(
         unscaled_dims: dimensions of the action to leave unscaled, such as a gripper or a constant.
     """
     dataset = open_dataset(path)
-    known = dataset.statistics()
-    if "action" not in known:
+    statistics = dataset.statistics()
+    if "action" not in statistics:
         raise ValueError(f"{path}: no statistics of the action; `mmrl data inspect {path} write=true` computes them")
     dims = dataset.features["action"].shape[0]
     wrong = [dim for dim in unscaled_dims if not 0 <= dim < dims]
@@ -34,9 +34,9 @@ def build_processor(
         raise ValueError(f"{path}: the action has {dims} dimensions, so {wrong} cannot be left unscaled")
     mask = [dim not in unscaled_dims for dim in range(dims)]
     scales = {
-        name: Scale.of(vectors, known[name], name=f"{path}: observation {name!r}")
+        name: Scale.of(vectors, statistics[name], name=f"{path}: observation {name!r}")
         for name, feature in dataset.features.items()
-        if name in known and name != "action" and feature.dtype.startswith("float") and len(feature.shape) == 1
+        if name in statistics and name != "action" and feature.dtype.startswith("float") and len(feature.shape) == 1
     }
     dataset.close()
-    return Processor(vectors=scales, action=Scale.of(action, known["action"], mask, f"{path}: action")).to_dict()
+    return Processor(vectors=scales, action=Scale.of(action, statistics["action"], mask, f"{path}: action")).to_dict()

@@ -75,11 +75,11 @@ class PolicyActor:
                 output = np.asarray(done.output)
                 self._chunks[i] = output if chunked else output[None]
             self._next = step + len(self._chunks[env_ids[0]])
-        left = self._next - step
+        remaining = self._next - step
         shape = self._chunks[env_ids[0]].shape[1:]
         actions = np.zeros((len(rows), *shape), self._chunks[env_ids[0]].dtype)
         for i in env_ids:
-            actions[i] = self._chunks[i][-left]
+            actions[i] = self._chunks[i][-remaining]
         return actions, actions
 
 
@@ -146,21 +146,21 @@ def _row(observation: Any, i: int) -> dict[str, Any]:
 
 
 def _build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> OfflineEpisode:
-    seen, actions, played, rewards = zip(*steps)
+    observations, actions, played, rewards = zip(*steps)
     terminated, truncated, _, scores = end
-    names = [name for name, value in seen[0].items() if not isinstance(value, str)]
-    instruction = next((value for value in seen[0].values() if isinstance(value, str)), "")
-    chosen, done = (np.stack(rows).reshape(len(steps), -1) for rows in (actions, played))
+    names = [name for name, value in observations[0].items() if not isinstance(value, str)]
+    instruction = next((value for value in observations[0].values() if isinstance(value, str)), "")
+    action_rows, executed_rows = (np.stack(rows).reshape(len(steps), -1) for rows in (actions, played))
     return OfflineEpisode(
-        actions=chosen,
-        observations={name: _to_float_rows(np.stack([row[name] for row in seen])) for name in names},
+        actions=action_rows,
+        observations={name: _to_float_rows(np.stack([row[name] for row in observations])) for name in names},
         instruction=instruction,
         rewards=np.asarray(rewards, np.float32),
         terminated=terminated,
         truncated=truncated,
         success=bool(scores["success"]) if "success" in scores else None,
         seed=seed,
-        executed=None if chosen is done or np.array_equal(chosen, done) else done,
+        executed=None if action_rows is executed_rows or np.array_equal(action_rows, executed_rows) else executed_rows,
         where=f"the episode of seed {seed}",
         info={"scores": scores},
     )

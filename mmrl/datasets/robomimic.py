@@ -60,16 +60,16 @@ class RobomimicDataset(HDF5Dataset):
             return names
         if self.split not in self.splits:
             raise ValueError(f"{self.path}: no mask/{self.split}; there are {self.splits}")
-        chosen = {name.decode() for name in self.file["mask"][self.split][:]}
-        return [name for name in names if name in chosen]
+        split_names = {name.decode() for name in self.file["mask"][self.split][:]}
+        return [name for name in names if name in split_names]
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = read_actions(self.need(group, "actions"))
         observations, texts = read_observations(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
-        own, whole = read_attribute(group, "ep_meta").get("lang"), read_attribute(self.root, "problem_info")
-        stated = own or whole.get("language_instruction", "")
+        language, whole = read_attribute(group, "ep_meta").get("lang"), read_attribute(self.root, "problem_info")
+        stated = language or whole.get("language_instruction", "")
         whole_text = " ".join(stated) if isinstance(stated, list) else stated
         return OfflineEpisode(
             actions=actions,

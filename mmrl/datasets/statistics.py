@@ -110,22 +110,22 @@ def find_anomalies(values: np.ndarray) -> list[list[str]]:
 
 def _flags(column: np.ndarray) -> list[str]:
     finite = column[np.isfinite(column)]
-    found = [f"{len(column) - len(finite)} {NOT_FINITE}"] if len(finite) < len(column) else []
+    flags = [f"{len(column) - len(finite)} {NOT_FINITE}"] if len(finite) < len(column) else []
     if large := int((np.abs(finite) > LARGEST).sum()):
-        found.append(f"{large} {TOO_LARGE}")
+        flags.append(f"{large} {TOO_LARGE}")
     if not len(finite):
-        return found
+        return flags
     low, high = finite.min(), finite.max()
     if low == high:
-        return [*found, "zero range"]
+        return [*flags, "zero range"]
     near = _NEAR * (high - low)
     bottom, top = (finite <= low + near).mean(), (finite >= high - near).mean()
     few = len(finite) > 10 * _FEW and len(np.unique(finite)) <= _FEW
     if few or (bottom + top >= _ENDS and min(bottom, top) > 0.01):
-        return [*found, "gripper-like"]
+        return [*flags, "gripper-like"]
     q01, q50, q99 = np.quantile(finite, [0.01, 0.5, 0.99])
     if q01 == q99:
-        return [*found, "zero range between q01 and q99"]
+        return [*flags, "zero range between q01 and q99"]
     if high - q50 > _TAIL * max(q99 - q50, 1e-12) or q50 - low > _TAIL * max(q50 - q01, 1e-12):
-        found.append("long tail")
-    return found
+        flags.append("long tail")
+    return flags

@@ -38,11 +38,11 @@ class OfflineTask(Task):
         dataset = open_dataset(self.path)
         held_out = self.split == "held_out"
         mine = (n for n in range(len(dataset)) if (n % self.every == self.every - 1) is held_out)
-        found = tuple(n for n in mine if dataset.success(n) is not False)
+        indices = tuple(n for n in mine if dataset.success(n) is not False)
         dataset.close()
-        if not found:
+        if not indices:
             raise ValueError(f"task.path={self.path}: no episode of split {self.split!r} that did not fail")
-        return found
+        return indices
 
     def __len__(self) -> int:
         return len(self.episode_indices)

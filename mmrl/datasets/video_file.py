@@ -79,7 +79,7 @@ def duration_frames(path: Path) -> int:
 def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int, ...]) -> np.ndarray:
     """Decode the `count` frames at times start_s + k / fps, uint8 [count, H, W, 3]; raises if one is missing."""
     out = np.empty((count, *shape), np.uint8)
-    found = np.zeros(count, bool)
+    present = np.zeros(count, bool)
     check_video(path, _REMEDY)
     try:
         with need_av().open(str(path)) as file:
@@ -102,12 +102,12 @@ def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int,
                 image = frame.to_ndarray(format="rgb24")
                 if image.shape != shape:
                     raise ValueError(f"{path}: frames are {image.shape}, the features say {shape}")
-                out[step], found[step] = image, True
+                out[step], present[step] = image, True
     except (av.error.FFmpegError, IndexError) as error:
         raise ValueError(f"{path}: not a readable video ({error}); {_REMEDY}") from error
-    if not found.all():
+    if not present.all():
         raise ValueError(
-            f"{path}: the video is too short: {found.sum()} of {count} frames from {start_s:.3f} s on are there; "
+            f"{path}: the video is too short: {present.sum()} of {count} frames from {start_s:.3f} s on are there; "
             "copy it again from its source, or leave the episode out"
         )
     return out

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy, StrategyRegistry
+from torch import nn
+from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
@@ -17,6 +19,7 @@ from torch.optim import Optimizer
 
 from mmrl.distributed.heap import return_freed_memory
 from mmrl.distributed.whole_state import collect_optimizer_state, load_model_state, load_optimizer_state
+from mmrl.files.weight_names import current_name, name_remedy
 
 
 class FSDP2(ModelParallelStrategy):
@@ -103,6 +106,7 @@ class FSDP2(ModelParallelStrategy):
         path = Path(self.broadcast(checkpoint_path))
         self._reads_file = path.is_file()
         if not self._reads_file:
+            refuse_old_names(self.lightning_module, path)  # type: ignore[arg-type]
             return super().load_checkpoint(path, weights_only)
         return self.checkpoint_io.load_checkpoint(path, weights_only=weights_only)
 
@@ -117,6 +121,22 @@ class FSDP2(ModelParallelStrategy):
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"]):
             load_optimizer_state(_unwrap(optimizer), state)
+
+
+def refuse_old_names(model: nn.Module, folder: Path) -> None:
+    """Refuse a sharded checkpoint with weights under names of an earlier version, which torch reads by name."""
+    prefix = "state_dict."
+    if not (folder / ".metadata").is_file():
+        return
+    saved = FileSystemReader(folder).read_metadata().state_dict_metadata
+    names = [name.removeprefix(prefix) for name in saved if name.startswith(prefix)]
+    old = [name for name in names if current_name(model, name) != name]
+    if old:
+        raise ValueError(
+            f"ckpt_path={folder}: {len(old)} of its weights have names of an earlier version"
+            f"{name_remedy(model, old[:1])}; in that version resume it with "
+            "strategy.save_distributed_checkpoint=false, which writes one file that this version reads"
+        )
 
 
 def _unwrap(optimizer: Any) -> Optimizer:

@@ -1,11 +1,11 @@
-"""Engine: turns requests into completions."""
+"""Engine: turns requests into completions, of the policy and of frozen models that are sampled beside it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -188,3 +188,21 @@ def contexts(requests: Sequence[Request], policy: Policy) -> list[Observation]:
         start = encoded[number]
         out.append(start if request.prefix is None else policy.extend(start, request.prefix))
     return out
+
+
+@runtime_checkable
+class SamplesModels(Protocol):
+    """A rollout or an episode transform whose requests name frozen models."""
+
+    def sampled_models(self) -> frozenset[str]:
+        """Return the names that its requests have, as in `model.frozen_models`."""
+
+
+def list_models(parts: Iterable[Any]) -> frozenset[str]:
+    """Return the names of frozen models that parts sample from; those of a rollout inside another one count."""
+    names: set[str] = set()
+    for part in parts:
+        while part is not None:
+            names |= part.sampled_models() if isinstance(part, SamplesModels) else set()
+            part = getattr(part, "rollout", None)
+    return frozenset(names)

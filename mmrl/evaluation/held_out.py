@@ -80,9 +80,9 @@ class HeldOut:
             ConfigError: the task has no such argument.
         """
         problems = task.on(self.split)
-        known = {each.name for each in fields(problems)} if is_dataclass(problems) else set()
-        if unknown := sorted(self.task.keys() - known):
-            raise ConfigError(f"data.evaluation.task: task {task.name!r} has no {unknown}; it has {sorted(known)}")
+        names = {each.name for each in fields(problems)} if is_dataclass(problems) else set()
+        if unknown := sorted(self.task.keys() - names):
+            raise ConfigError(f"data.evaluation.task: task {task.name!r} has no {unknown}; it has {sorted(names)}")
         if not self.task:
             return problems
         try:
@@ -105,6 +105,7 @@ class HeldOut:
         out: dict[str, float] = {}
         self.latest = {}
         for decode, sampling in self.sampling.items():
+            # this rank's episodes under one decode, then those of all ranks, without tensors
             episodes = [
                 e.light() for e in self.play(task, reward, ctx, sampling, self.interim_count if interim else None)
             ]
@@ -146,6 +147,7 @@ class HeldOut:
         """Collect and score this rank's episodes of the first `count` held-out prompts under one decode."""
         indices = self.indices(task)[:count]
         slots = range(len(indices)) if self.only is None else self.only
+        # ranks take every world_size-th slot; seed and iteration are fixed, so checkpoints have the same draws
         mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]
         scorer = Scorer(task, reward, getattr(ctx.policy, "opened_tag", ""))
         here = replace(

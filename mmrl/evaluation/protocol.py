@@ -51,11 +51,11 @@ class Protocol:
         """Read <folder>/protocol.json; refuse a broken or edited file."""
         path, remedy = Path(folder) / NAME, f"measure again: mmrl evaluate {folder}"
         stored, names = read_json_object(path, remedy, finite=False), [each.name for each in fields(cls)]
-        made = cls(**{name: need_object(stored.get(name), f"{path}: {name}", remedy) for name in names})
-        if made.hash != stored.get("hash"):
-            said = quote(stored.get("hash"))
-            raise ValueError(f"{path} says hash {said} and its entries have {made.hash}: it was edited; {remedy}")
-        return made
+        protocol = cls(**{name: need_object(stored.get(name), f"{path}: {name}", remedy) for name in names})
+        if protocol.hash != stored.get("hash"):
+            text = quote(stored.get("hash"))
+            raise ValueError(f"{path} says hash {text} and its entries have {protocol.hash}: it was edited; {remedy}")
+        return protocol
 
     def incompatible_entries(self, other: Protocol) -> list[str]:
         """List the entries that differ; results under the two protocols must then not be compared."""
@@ -64,7 +64,9 @@ class Protocol:
     def other_differences(self, other: Protocol) -> list[str]:
         """List differences of policy and environment, which do not forbid a comparison."""
         pairs = (("policy", other.policy, self.policy), ("environment", other.environment, self.environment))
-        return [line for name, there, here in pairs for line in differences({name: there}, {name: here}, "there")]
+        return [
+            line for name, reference, here in pairs for line in differences({name: reference}, {name: here}, "there")
+        ]
 
 
 def digest(value: Any) -> str:
@@ -111,10 +113,10 @@ def _describe_task(task: Any) -> dict[str, Any]:
     """
     if not is_dataclass(task):
         return {}
-    given = {each.name: (getattr(task, each.name), each.default) for each in fields(task) if each.init}
+    settings = {each.name: (getattr(task, each.name), each.default) for each in fields(task) if each.init}
     return {
         name: plain
-        for name, (value, default) in given.items()
+        for name, (value, default) in settings.items()
         if name not in _PROBLEMS and not name.endswith(("path", "folder")) and value != default
         if (plain := _describe_value(value)) is not None
     }

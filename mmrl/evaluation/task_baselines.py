@@ -53,10 +53,10 @@ def measure_baselines(task: Task, count: int = 256) -> TaskBaselines:
     """
     train, held_out = task.on("train"), task.on("held_out")
     prompts = [held_out[index] for index in range(min(count, len(held_out)))]
-    shown = [train[index] for index in range(min(count, len(train)))]
+    examples = [train[index] for index in range(min(count, len(train)))]
     images = any(prompt.images for prompt in prompts)
     if isinstance(held_out, EnvironmentTask):
-        expert, random, majority = _environment_scores(held_out, prompts, shown)
+        expert, random, majority = _environment_scores(held_out, prompts, examples)
         images = images or _observes_images(held_out, prompts[0])
     else:
         guesses = [held_out.guess(prompt, derive_rng("floor", prompt.key)) for prompt in prompts]
@@ -72,10 +72,10 @@ def score_commonest_answer(task: Task, prompts: Sequence[Prompt], count: int = 2
     In a text environment it is the commonest action, which is repeated.
     """
     train = task.on("train")
-    shown = [train[index] for index in range(min(count, len(train)))]
+    examples = [train[index] for index in range(min(count, len(train)))]
     if isinstance(task, EnvironmentTask):
-        return _environment_scores(task, prompts, shown)[-1]
-    return mean_scores(task, prompts, [_commonest(demonstrations(train, shown))] * len(prompts))
+        return _environment_scores(task, prompts, examples)[-1]
+    return mean_scores(task, prompts, [_commonest(demonstrations(train, examples))] * len(prompts))
 
 
 def _environment_scores(task: Any, prompts: Sequence[Prompt], train: Sequence[Prompt]) -> list[dict[str, float]]:
@@ -84,8 +84,8 @@ def _environment_scores(task: Any, prompts: Sequence[Prompt], train: Sequence[Pr
     def play(some: Sequence[Prompt], act: Callable[[Prompt, TextEnvironment], str]) -> list[Episode]:
         return [play_episode(task, prompt, partial(act, prompt)) for prompt in some]
 
-    shown = play(train, lambda _, environment: environment.expert_action())
-    commonest = _commonest([turn.completion.output for episode in shown for turn in episode.turns])
+    episodes = play(train, lambda _, environment: environment.expert_action())
+    commonest = _commonest([turn.completion.output for episode in episodes for turn in episode.turns])
     draws = {prompt.key: derive_rng("floor", prompt.key) for prompt in prompts}
     actors: list[Callable[[Prompt, TextEnvironment], str]] = [
         lambda _, environment: environment.expert_action(),
@@ -104,8 +104,8 @@ def _observes_images(task: EnvironmentTask, prompt: Prompt) -> bool:
 
 
 def _commonest(answers: Sequence[str]) -> str:
-    known = Counter(answers)
-    return min(known, key=lambda answer: (-known[answer], answer))
+    counts = Counter(answers)
+    return min(counts, key=lambda answer: (-counts[answer], answer))
 
 
 def demonstrations(task: Task, prompts: Sequence[Prompt]) -> list[str]:

@@ -40,12 +40,12 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
             raise BrokenJSON(f"{place}: key {quote(twice)} stands twice in one object; {remedy}")
-        return found
+        return members
 
     def integer(digits: str) -> int:
         if len(digits) > MAX_DIGITS:

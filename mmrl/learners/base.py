@@ -16,6 +16,7 @@ from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
 from mmrl.distributed import parallel
+from mmrl.files.weight_names import current_names
 from mmrl.learners.monitors import refuse_monitors
 from mmrl.learners.resume import (
     Options,
@@ -86,6 +87,7 @@ class BaseLearner(L.LightningModule):
         if "state_dict" in checkpoint:  # a sharded checkpoint stores weights separately
             place = f"ckpt_path={self.trainer.ckpt_path}"
             checkpoint_weights(checkpoint, place)
+            checkpoint["state_dict"] = current_names(self, checkpoint["state_dict"])
             check_fits(self.state_dict(), checkpoint["state_dict"], place)
 
     def on_train_start(self) -> None:

@@ -14,6 +14,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.distributed import parallel
+from mmrl.files.weight_names import name_remedy
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.offload import OffloadActivations, refuse_offload
@@ -204,5 +205,6 @@ def _parameter_groups(policy: Policy, rates: dict[str, float]) -> list[dict[str,
     if unmatched := [name for name in rates if not parts[name]]:
         raise ValueError(
             f"model.learning_rates: no trained parameter of {type(policy).__name__} begins with {unmatched}"
+            f"{name_remedy(policy, unmatched)}"
         )
     return [{"params": parts[""]}, *({"params": parts[name], "lr": rate} for name, rate in rates.items())]

@@ -35,6 +35,7 @@ def refuse_lost_updates(optimizer: Optimizer, make: Callable[[list[nn.Parameter]
     for group in optimizer.param_groups:
         rate = float(group["lr"])
         for dtype in LOW:
+            # a sample of each trained tensor's entries is enough for a fraction
             weights = [_numbers(p) for p in group["params"] if p.dtype == dtype and p.requires_grad]
             if (
                 not weights
@@ -43,6 +44,7 @@ def refuse_lost_updates(optimizer: Optimizer, make: Callable[[list[nn.Parameter]
                 or keeps_small_steps(make, dtype, rate)
             ):
                 continue
+            # bits of the significand, 8 for bfloat16 and 11 for float16
             name, bits = str(dtype).removeprefix("torch."), 1 - round(math.log2(torch.finfo(dtype).eps))
             raise ValueError(
                 f"optimizer.lr={rate:g} is too small for weights that are trained in {name}: they keep {bits} bits, so "

@@ -32,5 +32,5 @@ class NegativeLogLikelihood(Term):
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        seen = out if self.context is None else out.other(self.context, "negative_log_likelihood")
-        return -zero_outside(seen.full_logprobs, batch["action_mask"])
+        context_out = out if self.context is None else out.other(self.context, "negative_log_likelihood")
+        return -zero_outside(context_out.full_logprobs, batch["action_mask"])

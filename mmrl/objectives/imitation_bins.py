@@ -48,9 +48,9 @@ class SmoothedNegativeLogLikelihood(Term):
         nowhere = masked.all(dim=-1) & batch["action_mask"]
         if nowhere.any():
             row, choice = nowhere.nonzero()[0].tolist()
-            wanted = int(batch["action"][row, choice])
+            action = int(batch["action"][row, choice])
             raise ValueError(
-                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {wanted}) has no bin "
+                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {action}) has no bin "
                 "that can be chosen"
             )
         scores = (-0.5 * distance**2)[batch["action"]].masked_fill(masked, -torch.inf)

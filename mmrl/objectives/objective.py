@@ -67,8 +67,8 @@ class Objective(nn.Module):
         super().__init__()
         if not terms:
             raise ValueError("objective.terms is empty: name at least one term")
-        for given, word in ((coefficients or {}, "coefficients"), (row_masks or {}, "row_masks")):
-            unknown = sorted(set(given) - set(terms))
+        for entries, word in ((coefficients or {}, "coefficients"), (row_masks or {}, "row_masks")):
+            unknown = sorted(set(entries) - set(terms))
             if unknown:
                 raise ValueError(f"objective.{word} names {unknown}, but the terms are {sorted(terms)}")
         if WEIGHT in terms:
@@ -181,7 +181,7 @@ class Objective(nn.Module):
 SAME_WEIGHTS = ("full_logprobs", "full_choice_logprobs")
 """Parts of an output behind which stand the same weights as behind its log-probs."""
 WEIGHT = "weight"
-"""Under which the summed weights of all choices stand beside the diagnostics; weight/<column> for some rows."""
+"""Metric key of the summed loss weights; weight/MASK for a row mask."""
 
 
 def _weight_of(rows: str | None) -> str:
@@ -237,14 +237,14 @@ class WeightedReduction:
 
 def _find_unused(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Return the output tensors that the loss does not depend on."""
-    nodes, seen = [loss.grad_fn], set()
+    nodes, graph = [loss.grad_fn], set()
     while nodes:
         node = nodes.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
+        if node is not None and node not in graph:
+            graph.add(node)
             nodes += [following for following, _ in node.next_functions]
-    leaves = {id(node.variable) for node in seen if hasattr(node, "variable")}
-    unused = {name for name, part in parts.items() if part.grad_fn not in seen and id(part) not in leaves}
+    leaves = {id(node.variable) for node in graph if hasattr(node, "variable")}
+    unused = {name for name, part in parts.items() if part.grad_fn not in graph and id(part) not in leaves}
     if not {"logprobs", "entropy"} <= unused:  # two numbers about one distribution, behind which stand the same weights
         unused -= {"logprobs", "entropy"}
     return tuple(sorted(unused))

@@ -58,9 +58,9 @@ def step_advantage(
     following = torch.cat([segment[:, 1:], segment.new_full((len(segment), 1), -1)], 1)
     ends = mask & (segment != following)
     if normalise:
-        of = group[:, None].expand_as(mask)[ends]
+        groups = group[:, None].expand_as(mask)[ends]
         inside = inside.new_zeros(inside.shape).masked_scatter(
-            ends, group_advantage(inside[ends], of, "mean", "std", epsilon)
+            ends, group_advantage(inside[ends], groups, "mean", "std", epsilon)
         )
     to_go = inside.flip(1).cumsum(1).flip(1)
     if not normalise:

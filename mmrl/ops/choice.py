@@ -37,18 +37,21 @@ def draw(
         ids [N], log q(id) [N] in nats, and kept ids [N, K] filled up with -1, or None when nothing is cut off.
     """
     logits = logits.float() / temperature
-    kept = None
+    support_ids = None
+    # [N, K] kept ids, likely ones first; K is the largest number of kept ids of a row
     if top_k > 0 or top_p < 1 or min_p > 0:
         order, logits, inside = _truncate(logits, top_k, top_p, min_p)
         widest = int(inside.sum(dim=-1).max())
         order, logits = order[:, :widest], logits[:, :widest]
-        kept = torch.where(inside[:, :widest], order, -1)
+        support_ids = torch.where(inside[:, :widest], order, -1)
+    # [N] position of the sampled id in the kept order, or the id itself where nothing is cut off
     logprobs = logits.log_softmax(dim=-1)
     place = logprobs.argmax(dim=-1) if greedy else inverse_cdf(logprobs.exp(), uniform)
-    chosen = logprobs.gather(-1, place[:, None]).squeeze(-1)
-    if kept is None:
-        return place, chosen, None
-    return order.gather(-1, place[:, None]).squeeze(-1), chosen, kept
+    logprob = logprobs.gather(-1, place[:, None]).squeeze(-1)
+    # back from positions in the kept order to ids
+    if support_ids is None:
+        return place, logprob, None
+    return order.gather(-1, place[:, None]).squeeze(-1), logprob, support_ids
 
 
 def support(logits: Tensor, top_k: int, top_p: float, min_p: float) -> Tensor:

@@ -68,15 +68,15 @@ class _Job:
         names = (name for name, _ in self.layer.named_parameters())
         return functional_call(self.layer, dict(zip(names, operands)), (hidden,))
 
-    def gradients(self, logits: Tensor, at: slice, of: Sequence[Tensor], d_scores: Sequence[Tensor | None]) -> Any:
-        """Gradients of the scores of a chunk with respect to the tensors `of`."""
+    def gradients(self, logits: Tensor, at: slice, inputs: Sequence[Tensor], d_scores: Sequence[Tensor | None]) -> Any:
+        """Gradients of the scores of a chunk with respect to the tensors `inputs`."""
         with torch.enable_grad():
             scores = self.score(logits, at)
-        given = [(each, d[at]) for each, d in zip(scores, d_scores) if d is not None and each.requires_grad]
-        if not given:
-            return [None] * len(of)
-        scores, d_scores = map(list, zip(*given))
-        return torch.autograd.grad(scores, of, d_scores, allow_unused=True)
+        pairs = [(each, d[at]) for each, d in zip(scores, d_scores) if d is not None and each.requires_grad]
+        if not pairs:
+            return [None] * len(inputs)
+        scores, d_scores = map(list, zip(*pairs))
+        return torch.autograd.grad(scores, inputs, d_scores, allow_unused=True)
 
 
 class _ChunkedLayer(torch.autograd.Function):
@@ -151,7 +151,7 @@ def _add_any(
     leaves = [tensor.detach().requires_grad_(total is not None) for tensor, total in zip((hidden, *operands), into)]
     with torch.enable_grad():
         logits = job.outputs(leaves[0], leaves[1:])
-    wanted = [(leaf, total) for leaf, total in zip(leaves, into) if total is not None]
-    for (_, total), gradient in zip(wanted, job.gradients(logits, at, [leaf for leaf, _ in wanted], d_scores)):
+    pairs = [(leaf, total) for leaf, total in zip(leaves, into) if total is not None]
+    for (_, total), gradient in zip(pairs, job.gradients(logits, at, [leaf for leaf, _ in pairs], d_scores)):
         if gradient is not None:
             total.add_(gradient)

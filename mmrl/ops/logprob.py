@@ -37,12 +37,12 @@ def logprob_entropy(
     temperature = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
     if support_ids is None:
         return _LogprobEntropy.apply(logits, action, temperature)
-    found = _over_support(logits, action, temperature, support_ids)
+    over_support = _over_support(logits, action, temperature, support_ids)
     unrestricted = (support_ids < 0).all(-1)
     if not unrestricted.any():
-        return found
+        return over_support
     whole = _LogprobEntropy.apply(logits, action, temperature)
-    return torch.where(unrestricted, whole[0], found[0]), torch.where(unrestricted, whole[1], found[1])
+    return torch.where(unrestricted, whole[0], over_support[0]), torch.where(unrestricted, whole[1], over_support[1])
 
 
 def precision(logits: Tensor) -> torch.dtype:
@@ -67,10 +67,10 @@ def renormalised_logprob_entropy(
     present = support_ids >= 0
     log_p = torch.where(present, x, MASKED_LOGIT).log_softmax(-1)
     entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)
-    chosen = present & (support_ids == action[..., None])
-    logprobs = torch.where(chosen, log_p, 0).sum(-1)
+    is_action = present & (support_ids == action[..., None])
+    logprobs = torch.where(is_action, log_p, 0).sum(-1)
     nothing = ~present.any(-1)
-    return torch.where(chosen.any(-1) | nothing, logprobs, -torch.inf), torch.where(nothing, 0, entropy)
+    return torch.where(is_action.any(-1) | nothing, logprobs, -torch.inf), torch.where(nothing, 0, entropy)
 
 
 def pieces(shape: torch.Size) -> Iterator[tuple[slice, slice]]:

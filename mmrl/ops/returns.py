@@ -43,11 +43,11 @@ def generalised_advantages(
     arXiv:1506.02438.
     """
     following, advantage = bootstrap, torch.zeros_like(bootstrap)
-    found = []
+    advantages = []
     steps = zip(*(column.t().contiguous().unbind() for column in (reward, values, mask)))
     for r, value, here in reversed(list(steps)):
         delta = torch.add(r, following, alpha=gamma) - value
         advantage = torch.where(here, torch.add(delta, advantage, alpha=gamma * gae_lambda), advantage)
         following = torch.where(here, value, following)
-        found.append(advantage)
-    return zero_outside(torch.stack(found[::-1], dim=1), mask) if found else torch.zeros_like(values)
+        advantages.append(advantage)
+    return zero_outside(torch.stack(advantages[::-1], dim=1), mask) if advantages else torch.zeros_like(values)

@@ -26,16 +26,20 @@ def support_logprob_entropy(
     if not sizes.all():
         return _with_unrestricted(logits, action, temperature, ids, starts, sizes, scored)
     ids = ids.long() if len(ids) else ids.new_zeros(1, dtype=torch.long)
+    # [M] class of each choice: log2 of its number of kept ids, rounded up
     widths = sizes.clamp(min=1).double().log2().ceil().long()
     order, parts = [], []
     for width in widths.unique().tolist():
+        # [m] choices of one class, and their kept ids [m, K], -1 fills up
         rows = (widths == width).nonzero().flatten()
         place = torch.arange(int(sizes[rows].max().clamp(min=1)), device=logits.device)
         at = (starts[rows][:, None] + place).clamp(max=len(ids) - 1)
         support_ids = torch.where(place < sizes[rows][:, None], ids[at], -1)
+        # [m, K] logits of the kept ids alone, so that the cost depends on K and not on V
         x = logits[rows[:, None], support_ids.clamp(min=0)].to(temperature.dtype) / temperature[rows][:, None]
         parts.append(torch.stack(renormalised_logprob_entropy(x, action[rows], support_ids)))
         order.append(rows)
+    # [2, M] back in the order of the choices
     logprobs, entropy = torch.cat(parts, 1)[:, torch.cat(order).argsort()]
     return logprobs, entropy
 
@@ -58,9 +62,9 @@ def _with_unrestricted(
             continue
         of_rows = logits[rows], action[rows], temperature[rows]
         if restricted:
-            found = support_logprob_entropy(*of_rows, ids, starts[rows], sizes[rows])
+            scores = support_logprob_entropy(*of_rows, ids, starts[rows], sizes[rows])
         else:
-            made = logprob_entropy(of_rows[0][:, None], of_rows[1][:, None], of_rows[2])
-            found = made[0][:, 0], made[1][:, 0]
-        out = out.index_copy(1, rows, torch.stack(found))
+            pair = logprob_entropy(of_rows[0][:, None], of_rows[1][:, None], of_rows[2])
+            scores = pair[0][:, 0], pair[1][:, 0]
+        out = out.index_copy(1, rows, torch.stack(scores))
     return out[0], out[1]

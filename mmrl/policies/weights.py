@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmrl.files.foreign import check_files, check_regular
 from mmrl.files.strict_json import kind, quote
+from mmrl.files.weight_names import current_names
 
 _LONGEST_HEADER = 10**8  # bytes of the header of a safetensors file, as in the format's description
 _SHOWN = 3  # maximum names in a message
@@ -146,11 +147,11 @@ def check_fits(
 def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: Collection[str] = ()) -> None:
     """Load weights into the module after `check_fits`; optional weights of another shape or name are left out.
 
-    A module on the meta device stays without weights.
+    Weights under names of an earlier version are renamed. A module on the meta device stays without weights.
     """
     if any(parameter.is_meta for parameter in module.parameters()):
         return
-    state = module.state_dict()
+    state, given = module.state_dict(), current_names(module, given)
     check_fits(state, given, place, optional, optional)
     module.load_state_dict({name: tensor for name, tensor in given.items() if name in state}, strict=False)
 

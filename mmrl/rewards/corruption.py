@@ -58,10 +58,10 @@ class Corruption(Reward):
         return [self._corrupt(episode, reward) for episode, reward in zip(group, self.inner(group))]
 
     def _corrupt(self, episode: Episode, reward: float) -> float:
-        drawn = derive_rng("corruption", self.seed, episode.prompt.key, str(episode.output)).random()
-        if drawn < self.flip:
+        uniform = derive_rng("corruption", self.seed, episode.prompt.key, str(episode.output)).random()
+        if uniform < self.flip:
             return self.low + self.high - reward
-        if drawn < self.flip + self.random:
+        if uniform < self.flip + self.random:
             place = episode.prompt.key, episode.group, episode.sample_index
             return self.high if derive_rng("random_reward", self.seed, *place).random() < 0.5 else self.low
         return reward

@@ -25,9 +25,9 @@ class Extractor(ABC):
 
     def __call__(self, completion: str) -> str | None:
         """Return the answer in a completion; None if there is none."""
-        said = remove_thoughts(unify_lines(completion))
-        found = None if said is None else self.find(said)
-        return found.strip() or None if found is not None else None
+        text = remove_thoughts(unify_lines(completion))
+        answer = None if text is None else self.find(text)
+        return answer.strip() or None if answer is not None else None
 
     @abstractmethod
     def find(self, text: str) -> str | None:
@@ -126,15 +126,15 @@ class Choice(Extractor):
 
     def find(self, text: str) -> str | None:
         # blanks before a colon, and those behind it, are read in one way alone: a text of blanks takes linear time
-        letter, named = f"([{re.escape(self.letters)}])", r"(?i:\s++is)?+\s*+(?::\s*+)?(?:\*\*|\()*+"
+        letter, link = f"([{re.escape(self.letters)}])", r"(?i:\s++is)?+\s*+(?::\s*+)?(?:\*\*|\()*+"
         for pattern in (
             rf"\\boxed\{{\(?(?:\\(?:text|textbf|mathrm|mathbf)\{{)?\(?{letter}\)?\}}",
-            rf"(?i:answer){named}{letter}(?![\w'])",
+            rf"(?i:answer){link}{letter}(?![\w'])",
             rf"(?:^|\n)[ \t*(]*{letter}[\s*).:]*\Z",
-            rf"(?:(?<!\w)\((?=.\))|(?i:choice|option){named}){letter}(?![\w'])",
+            rf"(?:(?<!\w)\((?=.\))|(?i:choice|option){link}){letter}(?![\w'])",
         ):
-            if found := re.findall(pattern, text):
-                return found[-1]
+            if matches := re.findall(pattern, text):
+                return matches[-1]
         return None
 
 
@@ -149,15 +149,15 @@ class Json(Extractor):
     field: str = "answer"
 
     def find(self, text: str) -> str | None:
-        decoder, found, start, tries = json.JSONDecoder(), None, text.find("{"), 0
+        decoder, answer, start, tries = json.JSONDecoder(), None, text.find("{"), 0
         while start >= 0 and tries < _TRIES:
             try:
                 value, end = decoder.raw_decode(text, start)
-                found = value.get(self.field, found)
+                answer = value.get(self.field, answer)
             except (ValueError, RecursionError):
                 end, tries = start + 1, tries + 1
             start = text.find("{", end)
-        return found if found is None or isinstance(found, str) else json.dumps(found)
+        return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
 
     def write(self, answer: str) -> str:
         return json.dumps({self.field: answer})
@@ -224,15 +224,15 @@ def build_extractor(spec: str | Mapping[str, Any], key: str = "task.extract") ->
     name, parameters = (spec, {}) if isinstance(spec, str) else next(iter(spec.items()))
     if name not in EXTRACTORS:
         raise ValueError(f"{key}={name!r} is no extractor; choose one of {', '.join(EXTRACTORS)}")
-    known = [field.name for field in fields(EXTRACTORS[name])]  # type: ignore[arg-type]
-    given = dict(parameters or {})
-    for parameter, value in given.items():
-        if parameter not in known:
-            has = f"has {', '.join(known)}" if known else "has none"
+    names = [field.name for field in fields(EXTRACTORS[name])]  # type: ignore[arg-type]
+    arguments = dict(parameters or {})
+    for parameter, value in arguments.items():
+        if parameter not in names:
+            has = f"has {', '.join(names)}" if names else "has none"
             raise ValueError(f"{key}: {parameter!r} is no parameter of {name!r}, which {has}; correct the name")
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{key}.{name}.{parameter} must be a text that is not blank, got {value!r}")
-    return EXTRACTORS[name](**given)
+    return EXTRACTORS[name](**arguments)
 
 
 def unify_lines(text: str) -> str:

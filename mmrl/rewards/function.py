@@ -110,9 +110,9 @@ class FunctionReward(Reward):
                 if isinstance(answer, RuntimeError):
                     self._drop([episodes[index] for index in part], answer, failures)
                     continue
-                for index, named in zip(part, answer):
-                    self._check_names(signature, named)
-                    out[index].update(named)
+                for index, by_name in zip(part, answer):
+                    self._check_names(signature, by_name)
+                    out[index].update(by_name)
         if len(failures) > _LINES:
             further = len(failures) - _LINES
             log.warning("%d further calls failed (%d of at most %d)", further, len(failures), self.max_failures)
@@ -168,19 +168,19 @@ class FunctionReward(Reward):
         except WorkerDied as error:
             raise RuntimeError(_format(signature, f"ended its process: {error}", part)) from error
 
-    def _check_names(self, signature: Signature, named: Mapping[str, float]) -> None:
-        if twice := [name for name in named if self._names.get(name, signature.path) != signature.path]:
+    def _check_names(self, signature: Signature, by_name: Mapping[str, float]) -> None:
+        if twice := [name for name in by_name if self._names.get(name, signature.path) != signature.path]:
             raise ValueError(
                 f"reward={signature.path}: {signature.name} returned a score {twice[0]!r}, and so does "
                 f"{self._names[twice[0]]}; rename one"
             )
-        known = {name for name, path in self._names.items() if path == signature.path}
-        if known and known != set(named):
+        names = {name for name, path in self._names.items() if path == signature.path}
+        if names and names != set(by_name):
             raise ValueError(
-                f"reward={signature.path}: {signature.name} returned the scores {sorted(named)} after {sorted(known)}; "
-                "return the same names for every completion"
+                f"reward={signature.path}: {signature.name} returned the scores {sorted(by_name)} after "
+                f"{sorted(names)}; return the same names for every completion"
             )
-        self._names.update(dict.fromkeys(named, signature.path))
+        self._names.update(dict.fromkeys(by_name, signature.path))
 
 
 def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:

@@ -64,26 +64,29 @@ def read_signature(function: Callable[..., Any], path: str) -> Signature:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:
         raise ValueError(f"reward={path}: {name} has no signature; wrap it in a function of your own") from error
+    # arguments are given by name only
     if unnamed := [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]:
         raise ValueError(
             f"reward={path}: {name} takes {unnamed[0]!r} by position only; remove the / from its parameters"
         )
-    named = [p for p in parameters if p.kind in _KEYWORD]
-    batch = any(p.name in BATCH for p in named)
-    if batch and any(p.name == "completion" for p in named):
-        plural = next(p.name for p in named if p.name in BATCH)
+    keywords = [p for p in parameters if p.kind in _KEYWORD]
+    # a plural parameter, such as `completions`: one call per prompt with lists; else one per completion
+    batch = any(p.name in BATCH for p in keywords)
+    if batch and any(p.name == "completion" for p in keywords):
+        plural = next(p.name for p in keywords if p.name in BATCH)
         raise ValueError(
             f"reward={path}: {name} takes `completion`, which is one, and {plural}, which are of all completions of "
             "a prompt; rename one of them"
         )
+    # a callable object is async if its __call__ is
     call = function if inspect.isroutine(function) else type(function).__call__
     return Signature(
         path,
         name,
         batch,
         inspect.iscoroutinefunction(call),
-        tuple(p.name for p in named if p.default is p.empty),
-        tuple(p.name for p in named if p.default is not p.empty),
+        tuple(p.name for p in keywords if p.default is p.empty),
+        tuple(p.name for p in keywords if p.default is not p.empty),
         any(p.kind is p.VAR_KEYWORD for p in parameters),
     )
 
@@ -98,11 +101,11 @@ def bind_arguments(signature: Signature, rows: Sequence[Mapping[str, Any]]) -> d
     Raises:
         KeyError: with the name of a required parameter that is no field and no column.
     """
-    known = {**{name: name for name in rows[0]}, **(BATCH if signature.batch else {})}
-    if missing := [name for name in signature.required if name not in known]:
+    columns = {**{name: name for name in rows[0]}, **(BATCH if signature.batch else {})}
+    if missing := [name for name in signature.required if name not in columns]:
         raise KeyError(missing[0])
-    wanted = {*signature.required, *signature.optional}
-    names = {name: column for name, column in known.items() if signature.takes_all or name in wanted}
+    parameters = {*signature.required, *signature.optional}
+    names = {name: column for name, column in columns.items() if signature.takes_all or name in parameters}
     if signature.batch:
         return {name: [row[column] for row in rows] for name, column in names.items()}
     return {name: rows[0][column] for name, column in names.items()}

@@ -35,27 +35,29 @@ def compare_answers(pairs: Sequence[tuple[str, str]], timeout_s: float = 5.0) ->
         ModuleNotFoundError: math-verify is not installed.
         RuntimeError: it cannot be started.
     """
-    wanted = list(dict.fromkeys(pair for pair in pairs if not _decide(pair)))
-    results = _start(_pool(timeout_s)).call_all(wanted) if wanted else []
-    found: dict[tuple[str, str], Outcome] = {}
-    for pair, result in zip(wanted, results):
+    undecided = list(dict.fromkeys(pair for pair in pairs if not _decide(pair)))
+    results = _start(_pool(timeout_s)).call_all(undecided) if undecided else []
+    outcomes: dict[tuple[str, str], Outcome] = {}
+    for pair, result in zip(undecided, results):
         if isinstance(result, WorkerError):
-            found[pair] = "timeout" if isinstance(result, CallTimedOut) else "failed"
+            outcomes[pair] = "timeout" if isinstance(result, CallTimedOut) else "failed"
         else:
-            found[pair] = "equal" if result else "different"
-    return [_decide(pair) or found[pair] for pair in pairs]
+            outcomes[pair] = "equal" if result else "different"
+    return [_decide(pair) or outcomes[pair] for pair in pairs]
 
 
 def _decide(pair: tuple[str, str]) -> Outcome | None:
     """Outcome of a pair that needs no parser."""
-    right, given = (text.strip() for text in pair)
-    if right == given:
+    right, answer = (text.strip() for text in pair)
+    if right == answer:
         return "equal"
-    if not given or len(given) > LONGEST or _MARK.search(given) or _is_set(right) != _is_set(given):
+    if not answer or len(answer) > LONGEST or _MARK.search(answer) or _is_set(right) != _is_set(answer):
         return "different"
-    values = parse_number(right), parse_number(given)
+    values = parse_number(right), parse_number(answer)
     if None in values:
-        other = (_HAS_PERCENT.search(given) and not _HAS_PERCENT.search(right)) or (values[0] and _OTHER.search(given))
+        other = (_HAS_PERCENT.search(answer) and not _HAS_PERCENT.search(right)) or (
+            values[0] and _OTHER.search(answer)
+        )
         return "different" if other else None
     return "equal" if values[0] == values[1] else "different"
 
@@ -99,7 +101,7 @@ def load_comparison() -> Callable[[str, str], bool]:
         text = unify_powers(text)
         return parse(text if "$" in text or "\\boxed" in text else f"${text}$", parsing_timeout=None)
 
-    def compare(right: str, given: str) -> bool:
-        return bool(verify(read(right), read(given), timeout_seconds=None))
+    def compare(right: str, answer: str) -> bool:
+        return bool(verify(read(right), read(answer), timeout_seconds=None))
 
     return compare

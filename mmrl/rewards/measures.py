@@ -19,12 +19,12 @@ def chrf(text: str, reference: str, order: int = 6, beta: float = 2.0) -> float:
     precisions, recalls = [], []
     for n in range(1, order + 1):
         grams = [Counter(each[i : i + n] for i in range(len(each) - n + 1)) for each in texts]
-        found, wanted = (counts.total() for counts in grams)
-        if found == wanted == 0:
+        text_count, reference_count = (counts.total() for counts in grams)
+        if text_count == reference_count == 0:
             continue
         shared = (grams[0] & grams[1]).total()
-        precisions.append(shared / max(found, 1))
-        recalls.append(shared / max(wanted, 1))
+        precisions.append(shared / max(text_count, 1))
+        recalls.append(shared / max(reference_count, 1))
     if not any(precisions):
         return 0.0
     precision, recall = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
@@ -47,8 +47,8 @@ def ndcg(ranking: Sequence[Hashable], gains: Mapping[Hashable, float]) -> float:
     Source: Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002.
     """
     best = sum(gain / math.log2(k + 2) for k, gain in enumerate(sorted(gains.values(), reverse=True)))
-    found = sum(gains.get(item, 0.0) / math.log2(k + 2) for k, item in enumerate(ranking))
-    return found / best if best > 0 else 0.0
+    dcg = sum(gains.get(item, 0.0) / math.log2(k + 2) for k, item in enumerate(ranking))
+    return dcg / best if best > 0 else 0.0
 
 
 def ordered_pairs(ranking: Sequence[Hashable], right: Sequence[Hashable]) -> float:

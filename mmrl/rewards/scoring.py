@@ -42,13 +42,13 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
     all_scores = task.scores(finished)
     if len(all_scores) != len(finished):
         raise ValueError(f"task {task.name!r} scored {len(all_scores)} of {len(finished)} episodes; give one dict each")
-    for episode, found in zip(finished, all_scores):
-        if wrong := sorted(name for name, number in found.items() if not math.isfinite(number)):
+    for episode, scores in zip(finished, all_scores):
+        if wrong := sorted(name for name, number in scores.items() if not math.isfinite(number)):
             raise ValueError(
-                f"task {task.name!r} scored {episode.prompt.key!r} {wrong[0]}={found[wrong[0]]}, which is no finite "
+                f"task {task.name!r} scored {episode.prompt.key!r} {wrong[0]}={scores[wrong[0]]}, which is no finite "
                 f"number; the output was {_shorten(episode.output)}"
             )
-        episode.scores = found
+        episode.scores = scores
     for episode, further in zip(finished, reward.scores(finished)):
         if episode.ended == "error":
             continue

@@ -76,13 +76,13 @@ def repetition_penalty(completion: str, ngram: int = 40, penalty: float = -0.05)
     if ngram < 1:
         raise ValueError(f"repetition_penalty: ngram must be at least 1, got {ngram}")
     words = completion.split()
-    seen: set[tuple[str, ...]] = set()
+    grams: set[tuple[str, ...]] = set()
     repeated: set[int] = set()
     for start in range(len(words) - ngram + 1):
         gram = tuple(words[start : start + ngram])
-        if gram in seen:
+        if gram in grams:
             repeated.update(range(start, start + ngram))
-        seen.add(gram)
+        grams.add(gram)
     return penalty * len(repeated)
 
 

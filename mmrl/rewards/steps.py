@@ -93,10 +93,10 @@ class StepScorer(ABC):
             ValueError: naming the scorer, the problem and its steps.
         """
         scores = self(episodes, steps)
-        for episode, own, found in zip(episodes, steps, scores, strict=True):
-            if len(found) != len(own) or not all(map(math.isfinite, found)):
+        for episode, texts, values in zip(episodes, steps, scores, strict=True):
+            if len(values) != len(texts) or not all(map(math.isfinite, values)):
                 raise ValueError(
-                    f"step scorer {type(self).__name__} gave {found} to the {len(own)} steps of "
+                    f"step scorer {type(self).__name__} gave {values} to the {len(texts)} steps of "
                     f"{episode.prompt.key!r}; it has to give a finite number for each step"
                 )
         return scores
@@ -157,5 +157,5 @@ class StepReward(WeightedSum):
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         steps = [split_steps(str(episode.output), self.separator) for episode in episodes]
-        found = self.scorer.score_steps(episodes, steps)
-        return [{"step_reward": AGGREGATIONS[self.aggregation](self.transform(each))} for each in found]
+        values = self.scorer.score_steps(episodes, steps)
+        return [{"step_reward": AGGREGATIONS[self.aggregation](self.transform(each))} for each in values]

@@ -35,34 +35,35 @@ def extract_schedules(config: dict[str, Any]) -> None:
     """
     epochs = (config.get("trainer") or {}).get("max_epochs")
     last = max(epochs - 1, 0) if isinstance(epochs, int) else 0
-    found: dict[str, Any] = {}
+    schedules: dict[str, Any] = {}
     for root in ("trainer", "model", "data"):
-        config[root] = _replace(config.get(root), root, None, last, found)
-    moved = {key: node for key, node in found.items() if not key.startswith("data.evaluation.")}
+        config[root] = _replace(config.get(root), root, None, last, schedules)
+    moved = {key: node for key, node in schedules.items() if not key.startswith("data.evaluation.")}
     if moved:
         config["data"]["init_args"]["schedules"] = moved
 
 
-def _replace(node: Any, key: str, hint: Any, last: int, found: dict[str, Any]) -> Any:
-    """Return a node with plain numbers; `found` gets the schedules below it."""
+def _replace(node: Any, key: str, hint: Any, last: int, schedules: dict[str, Any]) -> Any:
+    """Return a node with plain numbers; `schedules` gets the schedules below it."""
     if isinstance(node, list):
         item = next(iter(get_args(hint)), None)
-        return [_replace(each, f"{key}.{i}", item, last, found) for i, each in enumerate(node)]
+        return [_replace(each, f"{key}.{i}", item, last, schedules) for i, each in enumerate(node)]
     if not isinstance(node, Mapping):
         return node
     part = _import_class(node.get("class_path"))
     if inspect.isclass(part) and issubclass(part, Schedule):
-        found[key] = dict(node)
+        schedules[key] = dict(node)
         return _find_value(part, node.get("init_args") or {}, key, hint, last)
     if "class_path" in node:
         inside = {
-            name: _replace(value, f"{key}.{name}", _find_hint(part, name), last, found)
+            name: _replace(value, f"{key}.{name}", _find_hint(part, name), last, schedules)
             for name, value in (node.get("init_args") or {}).items()
         }
         return {**node, "init_args": inside} if "init_args" in node else node
     hint = next((each for each in _members(hint) if each is not type(None)), None)
     return {
-        name: _replace(value, f"{key}.{name}", _item_hint(hint, str(name)), last, found) for name, value in node.items()
+        name: _replace(value, f"{key}.{name}", _item_hint(hint, str(name)), last, schedules)
+        for name, value in node.items()
     }
 
 

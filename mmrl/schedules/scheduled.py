@@ -52,8 +52,8 @@ class ScheduledScalars:
                     self._set({key: value})
                     data.check_sizes()
             except (KeyError, AttributeError, TypeError, ValueError) as error:
-                said = error.args[0] if error.args else error
-                raise ValueError(f"{key} cannot follow {type(schedule).__name__}: {said}") from error
+                reason = error.args[0] if error.args else error
+                raise ValueError(f"{key} cannot follow {type(schedule).__name__}: {reason}") from error
         self._set(self.plain)
 
     def values(self, iteration: int) -> dict[str, float]:

@@ -70,9 +70,9 @@ class Tool(ABC):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """Name, description and parameters as JSON schema, as chat templates of transformers take them."""
-        made = get_json_schema(self.call)
-        made["function"]["name"] = type(self).__name__.lower()
-        return made
+        schema = get_json_schema(self.call)
+        schema["function"]["name"] = type(self).__name__.lower()
+        return schema
 
     @property
     def call(self) -> Callable[..., Any]:
@@ -98,14 +98,14 @@ class Tool(ABC):
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Refuse missing, unknown or wrongly typed arguments of `run`."""
-        wanted = self.parameters
+        parameters = self.parameters
         required = {n for n, p in inspect.signature(self.call).parameters.items() if p.default is p.empty}
         if missing := sorted(required - set(arguments)):
             raise BadArguments(f"{missing[0]} is missing")
-        if unknown := sorted(set(arguments) - set(wanted)):
-            raise BadArguments(f"{unknown[0]} is no argument; there are {', '.join(wanted)}")
+        if unknown := sorted(set(arguments) - set(parameters)):
+            raise BadArguments(f"{unknown[0]} is no argument; there are {', '.join(parameters)}")
         for name, value in arguments.items():
-            kind = wanted[name]
+            kind = parameters[name]
             fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
             if not fits or (isinstance(value, bool) and kind is not bool):
                 raise BadArguments(f"{name} must be a {KINDS[kind]}")

@@ -88,16 +88,16 @@ class TagParser(ToolCallParser):
         if ends:
             before = text[: text.index(ends[0])]
             # the last opening tag before this closing tag
-            begun = {
+            starts = {
                 n: before.rfind(open_tag)
                 for n, (close_tag, open_tag) in self.tags(tools).items()
                 if close_tag == ends[0]
             }
-            name = max(begun, key=lambda n: begun[n])
+            name = max(starts, key=lambda n: starts[n])
             open_tag = self.tags(tools)[name][1]
-            if begun[name] < 0:
+            if starts[name] < 0:
                 raise NoCall(f"write {open_tag} before {ends[0]}")
-            body = before[begun[name] + len(open_tag) :]
+            body = before[starts[name] + len(open_tag) :]
             return [ToolCall(name, body) if "{name}" in self.open_tag else build_call(parse_json(body))]
         if self.answer_end is not None and self.answer_end not in text:
             raise NoCall(f"end with one of {' '.join(self.stop_strings(tools))}")
@@ -135,16 +135,16 @@ def build_call(made: Any) -> ToolCall:
 
 def parse_json(body: str) -> dict[str, Any]:
     """Parse one JSON object. Raises BadArguments."""
-    made = _decode(body)
-    if not isinstance(made, dict):
+    value = _decode(body)
+    if not isinstance(value, dict):
         raise BadArguments("write one JSON object")
-    return made
+    return value
 
 
 def parse_list(body: str) -> list[Any]:
     """Parse a JSON list; another value is a list of one. Raises BadArguments."""
-    made = _decode(body)
-    return made if isinstance(made, list) else [made]
+    value = _decode(body)
+    return value if isinstance(value, list) else [value]
 
 
 def _decode(body: str) -> Any:

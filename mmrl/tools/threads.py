@@ -60,11 +60,11 @@ class ThreadExecutor:
         deadline = math.inf if max_wait_s is None else time.monotonic() + max_wait_s
         with self._changed:
             while not all(done := [p.is_done() for p in pending]):
-                left = deadline - time.monotonic()
-                if any(done) and left <= 0:
+                remaining = deadline - time.monotonic()
+                if any(done) and remaining <= 0:
                     break
                 next_end = min(p.remaining_s() for p in pending if p.result is None)
-                self._changed.wait(min(max(next_end, 0), left if left > 0 else math.inf, 1.0) + 1e-3)
+                self._changed.wait(min(max(next_end, 0), remaining if remaining > 0 else math.inf, 1.0) + 1e-3)
 
     def finish(self, pending: PendingCall) -> Any:
         """Return the result of a call that is done; a TimeoutError if it timed out."""

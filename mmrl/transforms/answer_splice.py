@@ -66,6 +66,7 @@ def answer_probabilities(
         raise ValueError(f"data.transforms: the learner has no model {model!r}, only {sorted(ctx.models)}")
     policy = ctx.policy if model is None else ctx.models[model]
     refuse_sharded(policy, "data.transforms (probability of an answer)")
+    # token ids [R_i] of the reasoning and [L_i] of the answer
     before = [policy.tokenize(splice.reasoning) for splice in splices]
     answers = [policy.tokenize(splice.answer) for splice in splices]
     out: list[Tensor] = []
@@ -73,9 +74,11 @@ def answer_probabilities(
         for start in range(0, len(splices), rows):
             part = slice(start, start + rows)
             batch = _batch(splices[part], before[part], answers[part], ctx)
+            # [rows, max(R_i + L_i)] log-probability of each token, padded on the right
             logprobs = (
                 policy(Batch({name: column.to(policy.device) for name, column in batch.items()})).logprobs.float().cpu()
             )
+            # the answer's L_i probabilities follow the R_i of the reasoning
             places = zip(logprobs, before[part], answers[part])
             out += [row[len(first) : len(first) + len(last)].exp() for row, first, last in places]
     return out

@@ -42,24 +42,24 @@ class DynamicSampling(EpisodeTransform):
             raise ValueError(f"dynamic_sampling.max_rounds must be >= 0, got {self.max_rounds}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        gather, kept = ctx.collector.gather, group_episodes(episodes)
-        seen = set(kept)
-        target = sum(gather([len(kept)])) if self.num_groups is None else self.num_groups
-        kept = self._with_variance(kept)
+        gather, groups = ctx.collector.gather, group_episodes(episodes)
+        keys = set(groups)
+        target = sum(gather([len(groups)])) if self.num_groups is None else self.num_groups
+        groups = self._with_variance(groups)
         for _ in range(self.max_rounds):
             # all processes count alike, so they ask for the same and the answer does not depend on how many they are
-            missing = target - len(gather(list(kept)))
+            missing = target - len(gather(list(groups)))
             if missing <= 0:
                 break
             further = ctx.collector.collect_prompts(missing)
             new = group_episodes([episode for episode in further if episode.ended != "error"])
-            if seen & set(new):
+            if keys & set(new):
                 raise ValueError(
-                    f"dynamic_sampling: group numbers {sorted(seen & set(new))} were given twice in one iteration"
+                    f"dynamic_sampling: group numbers {sorted(keys & set(new))} were given twice in one iteration"
                 )
-            seen |= set(new)
-            kept |= self._with_variance(new)
-        everyone = sorted(gather(list(kept)))
+            keys |= set(new)
+            groups |= self._with_variance(new)
+        everyone = sorted(gather(list(groups)))
         if len(everyone) < target:
             log.warning(
                 "dynamic_sampling: %d of %d groups after %d rounds; going on with fewer",
@@ -67,8 +67,8 @@ class DynamicSampling(EpisodeTransform):
                 target,
                 self.max_rounds,
             )
-        chosen = set(everyone[:target])
-        return [episode for key, group in kept.items() if key in chosen for episode in group]
+        selected = set(everyone[:target])
+        return [episode for key, group in groups.items() if key in selected for episode in group]
 
     def _with_variance(self, groups: dict[int, list[Episode]]) -> dict[int, list[Episode]]:
         return {

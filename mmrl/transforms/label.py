@@ -67,9 +67,9 @@ def _completion(like: Completion, episode: Episode, output: str, ctx: Context) -
         )
     action = ctx.policy.encode_demonstration(episode.prompt.observation, output)
     length = len(action)
-    chosen = {
+    columns = {
         "action": action,
         "behavior_logprobs": torch.zeros(length),
         "action_mask": torch.ones(length, dtype=torch.bool),
     }
-    return replace(like, **chosen, output=output, ended="done", value=None)
+    return replace(like, **columns, output=output, ended="done", value=None)

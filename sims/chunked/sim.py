@@ -51,8 +51,8 @@ class ChunkedSim(Sim):
         return {**self.sim.sizes(), "chunk": self.chunk}
 
     def contract(self) -> dict[str, Any]:
-        own = {"chunk": self.chunk, "execute": self.played, "history": self.history}
-        return {**self.sim.contract(), **own}
+        options = {"chunk": self.chunk, "execute": self.played, "history": self.history}
+        return {**self.sim.contract(), **options}
 
     def stepwise(self) -> Sim:
         return self.sim.stepwise()

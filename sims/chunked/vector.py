@@ -49,10 +49,10 @@ class ChunkVectorEnv(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, infos = self.env.reset(seed=seed, options=options)
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
-        self.over &= ~begun
-        self._flags[:, begun] = False
-        return self._observe(observation, begun, first=True), infos
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        self.over &= ~mask
+        self._flags[:, mask] = False
+        return self._observe(observation, mask, first=True), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         actions = np.asarray(actions)
@@ -63,8 +63,8 @@ class ChunkVectorEnv(VectorWrapper):
             live = ~self.over
             if k and not live.any():
                 break
-            seen, reward = self._play(actions[:, k], live, infos)
-            observation = self._observe(seen, live)
+            frame, reward = self._play(actions[:, k], live, infos)
+            observation = self._observe(frame, live)
             rewards[live] += reward[live]
             executed[live] += 1
         return observation, rewards, *self._flags.copy(), {**infos, "executed": executed}
@@ -72,30 +72,30 @@ class ChunkVectorEnv(VectorWrapper):
     def _play(self, action: np.ndarray, live: np.ndarray, infos: dict[str, Any]) -> tuple[Any, np.ndarray]:
         """Play one control step [n, A]; returns observation and rewards, and updates flags and infos of live rows."""
         shape, dtype = self.env.action_space.shape, self.env.action_space.dtype
-        seen, reward, *flags, found = self.env.step(action.reshape(shape).astype(dtype))
+        observation, reward, *flags, info = self.env.step(action.reshape(shape).astype(dtype))
         self._flags[:, live] = np.stack(flags)[:, live]
         self.over |= self._flags.any(axis=0)
-        _update(infos, found, live)
+        _update(infos, info, live)
         if self.step_callback is not None:
             self.step_callback(np.flatnonzero(live))
-        return seen, np.asarray(reward, np.float64)
+        return observation, np.asarray(reward, np.float64)
 
     def _observe(self, observation: Any, rows: np.ndarray, first: bool = False) -> Any:
         """Append the observation of some environments to their history."""
         if self.history == 1:
             return observation
-        seen = observation if isinstance(observation, Mapping) else {"state": observation}
-        shown: dict[str, Any] = {}
-        for name, value in seen.items():
+        parts = observation if isinstance(observation, Mapping) else {"state": observation}
+        output: dict[str, Any] = {}
+        for name, value in parts.items():
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
-                shown[name] = value  # instructions
+                output[name] = value  # instructions
                 continue
             if name not in self._frames:
                 self._frames[name] = np.repeat(value[:, None], self.history, axis=1)
             frames = self._frames[name]
             frames[rows] = value[rows, None] if first else np.concatenate([frames[rows, 1:], value[rows, None]], axis=1)
-            shown[name] = frames.copy()
-        return shown if isinstance(observation, Mapping) else shown["state"]
+            output[name] = frames.copy()
+        return output if isinstance(observation, Mapping) else output["state"]
 
     def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
         """Image of environment i, uint8 [H, W, 3]."""

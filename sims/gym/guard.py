@@ -81,8 +81,8 @@ class Guard(gymnasium.Wrapper):
 
     def refuse(self, reward: Any = None) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Result of the last step if its numbers are not finite: a truncated step with an error."""
-        seen = self._observation if reward is None else f"{self._observation}, reward {reward}"
-        log.error("%s gave an observation or reward that is not finite: %s", self.env, seen)
+        text = self._observation if reward is None else f"{self._observation}, reward {reward}"
+        log.error("%s gave an observation or reward that is not finite: %s", self.env, text)
         return self._end_with_error("observation or reward is not finite")
 
     def refuse_shape(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:

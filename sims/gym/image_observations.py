@@ -92,8 +92,8 @@ class VLAWrapper(gymnasium.Wrapper):
     def _observation(self) -> dict[str, Any]:
         image = self._scaled_image()
         self._images = [*(self._images or [image] * self.frames), image][-self.frames :]
-        seen = self._seen if isinstance(self._seen, Mapping) else {"state": self._seen}
-        numbers = [np.ravel(np.asarray(seen[name], np.float32)) for name in self._numbers]
+        parts = self._seen if isinstance(self._seen, Mapping) else {"state": self._seen}
+        numbers = [np.ravel(np.asarray(parts[name], np.float32)) for name in self._numbers]
         return {
             "image": np.concatenate(self._images, axis=2),
             "proprio": np.concatenate(numbers) if numbers else np.zeros(1, np.float32),
@@ -110,10 +110,10 @@ class VLAWrapper(gymnasium.Wrapper):
     def _image(self) -> np.ndarray:
         if _is_image(self._seen):
             return self._seen  # type: ignore[return-value]
-        drawn = self.env.render()
-        if not _is_image(drawn):
+        image = self.env.render()
+        if not _is_image(image):
             raise ValueError(f"{self.env} shows no image: make it with sim.kwargs={{render_mode: rgb_array}}")
-        return np.asarray(drawn)
+        return np.asarray(image)
 
 
 def _parts(space: gymnasium.Space) -> dict[str, gymnasium.Space]:

@@ -121,12 +121,12 @@ class Unpacker:
             live_items = (
                 list(live) if isinstance(live, (list, tuple)) and len(live) == len(rest[0]) else [None] * len(rest[0])
             )
-            items = [self.unpack(item, there) for item, there in zip(rest[0], live_items)]
+            items = [self.unpack(item, current) for item, current in zip(rest[0], live_items)]
             return deque(items, rest[1]) if kind == "deque" else _MAKERS[kind](items)
         if kind == "dict":
-            there = live if isinstance(live, dict) else {}
+            current = live if isinstance(live, dict) else {}
             pairs = ((self.unpack(key), item) for key, item in rest[0])
-            return {key: self.unpack(item, there.get(key)) for key, item in pairs}
+            return {key: self.unpack(item, current.get(key)) for key, item in pairs}
         _same(live, rest[0], _name(type(live)))
         if kind == "space":
             live._np_random = self.unpack(rest[1])
@@ -134,8 +134,8 @@ class Unpacker:
             for name, part in rest[1].items():
                 _put_number(live, name, self.unpack(part))
         elif kind == "object":
-            there = dict(vars(live))
-            values = {name: self.unpack(part, there.get(name)) for name, part in rest[1].items()}
+            current = dict(vars(live))
+            values = {name: self.unpack(part, current.get(name)) for name, part in rest[1].items()}
             vars(live).clear()
             vars(live).update(values)
         else:

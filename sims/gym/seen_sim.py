@@ -67,6 +67,6 @@ class ImageGymSim(GymSim):
         return {"action_dims": action[1], "chunk": self.chunk, "proprio_dims": proprio[0]}  # type: ignore[index]
 
     def contract(self) -> dict[str, Any]:
-        seen = ("instruction", "image_size", "chunk", "frames", "end_on_success")
-        drawn = {"renderer": choose_gl(), "fast_render": self.fast_render} if self.renders_images else {}
-        return super().contract() | {name: getattr(self, name) for name in seen} | drawn
+        names = ("instruction", "image_size", "chunk", "frames", "end_on_success")
+        rendering = {"renderer": choose_gl(), "fast_render": self.fast_render} if self.renders_images else {}
+        return super().contract() | {name: getattr(self, name) for name in names} | rendering

@@ -59,16 +59,16 @@ class GymVectorEnv(SyncVectorEnv):
                 for env, rests, step in zip(self.envs, resting, steps)
             ]
             batch = self._batch([step[0] for step in steps])
-        seen, rewards, terminated, truncated, reports = map(list, zip(*steps))
+        observations, rewards, terminated, truncated, reports = map(list, zip(*steps))
         infos: dict[str, Any] = {}
         self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
         ended = self._terminations | self._truncations
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
             for i in np.flatnonzero(ended):
-                infos = self._add_info(infos, {"final_obs": seen[i], "final_info": reports[i]}, i)  # type: ignore[arg-type]
-                seen[i], reports[i] = self.envs[i].reset()
-            batch = self._batch(seen)
-        self._env_obs, self._autoreset_envs = seen, ended
+                infos = self._add_info(infos, {"final_obs": observations[i], "final_info": reports[i]}, i)  # type: ignore[arg-type]
+                observations[i], reports[i] = self.envs[i].reset()
+            batch = self._batch(observations)
+        self._env_obs, self._autoreset_envs = observations, ended
         self._rewards = np.array(rewards, dtype=np.float64)
         # the flags are changed in place by the reset of some environments
         flags = self._terminations.copy(), self._truncations.copy()

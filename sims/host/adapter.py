@@ -225,8 +225,8 @@ def _arrange(image: np.ndarray) -> np.ndarray:
 def _leaves(space: spaces.Space, path: tuple) -> list:
     if isinstance(space, spaces.Dict):
         return [leaf for name, part in space.spaces.items() for leaf in _leaves(part, (*path, name))]
-    known = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary))
-    if known or (isinstance(space, spaces.Box) and space.dtype.kind in "fiub"):
+    discrete = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary))
+    if discrete or (isinstance(space, spaces.Box) and space.dtype.kind in "fiub"):
         return [(path, space)]
     where = f"the observation {'/'.join(map(str, path))!r}" if path else "the observation"
     raise SpaceError(

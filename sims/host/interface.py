@@ -17,8 +17,8 @@ def foreign_names(env: Any, stated: Any = ()) -> frozenset:
         env: whose `metadata` may state names.
         stated: further names that are mmrl's.
     """
-    own = (getattr(env, "metadata", None) or {}).get(STATED, ())
-    return NAMES - frozenset(stated) - frozenset(own)
+    env_names = (getattr(env, "metadata", None) or {}).get(STATED, ())
+    return NAMES - frozenset(stated) - frozenset(env_names)
 
 
 def drop_names(info: Any, names: frozenset) -> Any:

@@ -26,12 +26,12 @@ def split_states(
     Raises:
         ValueError: a task has fewer states than are held out.
     """
-    shown = counts if held_out_counts is None else held_out_counts
-    for name, count in {**counts, **shown}.items():
+    variants = counts if held_out_counts is None else held_out_counts
+    for name, count in {**counts, **variants}.items():
         if not 0 <= num_held_out <= count:
             raise ValueError(f"task {name!r} has {count} stored states, so 0 to {count} of them can be held out")
     train = {name: range(count - num_held_out) for name, count in counts.items()}
-    held_out = {name: range(count - num_held_out, count) for name, count in shown.items()}
+    held_out = {name: range(count - num_held_out, count) for name, count in variants.items()}
     return {"train": _interleave(train), "held_out": _interleave(held_out)}
 
 

@@ -41,10 +41,10 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
         self._seen: list[Any] = [None] * num_envs
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         seeds: Sequence[Any] = seed if isinstance(seed, (list, tuple)) else [seed] * self.num_envs
         infos: dict[str, Any] = {}
-        for i in np.flatnonzero(begun).tolist():
+        for i in np.flatnonzero(mask).tolist():
             self._seen[i], info = self._begin(i, seeds[i])
             self._flags[i], self.over[i] = (False, False), False
             infos = self._add_info(infos, info, i)
@@ -71,22 +71,22 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
             return self._reset_one(i, seed)
 
     def _reset_one(self, i: int, seed: Any) -> tuple[Any, dict[str, Any]]:
-        seen, info = self.envs[i].reset(seed=seed)
-        if not _is_finite(seen):
+        observation, info = self.envs[i].reset(seed=seed)
+        if not _is_finite(observation):
             raise FloatingPointError("the first observation is not finite")
-        return _copy(seen), info
+        return _copy(observation), info
 
     def _attempt(self, i: int, action: Any) -> tuple[float, tuple[bool, bool], dict[str, Any]]:
         try:
-            seen, reward, terminated, truncated, info = self.envs[i].step(action)
-            reward, seen, info = float(reward), _copy(seen), convert_scores(info)
-            if not np.isfinite(reward) or not _is_finite(seen):
+            observation, reward, terminated, truncated, info = self.envs[i].step(action)
+            reward, observation, info = float(reward), _copy(observation), convert_scores(info)
+            if not np.isfinite(reward) or not _is_finite(observation):
                 raise FloatingPointError("observation or reward is not finite")
         except Exception as error:
             traceback.print_exc()
             self._broken[i] = True
             return 0.0, (False, True), {"error": f"{type(error).__name__}: {error}"}
-        self._seen[i] = seen
+        self._seen[i] = observation
         return reward, (bool(terminated), bool(truncated)), info
 
     def _replace(self, i: int) -> None:
@@ -101,7 +101,7 @@ class GuestVectorEnv(gymnasium.vector.VectorEnv):
         space = self.single_observation_space
         if not isinstance(space, spaces.Dict):
             return np.array(self._seen, dtype=space.dtype)
-        batch = {name: [seen[name] for seen in self._seen] for name in space.spaces}
+        batch = {name: [observation[name] for observation in self._seen] for name in space.spaces}
         texts = {name for name, part in space.spaces.items() if isinstance(part, spaces.Text)}
         return {
             name: rows if name in texts else np.array(rows, dtype=space.spaces[name].dtype)

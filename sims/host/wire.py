@@ -46,8 +46,8 @@ def _encode(value: Any) -> Any:
 
 def _decode(code: int, data: bytes) -> Any:
     if code == _ARRAY:
-        dtype, shape, held = unpack(data)
-        return np.frombuffer(held, dtype=np.dtype(dtype)).reshape(shape).copy()
+        dtype, shape, buffer = unpack(data)
+        return np.frombuffer(buffer, dtype=np.dtype(dtype)).reshape(shape).copy()
     if code == _OBJECTS:
         shape, items = unpack(data)
         out = np.empty(len(items), dtype=object)

@@ -71,9 +71,9 @@ class Host:
             sizes, refusal = self.sim.sizes(), None
         except ValueError as error:  # spaces that no control policy has; other policies may read them
             sizes, refusal = {}, str(error)
-        known = {"name": self.sim.name, "sizes": sizes, "refusal": refusal, "contract": self.sim.contract()}
+        report = {"name": self.sim.name, "sizes": sizes, "refusal": refusal, "contract": self.sim.contract()}
         tasks = {name: list(getattr(self.sim, name, [])) for name in ("tasks", "held_out_tasks")}
-        return {**known, **tasks, "states": getattr(self.sim, "states", None), "expert": hasattr(self.sim, "expert")}
+        return {**report, **tasks, "states": getattr(self.sim, "states", None), "expert": hasattr(self.sim, "expert")}
 
     def do_make(self, num_envs: int) -> dict[str, Any]:
         """Make environments; returns their spaces and what else a vector environment states."""

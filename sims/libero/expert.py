@@ -125,9 +125,9 @@ class PickAndPlace:
         down = np.array(scene.data.site_xmat[scene.robot.eef_site_id]).reshape(3, 3)[:, 2]
         tilt = np.cross(down, [0, 0, -1])
         closing = _closing_direction(self.episode)
-        wanted = np.array([np.cos(self._grip.angle), np.sin(self._grip.angle)])
-        wanted = wanted if closing @ wanted >= 0 else -wanted
-        yaw = np.arctan2(closing[0] * wanted[1] - closing[1] * wanted[0], closing @ wanted)
+        direction = np.array([np.cos(self._grip.angle), np.sin(self._grip.angle)])
+        direction = direction if closing @ direction >= 0 else -direction
+        yaw = np.arctan2(closing[0] * direction[1] - closing[1] * direction[0], closing @ direction)
         return tilt + np.array([0, 0, yaw])
 
     def _goal_place(self) -> np.ndarray:

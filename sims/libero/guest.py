@@ -41,15 +41,17 @@ class Libero:
         orientation: str = "upright",
     ):
         self.suite, self.perturbation, self.held_out_states = suite, perturbation, held_out_states
-        plain, shown = (_choose(list_tasks(suite, each), tasks) for each in ("none", perturbation))
+        plain, variants = (_choose(list_tasks(suite, each), tasks) for each in ("none", perturbation))
         self.max_steps = STEP_LIMITS[suite] if max_steps is None else max_steps
         self.chunk, self.settle_steps, self.image_size, self.cameras = chunk, settle_steps, image_size, tuple(cameras)
         self.renderer, self.orientation = renderer, orientation
         self._check()
-        self._files = {files.name: files for files in [*plain, *shown]}
-        counts, shown_counts = ({files.name: len(files.load_states()) for files in each} for each in (plain, shown))
-        self.states = split_states(counts, held_out_states, shown_counts)
-        self.tasks, self.held_out_tasks = tuple(counts), tuple(shown_counts)
+        self._files = {files.name: files for files in [*plain, *variants]}
+        counts, variant_counts = (
+            {files.name: len(files.load_states()) for files in each} for each in (plain, variants)
+        )
+        self.states = split_states(counts, held_out_states, variant_counts)
+        self.tasks, self.held_out_tasks = tuple(counts), tuple(variant_counts)
         self._scenes: OrderedDict[str, LiberoScene] = OrderedDict()
 
     def _check(self) -> None:
@@ -58,13 +60,13 @@ class Libero:
                 "sim.chunk and sim.max_steps must be at least 1, sim.settle_steps, sim.image_size and "
                 "sim.held_out_states at least 0"
             )
-        for name, value, known in (
+        for name, value, choices in (
             ("renderer", self.renderer, RENDERERS),
             ("orientation", self.orientation, ORIENTATIONS),
             *(("cameras", each, tuple(CAMERA_NAMES)) for each in self.cameras),
         ):
-            if value not in known:
-                raise ValueError(f"sim.{name}: {value!r} is none of {', '.join(known)}")
+            if value not in choices:
+                raise ValueError(f"sim.{name}: {value!r} is none of {', '.join(choices)}")
         if not self.cameras or len(set(self.cameras)) < len(self.cameras):
             raise ValueError(f"sim.cameras={list(self.cameras)}: name agent, wrist, or both, the first is the image")
         if self.renderer != "ray":

@@ -72,7 +72,7 @@ class LiberoScene:
         """Reset the package's environment with the draws of one seed; it draws again where objects do not fit."""
         from robosuite.utils.errors import RandomizationError
 
-        drawn = np.random.get_state()
+        random_state = np.random.get_state()
         np.random.seed(0)
         try:
             for _ in range(_TRIALS):
@@ -83,7 +83,7 @@ class LiberoScene:
                     continue
             raise RuntimeError(f"the objects of task {self.files.name!r} could not be placed in {_TRIALS} draws")
         finally:
-            np.random.set_state(drawn)
+            np.random.set_state(random_state)
 
     def camera(self, name: str, size: int) -> Any:
         """A camera of the scene, with `draw(data)`."""

@@ -57,7 +57,7 @@ def list_tasks(suite: str, perturbation: str = "none") -> list[TaskFiles]:
     with contextlib.redirect_stdout(io.StringIO()):  # it prints the order of the tasks
         from libero.libero import benchmark, get_libero_path
 
-        chosen: Any = benchmark.get_benchmark(f"libero_{suite}{PERTURBATIONS[perturbation]}")()
+        task_suite: Any = benchmark.get_benchmark(f"libero_{suite}{PERTURBATIONS[perturbation]}")()
     folders = {kind: get_libero_path(kind) for kind in ("bddl_files", "init_states")}
     mark = "" if perturbation == "none" else f"+{perturbation}"
     return [
@@ -67,5 +67,5 @@ def list_tasks(suite: str, perturbation: str = "none") -> list[TaskFiles]:
             os.path.join(folders["bddl_files"], task.problem_folder, task.bddl_file),
             os.path.join(folders["init_states"], task.problem_folder, task.init_states_file),
         )
-        for task in chosen.tasks
+        for task in task_suite.tasks
     ]

@@ -180,10 +180,10 @@ class MetaWorldEnv(gymnasium.Env):
         return self._observe(), reward + success, success, not success and self._steps >= self.world.max_steps, info
 
     def _observe(self) -> dict[str, Any]:
-        seen = self.full_state.astype(np.float32)
+        state = self.full_state.astype(np.float32)
         if not self.world.sees_goal:
-            seen[-3:] = 0
-        observation: dict[str, Any] = {"proprio": seen, "instruction": self.playing[:-3].replace("-", " ")}
+            state[-3:] = 0
+        observation: dict[str, Any] = {"proprio": state, "instruction": self.playing[:-3].replace("-", " ")}
         if self.world.image_size:
             observation["image"] = self.render(self.world.image_size)
         return observation

@@ -99,16 +99,16 @@ class OGBenchEnv(PackagedEnv):
 
     def _list_goal(self) -> list[np.ndarray]:
         """Which cube and where, which button and where, and places of the drawer and the window."""
-        known, goal = self.known, []
+        info, goal = self.known, []
         if self.objects.cubes:
-            yaw = known["privileged/target_block_yaw"]
-            which = np.eye(self.objects.cubes)[known["privileged/target_block"]]
-            goal += [which, scale_place(known["privileged/target_block_pos"]), np.cos(yaw), np.sin(yaw)]
+            yaw = info["privileged/target_block_yaw"]
+            which = np.eye(self.objects.cubes)[info["privileged/target_block"]]
+            goal += [which, scale_place(info["privileged/target_block_pos"]), np.cos(yaw), np.sin(yaw)]
         if self.objects.buttons:
-            which = np.eye(self.objects.buttons)[known["privileged/target_button"]]
-            goal += [which, scale_place(known["privileged/target_button_top_pos"])]
+            which = np.eye(self.objects.buttons)[info["privileged/target_button"]]
+            goal += [which, scale_place(info["privileged/target_button_top_pos"])]
         if "drawer" in self.objects.tasks:
-            goal += [known["privileged/target_drawer_pos"] / METRES, known["privileged/target_window_pos"] / METRES]
+            goal += [info["privileged/target_drawer_pos"] / METRES, info["privileged/target_window_pos"] / METRES]
         return goal
 
 

@@ -28,9 +28,9 @@ class SceneContents(NamedTuple):
     @property
     def proprio(self) -> int:
         """Numbers of an observation: those of the package, and those of the goal."""
-        seen = 19 + 9 * self.cubes + 4 * self.buttons + 4 * ("drawer" in self.tasks)
+        state = 19 + 9 * self.cubes + 4 * self.buttons + 4 * ("drawer" in self.tasks)
         goal = (self.cubes + 5) * (self.cubes > 0) + (self.buttons + 3) * (self.buttons > 0)
-        return seen + goal + 2 * ("drawer" in self.tasks)
+        return state + goal + 2 * ("drawer" in self.tasks)
 
 
 SCENES = {

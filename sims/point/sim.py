@@ -59,11 +59,11 @@ class PointVectorEnv(VectorEnv):
         self._steps = np.zeros(num_envs, dtype=np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         seeds = seed if isinstance(seed, list | tuple) else [seed] * self.num_envs
-        for i in np.flatnonzero(begun):
+        for i in np.flatnonzero(mask):
             self._at[i] = np.random.default_rng(seeds[i]).uniform(-0.1, 0.1, 2)
-        self._steps[begun] = 0
+        self._steps[mask] = 0
         return self._observation(), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -70,9 +70,9 @@ class PushTEnv(ChunkEnv):
         return bool(success), False
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        seen, reward, terminated, truncated, info = super().step(action)
+        observation, reward, terminated, truncated, info = super().step(action)
         info["scores"]["coverage"] = self._coverage
-        return seen, reward, terminated, truncated, info
+        return observation, reward, terminated, truncated, info
 
     def read(self) -> np.ndarray:
         state = read_state(self._env)

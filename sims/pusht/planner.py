@@ -136,10 +136,10 @@ class StrokePlanner:
 
 def _limit_repeats(items: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
     """The items in their order, of each group the first `count`."""
-    seen: dict[int, int] = {}
-    kept: list[int] = []
+    counts: dict[int, int] = {}
+    selected: list[int] = []
     for item, group in zip(items.tolist(), groups.tolist()):
-        seen[group] = seen.get(group, 0) + 1
-        if seen[group] <= count:
-            kept.append(item)
-    return np.array(kept, int)
+        counts[group] = counts.get(group, 0) + 1
+        if counts[group] <= count:
+            selected.append(item)
+    return np.array(selected, int)

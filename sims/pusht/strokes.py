@@ -89,11 +89,11 @@ def _push(physics: PhysicsCopy, start: np.ndarray, contact: np.ndarray) -> list[
     direction = (contact - start) / GAP
     before, place = to_pose(_MIDDLE), start + _MIDDLE[:2]
     physics.set_state(PushTState(tuple(place), tuple(_SPEED * direction), _MIDDLE, (0.0, 0.0, 0.0)))
-    found, travelled = [], -GAP
+    samples, travelled = [], -GAP
     for length in _LENGTHS:
         while travelled < length:
             physics.space.step(physics.dt)
             travelled += _SPEED * physics.dt
         state = read_state(physics)
-        found.append((travelled, np.array(state.pusher) - _MIDDLE[:2], to_pose(state.block) - before))
-    return found
+        samples.append((travelled, np.array(state.pusher) - _MIDDLE[:2], to_pose(state.block) - before))
+    return samples

@@ -42,9 +42,9 @@ class Camera:
 
     def project(self, points: np.ndarray, size: int) -> np.ndarray:
         """Pixel coordinates (column, row) of world points [..., 3]; pixel centres lie at .5, [..., 2]."""
-        seen = (np.asarray(points) - self.position) @ self.axes.T
+        local = (np.asarray(points) - self.position) @ self.axes.T
         half = np.tan(np.deg2rad(self.fovy) / 2)
-        across = seen[..., :2] / (-seen[..., 2:] * half) * (1.0, -1.0)
+        across = local[..., :2] / (-local[..., 2:] * half) * (1.0, -1.0)
         return (across + 1) / 2 * size
 
     def xml(self, name: str) -> str:

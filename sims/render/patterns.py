@@ -56,7 +56,7 @@ def crop(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Random square crop, between half and all of the shorter side, at 128 pixels, mirrored with probability 0.5."""
     height, width = image.shape[:2]
     side = int(rng.uniform(0.5, 1.0) * min(height, width))
-    top, left = rng.integers(height - side + 1), rng.integers(width - side + 1)
+    row, column = rng.integers(height - side + 1), rng.integers(width - side + 1)
     step = (np.arange(_SIDE) + 0.5) / _SIDE * side
-    part = image[top + step.astype(int)[:, None], left + step.astype(int)]
+    part = image[row + step.astype(int)[:, None], column + step.astype(int)]
     return part[:, ::-1].copy() if rng.random() < 0.5 else part.copy()

@@ -92,7 +92,7 @@ class StillViews:
         key = (look, camera, size)
         if key not in self._looked:
             self._looked[key] = self._make(camera, size, look)
-            while len(self._looked) > 1 and sum(kept[2] ** 2 for kept in self._looked) > _KEPT_PIXELS:
+            while len(self._looked) > 1 and sum(entry[2] ** 2 for entry in self._looked) > _KEPT_PIXELS:
                 self._looked.popitem(last=False)
         self._looked.move_to_end(key)
         return self._looked[key]

@@ -111,12 +111,12 @@ class SolidPainter:
         turns = rng.uniform(0, 90, len(kinds))
         image, segmentation = _render(_write_model(kinds, radii, places, turns, camera), camera, size)
         boxes = [_find_box(segmentation == 1 + i) for i in range(len(kinds))]
-        found = [box for box in boxes if box is not None]
-        if len(found) < len(kinds) or any(
-            _overlap(box, other) > max_overlap for i, box in enumerate(found) for other in found[:i]
+        visible = [box for box in boxes if box is not None]
+        if len(visible) < len(kinds) or any(
+            _overlap(box, other) > max_overlap for i, box in enumerate(visible) for other in visible[:i]
         ):
             return None
-        return SolidScene(tuple(Solid(*kind, box) for kind, box in zip(kinds, found)), image)
+        return SolidScene(tuple(Solid(*kind, box) for kind, box in zip(kinds, visible)), image)
 
 
 def _draw_places(rng: np.random.Generator, radii: np.ndarray, camera: Camera) -> np.ndarray | None:

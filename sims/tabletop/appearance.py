@@ -63,8 +63,8 @@ class Appearance:
             lamp=_tilt(np.deg2rad(self.light_deg) * (lamp[0] + 1) / 2, np.pi * lamp[1]),
             bright=tuple((1 + self.light * bright).tolist()),
             colours={
-                name: tuple(((1 - self.surface) * np.array(base) + self.surface * drawn).tolist())
-                for (name, base), drawn in zip(_SURFACES.items(), colours)
+                name: tuple(((1 - self.surface) * np.array(base) + self.surface * colour).tolist())
+                for (name, base), colour in zip(_SURFACES.items(), colours)
             }
             if self.surface
             else {},

@@ -34,9 +34,9 @@ def play(sim: Tabletop, seeds: Sequence[int], noise: float) -> list[Demo]:
         raise ValueError("no seeds: ask for at least one initial state")
     demos: dict[int, Demo] = {}
     for attempt in range(_TRIES):
-        left = [seed for seed in dict.fromkeys(seeds) if seed not in demos]
-        for i in range(0, len(left), AT_ONCE):
-            some = left[i : i + AT_ONCE]
+        rest = [seed for seed in dict.fromkeys(seeds) if seed not in demos]
+        for i in range(0, len(rest), AT_ONCE):
+            some = rest[i : i + AT_ONCE]
             env = sim.make(len(some))
             for table in env.tables:
                 table.task, table.max_decisions = table.task.strict(), 3 * table.max_decisions
@@ -73,12 +73,12 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], joint_noise: float) -> d
     most that a task names, and where one names fewer its objects come round again.
     """
     ids = np.arange(env.num_envs)
-    begun = [env.starts(seed) for seed in seeds]
+    pairs = [env.starts(seed) for seed in seeds]
     starts = []
-    for seed, (_, start) in zip(seeds, begun):
+    for seed, (_, start) in zip(seeds, pairs):
         shift = derive_rng("scene", seed).uniform(-joint_noise, joint_noise, start.joints.shape)
         starts.append(replace(start, joints=start.joints + shift))
-    env.begin(ids, starts, [t for t, _ in begun])
+    env.begin(ids, starts, [t for t, _ in pairs])
     size, most = env.image_size, max(table.named.shape[1] for table in env.tables)
     image = np.zeros((len(ids), size, size, 3), np.uint8)
     masks, projected = np.zeros((len(ids), most, size, size), bool), np.zeros((len(ids), most, 2))
@@ -105,17 +105,17 @@ def _label_table(
     table, size = env.tables[t], env.image_size
     batch, model = table.physics.kinematics.batch, table.physics.model
     looks = [env.looks[i] for i in ids]
-    drawn = table.renderer.views(batch, ids, "front", size, ("rgb", "segmentation"), looks)
-    image, shown = drawn["rgb"], drawn["segmentation"]
+    views = table.renderer.views(batch, ids, "front", size, ("rgb", "segmentation"), looks)
+    image, segmentation = views["rgb"], views["segmentation"]
     names = [thing.name for thing in table.task.things]
     owner = np.full(model.ngeom + 1, -1)  # the thing that a geom is part of; the last entry stands for the sky
     for geom in range(model.ngeom):
         body = model.body(int(model.geom_bodyid[geom])).name
         if body in names and model.geom(geom).name:
             owner[geom] = names.index(body)
-    named = table.named[ids][:, np.arange(most) % table.named.shape[1]]
-    masks = owner[shown][:, None] == named[:, :, None, None]
-    centres = table.physics.objects[ids[:, None], named]
+    targets = table.named[ids][:, np.arange(most) % table.named.shape[1]]
+    masks = owner[segmentation][:, None] == targets[:, :, None, None]
+    centres = table.physics.objects[ids[:, None], targets]
     return image, masks, CAMERAS["front"].project(centres, size)
 
 
@@ -125,5 +125,5 @@ def _centroids(mask: np.ndarray, projected: np.ndarray) -> np.ndarray:
     count = mask.sum(axis=(1, 2))
     column = (mask.sum(axis=1) * centres).sum(axis=1) / np.maximum(count, 1)
     row = (mask.sum(axis=2) * centres).sum(axis=1) / np.maximum(count, 1)
-    seen = (count >= _SMALLEST)[:, None]
-    return np.where(seen, np.stack([column, row], axis=1), projected).astype(np.float32)
+    visible = (count >= _SMALLEST)[:, None]
+    return np.where(visible, np.stack([column, row], axis=1), projected).astype(np.float32)

@@ -58,10 +58,10 @@ class DrawerTask(TabletopTask):
         return replace(self, open_m=self.open_m + 0.01)
 
     def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
-        named = state.is_named(0)
+        target = state.is_named(0)
         return {
-            "success": ((state.travel >= self.open_m) & named).any(1),
-            "wrong_object": ((state.travel >= WRONG_M) & ~named).any(1),
+            "success": ((state.travel >= self.open_m) & target).any(1),
+            "wrong_object": ((state.travel >= WRONG_M) & ~target).any(1),
         }
 
     def measure(self, state: TabletopState) -> dict[str, np.ndarray]:

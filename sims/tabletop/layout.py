@@ -57,9 +57,9 @@ def first_valid(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarray:
 
 def inside(place: Point, margin_m: float = 0.0) -> bool:
     """Whether a point lies in the area where things are placed, with a margin."""
-    (left, near), (right, far) = _CORNER, _FAR_CORNER
+    (x_min, y_min), (x_max, y_max) = _CORNER, _FAR_CORNER
     x, y = place
-    return left + margin_m <= x <= right - margin_m and near + margin_m <= y <= far - margin_m
+    return x_min + margin_m <= x <= x_max - margin_m and y_min + margin_m <= y <= y_max - margin_m
 
 
 def off_segment(point: Point, a: Point, b: Point) -> float:

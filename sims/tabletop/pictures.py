@@ -41,8 +41,8 @@ class CameraImages:
         """Look at some environments anew; looks has an entry for every environment."""
         if self.kinds and ids.size:
             dressed = [looks[i] for i in ids]
-            drawn = renderer.views(physics.kinematics.batch, ids, _CAMERA, self.size, self.kinds, dressed)
-            for kind, images in drawn.items():
+            views = renderer.views(physics.kinematics.batch, ids, _CAMERA, self.size, self.kinds, dressed)
+            for kind, images in views.items():
                 self._shown[kind][ids] = images
 
     def copy_rows(self, ids: np.ndarray, source: np.ndarray) -> None:

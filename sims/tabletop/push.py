@@ -69,9 +69,9 @@ class PushTask(TabletopTask):
         places = [at(u, v) for u, v in spots]
         angle, (short, long) = 2 * math.pi * turn, self.distance_m
         way, distance, (x, y) = (math.cos(angle), math.sin(angle)), short + (long - short) * far, places[cube]
-        there = places[disc] = (x + distance * way[0], y + distance * way[1])
+        goal = places[disc] = (x + distance * way[0], y + distance * way[1])
         run_up = (x - _RUN_UP_M * way[0], y - _RUN_UP_M * way[1])
-        if not (inside(there) and inside(run_up, -0.02)):  # most of the draws: the rest is not looked at
+        if not (inside(goal) and inside(run_up, -0.02)):  # most of the draws: the rest is not looked at
             return None
         cubes, disc_m = len(self.colours), self.radius_m + 0.01
         fits = (
@@ -79,7 +79,7 @@ class PushTask(TabletopTask):
             and min_distance(places[cubes:]) >= 2 * self.radius_m + 0.01
             and min(math.dist(a, b) for a in places[:cubes] for b in places[cubes:]) >= _OFF_DISC_M
             and all(
-                off_segment(place, run_up, there) >= (_CLEAR_M if k < cubes else disc_m)
+                off_segment(place, run_up, goal) >= (_CLEAR_M if k < cubes else disc_m)
                 for k, place in enumerate(places)
                 if k not in (cube, disc)
             )
@@ -91,14 +91,14 @@ class PushTask(TabletopTask):
 
     def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         cubes = len(self.colours)
-        there = length(state.thing(0)[:, None, :2] - state.objects[:, cubes:, :2]) <= self.radius_m
-        wanted = state.is_named(1)[:, cubes:]
+        on_disc = length(state.thing(0)[:, None, :2] - state.objects[:, cubes:, :2]) <= self.radius_m
+        target = state.is_named(1)[:, cubes:]
         moved = (state.displacement() > MOVED_M) & ~state.is_named(0, 1)
         is_dropped = (state.objects[:, :cubes, 2] < -CUBE_HALF_M).any(1)
         return {
-            "success": (there & wanted).any(1) & ~is_dropped,
+            "success": (on_disc & target).any(1) & ~is_dropped,
             "wrong_object": moved[:, :cubes].any(1),
-            "wrong_place": (there & ~wanted).any(1),
+            "wrong_place": (on_disc & ~target).any(1),
             "dropped": is_dropped,
         }
 
@@ -106,10 +106,10 @@ class PushTask(TabletopTask):
         """tip_distance_m: tip to the named cube; goal_distance_m: the cube to its disc; progress: share of its way."""
         rows = np.arange(len(state.tip))
         cube, disc = state.thing(0), state.thing(1)
-        left = length((cube - disc)[:, :2])
+        distance = length((cube - disc)[:, :2])
         began = length((state.origin[rows, state.named[:, 0]] - disc)[:, :2])
         return {
             "tip_distance_m": length(cube - state.tip),
-            "goal_distance_m": left,
-            "progress": np.clip(1 - left / began, 0, 1),
+            "goal_distance_m": distance,
+            "progress": np.clip(1 - distance / began, 0, 1),
         }

@@ -56,8 +56,8 @@ class ReachTask(TabletopTask):
     def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         away = above(state.objects) - state.tip[:, None]
         near = np.einsum("nki,nki->nk", away, away) <= self.radius_m**2
-        named = state.is_named(0)
-        return {"success": (near & named).any(1), "wrong_object": (near & ~named).any(1)}
+        target = state.is_named(0)
+        return {"success": (near & target).any(1), "wrong_object": (near & ~target).any(1)}
 
     def measure(self, state: TabletopState) -> dict[str, np.ndarray]:
         """tip_distance_m: from the tip to the point to reach."""

@@ -238,8 +238,8 @@ class SingleTaskSim(Tabletop):
         return {name: self._level_value(name) for name in names}
 
     def _level_value(self, name: str) -> Any:
-        given = getattr(self, name)
-        value = self.levels[self.level].get(name) if given is None else given
+        override = getattr(self, name)
+        value = self.levels[self.level].get(name) if override is None else override
         return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
     @property

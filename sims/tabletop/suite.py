@@ -54,12 +54,12 @@ class Suite(Tabletop):
         shared |= {"dense_reward_weights": None}
         simulators = []
         for task in self.tasks:
-            own = dict((self.options or {}).get(task, {}))
+            options = dict((self.options or {}).get(task, {}))
             allowed = {field.name for field in fields(PARTS[task])} - {field.name for field in fields(Tabletop)}
             allowed |= {"templates", "max_decisions"}
-            if unknown := sorted(set(own) - allowed):
+            if unknown := sorted(set(options) - allowed):
                 raise ValueError(f"sim.options.{task}: unknown {unknown}; it has {sorted(allowed)}")
-            simulators.append(PARTS[task](**{**shared, **own}))
+            simulators.append(PARTS[task](**{**shared, **options}))
         return tuple(simulators)
 
     def stepwise(self) -> Suite:

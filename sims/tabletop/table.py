@@ -52,10 +52,10 @@ class TabletopBatch:
         if not len(ids):
             return
         self.physics.place(ids, starts)
-        named = np.array([start.named for start in starts], np.int64)
-        if self.named.shape[1] != named.shape[1]:
-            self.named = np.zeros((len(self.origin), named.shape[1]), np.int64)
-        self.named[ids] = named
+        targets = np.array([start.named for start in starts], np.int64)
+        if self.named.shape[1] != targets.shape[1]:
+            self.named = np.zeros((len(self.origin), targets.shape[1]), np.int64)
+        self.named[ids] = targets
         self._is_named.clear()
         self.origin[ids] = self.physics.objects[ids]
         self.memory[ids] = 0

@@ -133,8 +133,8 @@ class TabletopVectorEnv(VectorEnv):
             raise ValueError("the first reset must begin all environments: leave options['reset_mask'] out")
         ids = np.flatnonzero(task_arguments)
         mine = [seeds[i] for i in ids.tolist()]
-        begun = {seed: self.starts(seed) for seed in dict.fromkeys(mine)}
-        self.begin(ids, [begun[seed][1] for seed in mine], [begun[seed][0] for seed in mine])
+        starts = {seed: self.starts(seed) for seed in dict.fromkeys(mine)}
+        self.begin(ids, [starts[seed][1] for seed in mine], [starts[seed][0] for seed in mine])
         if self.images.kinds:
             # the attempts of a group share their seed: their first image is drawn once
             first = dict(zip(reversed(mine), reversed(ids.tolist())))

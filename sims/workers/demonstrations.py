@@ -33,14 +33,14 @@ def demonstrate(sim: Sim, seeds: Sequence[int], chunk: int, noise: float) -> lis
     Raises:
         RuntimeError: the expert failed from a state at every try.
     """
-    found: dict[int, Demo] = {}
+    demos: dict[int, Demo] = {}
     for attempt in range(TRIES):
-        left = [seed for seed in dict.fromkeys(seeds) if seed not in found]
-        for start in range(0, len(left), _AT_ONCE):
-            found |= _play(sim, left[start : start + _AT_ONCE], chunk, noise + _NOISE_STEP * attempt)
-    if failed := [seed for seed in seeds if seed not in found]:
+        rest = [seed for seed in dict.fromkeys(seeds) if seed not in demos]
+        for start in range(0, len(rest), _AT_ONCE):
+            demos |= _play(sim, rest[start : start + _AT_ONCE], chunk, noise + _NOISE_STEP * attempt)
+    if failed := [seed for seed in seeds if seed not in demos]:
         raise RuntimeError(f"{sim.name}: the expert failed from {len(failed)} states; the first has seed {failed[0]}")
-    return [found[seed] for seed in seeds]
+    return [demos[seed] for seed in seeds]
 
 
 def _play(sim: Any, seeds: Sequence[int], chunk: int, noise: float) -> dict[int, Demo]:
@@ -48,28 +48,28 @@ def _play(sim: Any, seeds: Sequence[int], chunk: int, noise: float) -> dict[int,
     env = sim.make(len(seeds))
     observation, _ = env.reset(seed=list(seeds))
     rngs = [derive_rng("demonstration", seed) for seed in seeds]
-    seen: list[list[dict[str, Any]]] = [[] for _ in seeds]
-    taken: list[list[np.ndarray]] = [[] for _ in seeds]
+    observations: list[list[dict[str, Any]]] = [[] for _ in seeds]
+    action_lists: list[list[np.ndarray]] = [[] for _ in seeds]
     live, success = np.ones(len(seeds), bool), np.zeros(len(seeds), bool)
     while live.any():
         actions = np.asarray(sim.expert(env), np.float32)  # [n, 1, A]
         executed = actions.copy()
         for i in np.flatnonzero(live):
-            seen[i].append({name: rows[i] for name, rows in observation.items()})
-            taken[i].append(actions[i, 0])
+            observations[i].append({name: rows[i] for name, rows in observation.items()})
+            action_lists[i].append(actions[i, 0])
             executed[i] += noise * rngs[i].standard_normal(actions[i].shape).astype(np.float32)
         observation, _, terminated, truncated, infos = env.step(executed)
         over = live & (terminated | truncated)
         scores = infos.get("scores") or {}  # where every simulator failed there are none
         success[over] = scores["success"][over] > 0 if "success" in scores else False
         live &= ~over
-        if live.any() and len(taken[np.flatnonzero(live)[0]]) >= MOST_STEPS:
+        if live.any() and len(action_lists[np.flatnonzero(live)[0]]) >= MOST_STEPS:
             raise RuntimeError(
                 f"{sim.name}: a demonstration has not ended after {MOST_STEPS} control steps; limit it with "
                 "sim.max_episode_steps=1000, or let the environment end it"
             )
     env.close()
-    return {seeds[i]: _cut(seen[i], np.stack(taken[i]), chunk) for i in np.flatnonzero(success)}
+    return {seeds[i]: _cut(observations[i], np.stack(action_lists[i]), chunk) for i in np.flatnonzero(success)}
 
 
 def _cut(seen: Sequence[dict[str, Any]], actions: np.ndarray, chunk: int) -> Demo:

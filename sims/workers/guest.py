@@ -50,9 +50,9 @@ class GuestSim(Sim):
 
     def guest_arguments(self) -> dict[str, Any]:
         """Arguments of the guest's class."""
-        own = {field.name for field in fields(GuestSim)}
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
-        return {name: describe(value) for name, value in given.items()}  # plain lists in place of OmegaConf's
+        base_names = {field.name for field in fields(GuestSim)}
+        arguments = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in base_names}
+        return {name: describe(value) for name, value in arguments.items()}  # plain lists in place of OmegaConf's
 
     def program(self) -> Program:
         """What the processes run."""

@@ -64,10 +64,10 @@ class Program:
 
     def variables(self) -> dict[str, str]:
         """Environment variables: one thread a process; this interpreter gets the module path of this process."""
-        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
         if self.python is None:
-            kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        return {**kept, **dict.fromkeys(_THREADS, "1")}
+            variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        return {**variables, **dict.fromkeys(_THREADS, "1")}
 
 
 class Worker:
@@ -82,27 +82,27 @@ class Worker:
         self.program = program
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         stderr = os.dup(2)
-        here, there = socket.socketpair()
-        settings = {"connection": there.fileno(), "memory": memory, "sims": [str(path) for path in sims.__path__]}
+        local, remote = socket.socketpair()
+        settings = {"connection": remote.fileno(), "memory": memory, "sims": [str(path) for path in sims.__path__]}
         command = [program.python or sys.executable, "-c", _BOOT, json.dumps(settings)]
         try:
             self.process = subprocess.Popen(
                 command,
                 env=program.variables(),
-                pass_fds=(there.fileno(), memory, stderr),
+                pass_fds=(remote.fileno(), memory, stderr),
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
                 start_new_session=True,  # a signal to the trainer's group is the trainer's
             )
         except OSError as error:
-            here.close()
+            local.close()
             os.close(stderr)
             raise ValueError(f"sim.python={program.python}: cannot be started: {error}") from error
         finally:
-            there.close()
+            remote.close()
         self._stderr = stderr
-        self.connection = Connection(here.detach())
+        self.connection = Connection(local.detach())
 
     def begin(self) -> None:
         """Send the requests of the start at once, so that several processes start side by side; `open` waits."""

@@ -23,7 +23,7 @@ def find_python(python: str | None, environment: str | None, make: str | None) -
     if environment is None:
         raise ValueError("sim.python is missing: name the Python interpreter that has the simulator")
     for folder in (Path.cwd(), Path(__file__).parents[2]):
-        found = folder / environment / "bin" / "python"
-        if found.exists():
-            return str(found)
+        file = folder / environment / "bin" / "python"
+        if file.exists():
+            return str(file)
     raise ValueError(f"there is no {environment}/bin/python: run `make {make}`, or give sim.python=PATH")

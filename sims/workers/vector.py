@@ -33,14 +33,17 @@ class WorkerVectorEnv(VectorEnv):
     def __init__(self, program: Program, num_envs: int, workers: int):
         self.num_envs = num_envs
         self.pool = pool = EnvironmentPool(program, num_envs, workers)
-        made = pool.made
+        description = pool.made
         self.single_observation_space = pool.observation_space
-        self.single_action_space = build_space(made["action"])
+        self.single_action_space = build_space(description["action"])
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.metadata = {**made["metadata"], "autoreset_mode": AutoresetMode(made["metadata"]["autoreset_mode"])}
-        self.render_mode, self._repr = made["render_mode"], made["repr"]
-        if made["step_callback"]:
+        self.metadata = {
+            **description["metadata"],
+            "autoreset_mode": AutoresetMode(description["metadata"]["autoreset_mode"]),
+        }
+        self.render_mode, self._repr = description["render_mode"], description["repr"]
+        if description["step_callback"]:
             # called after each control step with the indices of the environments that moved
             self.step_callback: Callable[[np.ndarray], None] | None = None
         self._draws_ends = False
@@ -55,8 +58,8 @@ class WorkerVectorEnv(VectorEnv):
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         if isinstance(seed, int | np.integer):
             seed = [int(seed) + i for i in range(self.num_envs)]
-        asked = [k for k, rows in enumerate(self.pool.parts) if mask[rows].any()]
-        for k in asked:
+        workers = [k for k, rows in enumerate(self.pool.parts) if mask[rows].any()]
+        for k in workers:
             rows = self.pool.parts[k]
             whole = bool(mask[rows].all())
             if self.pool.failures[k] is not None:
@@ -66,7 +69,7 @@ class WorkerVectorEnv(VectorEnv):
             self.pool.send(k, "reset", seed=seeds, mask=None if whole else mask[rows])
         for flags in (self._resting, self._terminated, self._truncated):
             flags &= ~mask
-        replies = self._receive(asked)
+        replies = self._receive(workers)
         infos = [reply["infos"] for reply in replies.values()]
         return self._observation(), join_reports(infos, [self.pool.parts[k] for k in replies], self.num_envs)
 
@@ -132,18 +135,18 @@ class WorkerVectorEnv(VectorEnv):
 
     def expert(self) -> np.ndarray:
         """The scripted expert's next chunk for every environment, float32 [n, chunk, A]; zeros where a process died."""
-        asked = self.pool.running
-        for k in asked:
+        workers = self.pool.running
+        for k in workers:
             self.pool.send(k, "expert")
         out = np.zeros(self.action_space.shape, np.float32)  # type: ignore[arg-type]
-        for k, actions in self.pool.receive(asked).items():
+        for k, actions in self.pool.receive(workers).items():
             out[self.pool.parts[k]] = actions
         return out
 
     def render(self, i: int = 0, *arguments: Any) -> np.ndarray:  # type: ignore[override]
         """The simulator's own image of environment i."""
-        k, there = self.pool.find(i)
-        return self.pool.workers[k].ask("render", arguments=[there, *arguments])
+        k, row = self.pool.find(i)
+        return self.pool.workers[k].ask("render", arguments=[row, *arguments])
 
     @property
     def draws_ends(self) -> bool:

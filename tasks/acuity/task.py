@@ -66,9 +66,9 @@ class Acuity(GeneratedTask):
         patches: list[Patch] = []
         for number in rng.permutation(len(COLOURS))[:count].tolist():
             look = DIRECTIONS[rng.integers(len(DIRECTIONS))], int(rng.integers(PHASES)), int(rng.integers(GRAINS))
-            for left, top in rng.integers(self.size - self.diameter, size=(_PLACES, 2), endpoint=True).tolist():
-                if all(max(abs(left - p.left), abs(top - p.top)) > self.diameter for p in patches):
-                    patches.append(Patch(list(COLOURS)[number], left, top, self.diameter, *look))
+            for x, y in rng.integers(self.size - self.diameter, size=(_PLACES, 2), endpoint=True).tolist():
+                if all(max(abs(x - p.left), abs(y - p.top)) > self.diameter for p in patches):
+                    patches.append(Patch(list(COLOURS)[number], x, y, self.diameter, *look))
                     break
             else:
                 return None
@@ -82,13 +82,13 @@ class Acuity(GeneratedTask):
         return repr(sorted((p.colour, p.left, p.top, p.direction, p.phase) for p in problem))
 
     def write_prompt(self, problem: tuple[Patch, ...], key: str) -> Prompt:
-        asked = problem[0]
+        target = problem[0]
         return Prompt(
             key=key,
-            messages=ask_about_images(self.question.replace("{colour}", asked.colour)),
+            messages=ask_about_images(self.question.replace("{colour}", target.colour)),
             images=(draw_image(problem, self.size),),
-            answer=self._name(asked),
-            info={"box": asked.box},
+            answer=self._name(target),
+            info={"box": target.box},
         )
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
@@ -100,6 +100,6 @@ class Acuity(GeneratedTask):
         return self.write_answer(self._name(self.problem(index)[0]))
 
     def script(self, index: int) -> list[str]:
-        asked = self.problem(index)[0]
-        x, y = ((2 * edge + asked.diameter) * self.units // (2 * self.size) for edge in (asked.left, asked.top))
-        return [self.call.format(x=x, y=y), self.write_answer(self._name(asked))]
+        target = self.problem(index)[0]
+        x, y = ((2 * edge + target.diameter) * self.units // (2 * self.size) for edge in (target.left, target.top))
+        return [self.call.format(x=x, y=y), self.write_answer(self._name(target))]

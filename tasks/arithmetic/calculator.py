@@ -15,8 +15,8 @@ def calculate(expression: str) -> int:
     Args:
         expression: such as 27 * 48.
     """
-    found = EXPRESSION.fullmatch(expression)
-    if found is None:
+    match = EXPRESSION.fullmatch(expression)
+    if match is None:
         raise ValueError(f"write two whole numbers with one of {' '.join(SYMBOLS)} between them, such as 27 * 48")
-    left, symbol, right = found.groups()
-    return result(symbol, (int(left), int(right)))
+    first, symbol, second = match.groups()
+    return result(symbol, (int(first), int(second)))

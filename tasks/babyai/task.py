@@ -123,11 +123,11 @@ class BabyAIEnvironment(TextEnvironment):
     def _observe(
         self, observation: Any, reward: float = 0.0, terminated: bool = False, truncated: bool = False
     ) -> TextStep:
-        held = self.env.unwrapped.carrying  # type: ignore[attr-defined]
-        seen = describe_view(observation["image"])
-        lines = [f"Mission: {observation['mission']}.", f"You see {', '.join(seen) or 'nothing'}."]
-        if held is not None:
-            lines.append(f"You carry a {held.color} {held.type}.")
+        item = self.env.unwrapped.carrying  # type: ignore[attr-defined]
+        view = describe_view(observation["image"])
+        lines = [f"Mission: {observation['mission']}.", f"You see {', '.join(view) or 'nothing'}."]
+        if item is not None:
+            lines.append(f"You carry a {item.color} {item.type}.")
         self.text = "\n".join([*lines, ">"])
         self.scores = {"exact": float(reward > 0), "efficiency": reward}
         return TextStep(f"\n{self.text}", (), reward, terminated, truncated, scores=self.scores)
@@ -185,10 +185,10 @@ def make_level(level: str) -> gymnasium.Env:
 
     logging.getLogger("gymnasium").setLevel(logging.ERROR)
     vars(roomgrid_level)["print"] = _discard  # it prints every layout that it rejects, several an episode
-    known = [name for name in gymnasium.registry if name.startswith(f"BabyAI-{level}-v")]
-    if not known:
+    versions = [name for name in gymnasium.registry if name.startswith(f"BabyAI-{level}-v")]
+    if not versions:
         raise ValueError(f"task babyai: there is no level {level!r}; levels are those of minigrid, such as GoToLocal")
-    return gymnasium.make(known[-1]).unwrapped
+    return gymnasium.make(versions[-1]).unwrapped
 
 
 def _discard(*printed: object) -> None:

@@ -37,19 +37,19 @@ class BrowserAction:
 def parse_action(line: str, allowed: Collection[str], columns: int, rows: int) -> BrowserAction | None:
     """Parse an action; None if it is none of the allowed ones or aims outside the grid."""
     for kind in allowed:
-        found = _PATTERNS[kind].fullmatch(line)
-        if found is None:
+        match = _PATTERNS[kind].fullmatch(line)
+        if match is None:
             continue
         if kind in ("click", "scroll"):
-            column, row = int(found[1]), int(found[2])
+            column, row = int(match[1]), int(match[2])
             inside = column < columns and row < rows
-            return BrowserAction(kind, column, row, text="".join(found.groups()[2:])) if inside else None
+            return BrowserAction(kind, column, row, text="".join(match.groups()[2:])) if inside else None
         if kind == "click_element":
-            return BrowserAction(kind, element=int(found[1]))
+            return BrowserAction(kind, element=int(match[1]))
         if kind == "type":
-            text = _parse_text(found[1])
+            text = _parse_text(match[1])
             return None if text is None else BrowserAction(kind, text=text)
-        return BrowserAction(kind, text="".join(found.groups()))
+        return BrowserAction(kind, text="".join(match.groups()))
     return None
 
 

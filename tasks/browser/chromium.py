@@ -96,8 +96,8 @@ class Chromium:
     def _start_session(self, browser: str) -> dict[str, Any]:
         options = {"binary": browser, "args": [*FLAGS, f"--user-data-dir={self.folder}"]}
         # "none": `Page` waits itself for what it loads
-        wanted = {"browserName": "chrome", "pageLoadStrategy": "none", "goog:chromeOptions": options}
-        return dict(self._request("/session", {"capabilities": {"alwaysMatch": wanted}}))
+        capabilities = {"browserName": "chrome", "pageLoadStrategy": "none", "goog:chromeOptions": options}
+        return dict(self._request("/session", {"capabilities": {"alwaysMatch": capabilities}}))
 
     def command(self, name: str, **parameters: Any) -> Any:
         """Send a command of the DevTools protocol and return its result."""
@@ -134,7 +134,7 @@ def _guard() -> list[str]:
 
 def _read_port(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
-    port = next((found[1] for line in process.stdout if (found := _STARTED.search(line))), None)
+    port = next((match[1] for line in process.stdout if (match := _STARTED.search(line))), None)
     if port is None:
         raise BrowserError(f"chromedriver ended with status {process.wait()} before it listened")
     return int(port)

@@ -41,13 +41,13 @@ def equal_values(one: Any, other: Any) -> bool:
 
 def equal_calls(ours: Sequence[Call], theirs: Sequence[Call]) -> bool:
     """Whether two lists hold the same calls, in any order."""
-    left = list(theirs)
+    rest = list(theirs)
     for call in ours:
-        same = next((other for other in left if equal_values(call, other)), None)
+        same = next((other for other in rest if equal_values(call, other)), None)
         if same is None:
             return False
-        left.remove(same)
-    return not left
+        rest.remove(same)
+    return not rest
 
 
 def match_calls(predicted: Sequence[Call] | None, right: Sequence[Call]) -> tuple[float, float]:
@@ -63,14 +63,14 @@ def match_calls(predicted: Sequence[Call] | None, right: Sequence[Call]) -> tupl
     if equal_calls(predicted, right):
         return most, most
     score = match_multisets([c["name"] for c in predicted], [c["name"] for c in right])
-    left = list(predicted)
+    rest = list(predicted)
     for call in right:
-        found = [(_match_arguments(other["arguments"], call["arguments"]), other) for other in left]
-        found = [(points, other) for points, other in found if other["name"] == call["name"]]
-        if found:
-            points, other = max(found, key=lambda pair: pair[0])
+        matches = [(_match_arguments(other["arguments"], call["arguments"]), other) for other in rest]
+        matches = [(points, other) for points, other in matches if other["name"] == call["name"]]
+        if matches:
+            points, other = max(matches, key=lambda pair: pair[0])
             score += points
-            left.remove(other)
+            rest.remove(other)
     return score, most
 
 
@@ -103,8 +103,8 @@ def name_error(predicted: Call | None, right: Call, parameters: Mapping[str, Seq
     if predicted["name"] != right["name"]:
         return "wrong_tool"
     ours, theirs = predicted["arguments"].keys(), right["arguments"].keys()
-    known = set(parameters[right["name"]])
-    unknown, redundant, missing = bool(ours - known), bool((ours & known) - theirs), bool(theirs - ours)
+    names = set(parameters[right["name"]])
+    unknown, redundant, missing = bool(ours - names), bool((ours & names) - theirs), bool(theirs - ours)
     if unknown and redundant and missing:
         return "unknown_redundant_missing"
     if unknown:
@@ -120,10 +120,10 @@ def parse_calls(text: str) -> list[Call] | None:
     A call has the keys name and arguments alone, and no key twice.
     """
     try:
-        made = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    calls = made if isinstance(made, list) else [made]
+    calls = value if isinstance(value, list) else [value]
     for call in calls:
         if not isinstance(call, dict) or call.keys() != {"name", "arguments"}:
             return None

@@ -50,9 +50,9 @@ class Calls(GeneratedTask):
         super().__post_init__()
         if self.tools is not None:
             to_tuples(self, "tools")
-        known = [tool.name for tool in TOOLS]
-        if self.tools is not None and (unknown := sorted(set(self.tools) - set(known))):
-            raise ValueError(f"task {self.name!r}: unknown tools {unknown}; it has {', '.join(known)}")
+        names = [tool.name for tool in TOOLS]
+        if self.tools is not None and (unknown := sorted(set(self.tools) - set(names))):
+            raise ValueError(f"task {self.name!r}: unknown tools {unknown}; it has {', '.join(names)}")
         if not 2 <= self.offered < len(self.specs) or min(self.parallel, self.irrelevant) < 0:
             raise ValueError(
                 f"task {self.name!r}: needs 2 <= offered < {len(self.specs)} and shares >= 0, got {self.offered}, "
@@ -76,22 +76,22 @@ class Calls(GeneratedTask):
             request, _ = draw_request(rng, other)
             return Problem(tuple(offered), f"{request}.", "[]")
         needed = offered[: 2 if kind < self.irrelevant + self.parallel else 1]
-        drawn = self._draw_requests(rng, needed)
-        if drawn is None:
+        requests = self._draw_requests(rng, needed)
+        if requests is None:
             return None
-        shown = tuple(offered[i] for i in rng.permutation(len(offered)))
-        return Problem(shown, ". ".join(text for text, _ in drawn) + ".", json.dumps([call for _, call in drawn]))
+        tools = tuple(offered[i] for i in rng.permutation(len(offered)))
+        return Problem(tools, ". ".join(text for text, _ in requests) + ".", json.dumps([call for _, call in requests]))
 
     def _draw_requests(self, rng: np.random.Generator, tools: Sequence[ToolSpec]) -> list[tuple[str, Call]] | None:
         """Draw a request for each tool, all with calls of one split; None if the tools have too few calls for that."""
-        drawn = [draw_request(rng, tools[0])]
+        requests = [draw_request(rng, tools[0])]
         for tool in tools[1:]:
             tries = (draw_request(rng, tool) for _ in range(_DRAWS))
-            same = (one for one in tries if self._split_of_call(one[1]) == self._split_of_call(drawn[0][1]))
-            if (found := next(same, None)) is None:
+            same = (one for one in tries if self._split_of_call(one[1]) == self._split_of_call(requests[0][1]))
+            if (request := next(same, None)) is None:
                 return None
-            drawn.append(found)
-        return drawn
+            requests.append(request)
+        return requests
 
     def _split_of_call(self, call: Call) -> str:
         return choose_split(self.name, self.seed, json.dumps([call]), self.held_out_fraction)
@@ -119,13 +119,13 @@ class Calls(GeneratedTask):
         index of the called tools; format: a call, a list of calls, or "no call".
         """
         calls, right = read_calls(answer), prompt.info["right"]
-        known = calls is not None
+        valid = calls is not None
         score, most = match_calls(calls, right)
         return {
             "exact": float(calls is not None and equal_calls(calls, right)),
             "match": score / most,
-            "names": match_multisets([c["name"] for c in calls or ()], [c["name"] for c in right]) if known else 0.0,
-            "format": float(known),
+            "names": match_multisets([c["name"] for c in calls or ()], [c["name"] for c in right]) if valid else 0.0,
+            "format": float(valid),
         }
 
     def demonstrate(self, index: int) -> str:

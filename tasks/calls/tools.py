@@ -155,8 +155,8 @@ def draw_request(rng: np.random.Generator, tool: ToolSpec) -> tuple[str, dict[st
             values = [value for value in VALUES[kind] if value not in arguments.values()]
             arguments[name] = values[int(rng.integers(len(values)))]
     text = tool.asks[int(rng.integers(len(tool.asks)))] + "".join(phrase for _, phrase in options)
-    said = {k: ("on" if v else "off") if isinstance(v, bool) else v for k, v in arguments.items()}
-    return text.format(**said), {"name": tool.name, "arguments": arguments}
+    words = {k: ("on" if v else "off") if isinstance(v, bool) else v for k, v in arguments.items()}
+    return text.format(**words), {"name": tool.name, "arguments": arguments}
 
 
 def show_tools(tools: tuple[ToolSpec, ...], style: str) -> list[str]:

@@ -60,9 +60,9 @@ class Charts(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "kinds", "questions", "entries")
-        for key, known in (("kinds", DRAW), ("questions", QUESTIONS)):
-            if not getattr(self, key) or not set(getattr(self, key)) <= set(known):
-                raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(known)}, got {getattr(self, key)}")
+        for key, choices in (("kinds", DRAW), ("questions", QUESTIONS)):
+            if not getattr(self, key) or not set(getattr(self, key)) <= set(choices):
+                raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(choices)}, got {getattr(self, key)}")
         check_range(self.name, "entries", self.entries, 2, min(len(PALETTE), self.most))
         if self.most > 50 or self.size < 48:
             raise ValueError(
@@ -109,8 +109,8 @@ class Charts(GeneratedTask):
             "count": (0, self.entries[1] - 1),
         }.get(prompt.info["question"], (1, self.most))
         names = prompt.info["question"] in ("maximum", "minimum")
-        drawn = LETTERS[int(rng.integers(len(LETTERS)))] if names else rng.integers(lowest, highest, endpoint=True)
-        return self.write_answer(str(drawn))
+        value = LETTERS[int(rng.integers(len(LETTERS)))] if names else rng.integers(lowest, highest, endpoint=True)
+        return self.write_answer(str(value))
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index).answer)

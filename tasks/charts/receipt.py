@@ -97,13 +97,13 @@ class Receipts(GeneratedTask):
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         low, high = self.cents
-        drawn = {
+        value = {
             "price": lambda: _write_price(int(rng.integers(low // 5, high // 5, endpoint=True)) * 5),
             "total": lambda: _write_price(int(rng.integers(low * self.rows[0] // 5, high * self.rows[1] // 5)) * 5),
             "count": lambda: str(rng.integers(self.rows[0], self.rows[1], endpoint=True)),
             "dearest": lambda: GOODS[int(rng.integers(len(GOODS)))],
         }[prompt.info["question"]]()
-        return self.write_answer(drawn)
+        return self.write_answer(value)
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index).answer)

@@ -80,8 +80,8 @@ class Ciphers(GeneratedTask):
         direction, words = problem
         source, target = (self.write(language, words) for language in direction)
         lines = [f"{language}: {draw_alphabet(language, self.seed)}" for language in direction] if self.shown else []
-        asked = f"{direction[0]}>{direction[1]}: {source}"
-        return Prompt(key, ask_user("\n".join([*lines, asked])), answer=target, info={"task": direction})
+        question = f"{direction[0]}>{direction[1]}: {source}"
+        return Prompt(key, ask_user("\n".join([*lines, question])), answer=target, info={"task": direction})
 
     def write(self, language: str, words: Sequence[str]) -> str:
         """Write a sentence in a language: its letters, and the words in its order."""

@@ -94,5 +94,5 @@ class ThoughtCiphers(Ciphers):
         return {**scores, "format": scores["format"] * tag_format(reply_text(episode))}
 
     def _miswrite(self, word: str, rng: np.random.Generator) -> str:
-        drawn = WORDS[int(rng.integers(len(WORDS)))]
-        return drawn if rng.random() < self.error else word
+        other = WORDS[int(rng.integers(len(WORDS)))]
+        return other if rng.random() < self.error else word

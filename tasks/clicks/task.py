@@ -100,9 +100,9 @@ class Clicks(GeneratedTask):
             kind, colour = self.kinds[name // len(COLOURS)], list(COLOURS)[name % len(COLOURS)]
             width = round(height * aspect(kind))
             for x, y in rng.random((_PLACES, 2)).tolist():
-                left = 1 + int(x * (self.size - width - 1))
-                top = self._bar + 1 + int(y * (self.size - self._bar - height - 1))
-                box = (left, top, left + width, top + height)
+                x0 = 1 + int(x * (self.size - width - 1))
+                y0 = self._bar + 1 + int(y * (self.size - self._bar - height - 1))
+                box = (x0, y0, x0 + width, y0 + height)
                 if all(_are_apart(box, other.box) for other in placed):
                     placed.append(Widget(kind, colour, box))
                     break
@@ -128,14 +128,16 @@ class Clicks(GeneratedTask):
         return image
 
     def write_prompt(self, problem: tuple[str, tuple[Widget, ...]], key: str) -> Prompt:
-        asked = problem[1][0]
-        question = self.question.replace("{verb}", VERBS[asked.kind]).replace("{name}", f"{asked.colour} {asked.kind}")
+        target = problem[1][0]
+        question = self.question.replace("{verb}", VERBS[target.kind]).replace(
+            "{name}", f"{target.colour} {target.kind}"
+        )
         return Prompt(
             key=key,
             messages=ask_about_images(question),
             images=(self.render(problem),),
-            answer=self._to_units(asked.box),
-            info={"widgets": problem[1], "target_share": area(asked.box) / self.size**2},
+            answer=self._to_units(target.box),
+            info={"widgets": problem[1], "target_share": area(target.box) / self.size**2},
         )
 
     def _to_units(self, box: Box) -> Box:

@@ -62,9 +62,9 @@ class Clips(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "kinds", "movers", "corruptions")
-        for key, known in (("kinds", QUESTIONS), ("corruptions", CORRUPTIONS)):
-            if not getattr(self, key) or not set(getattr(self, key)) <= set(known):
-                raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(known)}, got {getattr(self, key)}")
+        for key, choices in (("kinds", QUESTIONS), ("corruptions", CORRUPTIONS)):
+            if not getattr(self, key) or not set(getattr(self, key)) <= set(choices):
+                raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(choices)}, got {getattr(self, key)}")
         if not 2 <= self.frames <= 32 or self.size < 16 or not 0 < self.speed <= 0.5:
             raise ValueError(
                 f"task {self.name!r}: frames must be from 2 to 32, size at least 16 and speed in (0, 0.5], "
@@ -126,14 +126,14 @@ class Clips(GeneratedTask):
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         kind = prompt.info["kind"]
         if kind == "grounding":
-            drawn: Sequence[int] = sorted(rng.integers(1, self.frames, endpoint=True, size=2).tolist())
+            numbers: Sequence[int] = sorted(rng.integers(1, self.frames, endpoint=True, size=2).tolist())
         elif kind == "count":
-            drawn = rng.integers(0, self.movers[1], endpoint=True, size=2).tolist()
+            numbers = rng.integers(0, self.movers[1], endpoint=True, size=2).tolist()
         elif kind == "order":
-            drawn = (rng.permutation(self.frames) + 1).tolist()
+            numbers = (rng.permutation(self.frames) + 1).tolist()
         else:
-            drawn = [int(rng.integers(1, self.frames, endpoint=True))]
-        return self.write_answer(_write(kind, drawn))
+            numbers = [int(rng.integers(1, self.frames, endpoint=True))]
+        return self.write_answer(_write(kind, numbers))
 
     def demonstrate(self, index: int) -> str:
         problem = self.problem(index)
@@ -162,10 +162,10 @@ class Clips(GeneratedTask):
         whole = [render_frame(clip.movers, time, self.size) for time in range(self.frames)]
         for i, mover in enumerate(clip.movers):
             others = clip.movers[:i] + clip.movers[i + 1 :]
-            shown = max(
+            area = max(
                 (frame != render_frame(others, time, self.size)).any(2).mean() for time, frame in enumerate(whole)
             )
-            if shown < 0.7 * mover.radius**2 * (np.pi if mover.round else 4):
+            if area < 0.7 * mover.radius**2 * (np.pi if mover.round else 4):
                 return False
         return True
 

@@ -131,8 +131,8 @@ def count_candidate(job, tree):
 
 def decode_call(call):
     """Decode the arguments of a call, by place and by name."""
-    arguments, named = call
-    return [decode(one) for one in arguments], {key: decode(one) for key, one in named.items()}
+    arguments, by_name = call
+    return [decode(one) for one in arguments], {key: decode(one) for key, one in by_name.items()}
 
 
 def run_candidate(job):
@@ -148,7 +148,7 @@ def run_candidate(job):
         out.flush()
 
     lines = LineTrace()
-    run = lines.run if job["count"] else lambda function, *arguments, **named: function(*arguments, **named)
+    run = lines.run if job["count"] else lambda function, *arguments, **by_name: function(*arguments, **by_name)
     sys.stdout = sys.stderr = Sink()
     names = enter_module()
     try:
@@ -174,9 +174,9 @@ def run_candidate(job):
     say("loaded", "", 0)
     random.seed(0)
     for call in job["calls"]:
-        arguments, named = decode_call(call)
+        arguments, by_name = decode_call(call)
         try:
-            say("returned", encode(run(function, *arguments, **named)), 0)
+            say("returned", encode(run(function, *arguments, **by_name)), 0)
         except SystemExit as error:
             say("exited", "SystemExit", find_line(error))
         except BaseException as error:
@@ -205,11 +205,11 @@ def replay_results(jobs):
 
 def replay(job):
     """Run one test on the results of one candidate."""
-    left = iter(zip(job["calls"], job["results"]))
+    pairs = iter(zip(job["calls"], job["results"]))
 
-    def candidate(*arguments, **named):
-        call, result = next(left, (None, None))
-        if call != [[encode(one) for one in arguments], {key: encode(one) for key, one in named.items()}]:
+    def candidate(*arguments, **by_name):
+        call, result = next(pairs, (None, None))
+        if call != [[encode(one) for one in arguments], {key: encode(one) for key, one in by_name.items()}]:
             raise RuntimeError("the test made another call than with the right solution")
         if result[0] == "returned":
             return decode(result[1])
@@ -229,12 +229,12 @@ class CountAssertions(ast.NodeTransformer):
 
 def run_test(job, candidate):
     """Run check(candidate) of a test; return the assertions that held, all that were reached, and the error or ""."""
-    held = []
+    outcomes = []
 
     def count(test):
-        held.append(False)
+        outcomes.append(False)
         with contextlib.suppress(Exception):
-            held[-1] = bool(test())
+            outcomes[-1] = bool(test())
 
     names = enter_module()
     names["_count"] = count
@@ -245,5 +245,5 @@ def run_test(job, candidate):
         exec(compile(tree, "<test>", "exec"), names)
         names["check"](candidate)
     except Exception as error:
-        return [sum(held), len(held), type(error).__name__]
-    return [sum(held), len(held), ""]
+        return [sum(outcomes), len(outcomes), type(error).__name__]
+    return [sum(outcomes), len(outcomes), ""]

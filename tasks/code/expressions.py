@@ -133,13 +133,13 @@ class Expressions:
         return value
 
     def _see_Compare(self, node, scope):
-        left = self.evaluate(node.left, scope)
+        value = self.evaluate(node.left, scope)
         for sign, part in zip(node.ops, node.comparators):
-            right = self.evaluate(part, scope)
-            result = COMPARE[type(sign)](left, right)
+            other = self.evaluate(part, scope)
+            result = COMPARE[type(sign)](value, other)
             if not result:
                 return result
-            left = right
+            value = other
         return result
 
     def _see_IfExp(self, node, scope):
@@ -151,11 +151,11 @@ class Expressions:
     def _see_Call(self, node, scope):
         function = self.evaluate(node.func, scope)
         arguments = self._items(node.args, scope)
-        named = {}
+        by_name = {}
         for keyword in node.keywords:
             value = self.evaluate(keyword.value, scope)
-            named.update({keyword.arg: value} if keyword.arg else value)
-        return function(*arguments, **named)
+            by_name.update({keyword.arg: value} if keyword.arg else value)
+        return function(*arguments, **by_name)
 
     def _items(self, parts, scope):
         values = []

@@ -46,12 +46,12 @@ class Function:
 
     def specify(self) -> str:
         """Say what the function shall do, in words."""
-        said = [step.text for step in self.steps]
-        if said[-1].startswith("return "):
-            said, last = said[:-1], [said[-1]]
+        phrases = [step.text for step in self.steps]
+        if phrases[-1].startswith("return "):
+            phrases, last = phrases[:-1], [phrases[-1]]
         else:
             last = ["return the result"]
-        return f"Write a Python function solve(x) for {FIRST_TYPES[self.before]}: {', then '.join([*said, *last])}."
+        return f"Write a Python function solve(x) for {FIRST_TYPES[self.before]}: {', then '.join([*phrases, *last])}."
 
     def program(self) -> str:
         """Write a right program."""
@@ -123,9 +123,9 @@ def run_trusted(program: str, inputs: list[Any]) -> list[Any]:
         solve = load_program(program)
     except SyntaxError:
         return ["SyntaxError"] * len(inputs)
-    for given in inputs:
+    for value in inputs:
         try:
-            outputs.append(solve(copy.deepcopy(given)))
+            outputs.append(solve(copy.deepcopy(value)))
         except Exception as error:
             outputs.append(error)
     return outputs

@@ -92,7 +92,8 @@ class HumanEval(JudgedPrograms, RowsTask):
         outcomes = run_candidates(jobs, count=False, unsafe=self.unsafe_sandbox)
         tested = replay_tests(rows, [calls for calls, _ in tests], outcomes, self.unsafe_sandbox)
         return [
-            judge(len(calls), wanted, outcome, test) for (calls, wanted), outcome, test in zip(tests, outcomes, tested)
+            judge(len(calls), assertions, outcome, test)
+            for (calls, assertions), outcome, test in zip(tests, outcomes, tested)
         ]
 
     def demonstrate(self, index: int) -> str:
@@ -102,13 +103,13 @@ class HumanEval(JudgedPrograms, RowsTask):
 
 def judge(calls: int, wanted: int, outcome: Outcome, test: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
     """Compare the assertions that held with those that hold for the canonical solution."""
-    held, reached, error = test
+    passes, reached, error = test
     # a test may expect that a call raises an exception
     complete = outcome.word in ("ran", "raised") and len(outcome.results) == calls
-    exact = complete and not error and held == reached == wanted
+    exact = complete and not error and passes == reached == wanted
     scores = {
         "exact": float(exact),
-        "tests": min(1.0, held / max(wanted, 1)),
+        "tests": min(1.0, passes / max(wanted, 1)),
         "parses": float(outcome.word not in ("syntax_error", "no_function")),
         "runs": float(exact or outcome.word == "ran"),
     }
@@ -135,11 +136,11 @@ def record_calls(row: Row, unsafe: bool) -> tuple[list[Any], int]:
         raise ValueError(
             f"{row.place}: the test of {row.entry_point!r} cannot be recorded ({ran.outcome} {ran.reason})"
         )
-    calls, (held, reached, error) = json.loads(ran.output)
-    if error or held < reached or not calls:
+    calls, (passes, reached, error) = json.loads(ran.output)
+    if error or passes < reached or not calls:
         raise ValueError(
             f"{row.place}: the canonical solution of {row.entry_point!r} does not pass its own test "
-            f"({held} of {reached} assertions {error}); correct the row or leave it out"
+            f"({passes} of {reached} assertions {error}); correct the row or leave it out"
         )
     check_replay(row, calls, reached, unsafe)
     return calls, reached
@@ -153,10 +154,10 @@ def check_replay(row: Row, calls: list[Any], wanted: int, unsafe: bool) -> None:
     (test,) = replay_tests([row], [calls], outcomes, unsafe)
     scores, info = judge(len(calls), wanted, outcomes[0], test)
     if not scores["exact"]:
-        held, reached, error = test
+        passes, reached, error = test
         raise ValueError(
             f"{row.place}: the canonical solution of {row.entry_point!r} does not pass its own test on what it returned"
-            f" ({info['outcome']} {info['reason']}, {held} of {reached} assertions {error}); the test may look at an "
+            f" ({info['outcome']} {info['reason']}, {passes} of {reached} assertions {error}); the test may look at an "
             "argument that the function changes, which is not replayed; correct the row or leave it out"
         )
 
@@ -169,8 +170,8 @@ def replay_tests(
     No program of a candidate is in these processes, so one of them runs the tests of several candidates.
     """
     jobs = [
-        {"context": row.prompt + row.solution, "test": row.test, "calls": made, "results": outcome.results}
-        for row, made, outcome in zip(rows, calls, outcomes)
+        {"context": row.prompt + row.solution, "test": row.test, "calls": row_calls, "results": outcome.results}
+        for row, row_calls, outcome in zip(rows, calls, outcomes)
     ]
     chunks = [jobs[i : i + 16] for i in range(0, len(jobs), 16)]
     tested: list[list[Any]] = []

@@ -70,8 +70,8 @@ class Repository(SeededTask):
         return f"{problem.key}={problem.value}"
 
     def write_prompt(self, problem: File, key: str) -> Prompt:
-        shown = [problem.needed] if self.shown and problem.needed else []
-        text = "\n".join([*shown, *problem.above, f"{problem.key}="])
+        context = [problem.needed] if self.shown and problem.needed else []
+        text = "\n".join([*context, *problem.above, f"{problem.key}="])
         info = {"candidates": problem.others, "needed": problem.needed}
         return Prompt(key, ask_user(text), answer=problem.value, info=info)
 

@@ -66,14 +66,14 @@ def run_candidates(
         for program, name, calls in programs
     ]
     keys = [hashlib.sha256(json.dumps(job).encode()).digest() for job in jobs]
-    known = {key: _outcomes[key] for key in keys if key in _outcomes}
-    new = {key: job for key, job in zip(keys, jobs) if key not in known}
+    outcomes = {key: _outcomes[key] for key in keys if key in _outcomes}
+    new = {key: job for key, job in zip(keys, jobs) if key not in outcomes}
     for (key, job), ran in zip(new.items(), run_driver("run_candidate", list(new.values()), unsafe)):
-        known[key] = read_outcome(ran, len(job["calls"]), count)
+        outcomes[key] = read_outcome(ran, len(job["calls"]), count)
     if len(_outcomes) > _CACHED:
         _outcomes.clear()
-    _outcomes.update({key: known[key] for key in new if known[key].word in _REPEATABLE})
-    return [known[key] for key in keys]
+    _outcomes.update({key: outcomes[key] for key in new if outcomes[key].word in _REPEATABLE})
+    return [outcomes[key] for key in keys]
 
 
 def run_driver(function: str, jobs: Sequence[Any], unsafe: bool) -> list[Ran]:
@@ -106,19 +106,19 @@ def read_outcome(ran: Ran, calls: int, count: bool) -> Outcome:
             counted = {"uncounted": str(first[1])}
         else:
             return Outcome(first[0], reason=str(first[1]), line=first[2])
-        said = [_read_line(line, PROGRAM_WORDS) for line in (lines[1:] if count else lines)]
+        messages = [_read_line(line, PROGRAM_WORDS) for line in (lines[1:] if count else lines)]
     except ValueError:
         # the last line of a process that was ended may be cut off
         word = ran.outcome if ran.outcome not in ("ok", "raised") else "unreadable"
         return Outcome(word, reason=ran.reason, **counted)
     executed: tuple[int, ...] = ()
-    if said and said[-1][0] == "executed":
-        executed = tuple(line for line in said.pop()[1] if isinstance(line, int))
-    if not said or said[0][0] != "loaded":
-        word, reason, line = said[0] if said else (ran.outcome, ran.reason, 0)
-        known = "exited" if word == "ok" else word
-        return Outcome(known, reason=str(reason), line=line, lines=executed, **counted)
-    results = said[1:]
+    if messages and messages[-1][0] == "executed":
+        executed = tuple(line for line in messages.pop()[1] if isinstance(line, int))
+    if not messages or messages[0][0] != "loaded":
+        word, reason, line = messages[0] if messages else (ran.outcome, ran.reason, 0)
+        kind = "exited" if word == "ok" else word
+        return Outcome(kind, reason=str(reason), line=line, lines=executed, **counted)
+    results = messages[1:]
     if len(results) > calls:
         return Outcome("unreadable", **counted)
     word, reason, line = "ran", "", 0
@@ -138,14 +138,14 @@ LIST_WORDS = ("counted", "executed")
 
 def _read_line(line: str, words: Sequence[str]) -> list[Any]:
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(said, list) or len(said) != 3 or said[0] not in words:
+    if not isinstance(message, list) or len(message) != 3 or message[0] not in words:
         raise ValueError("no line of the driver")
-    if type(said[2]) is not int or (said[0] in LIST_WORDS and not isinstance(said[1], list)):
+    if type(message[2]) is not int or (message[0] in LIST_WORDS and not isinstance(message[1], list)):
         raise ValueError("no line of the driver")
-    return said
+    return message
 
 
 _outcomes: dict[bytes, Outcome] = {}

@@ -69,16 +69,16 @@ def bind(arguments, defaults, by_name, values, named):
     """Return the values of a function's parameters. Raises TypeError as Python does."""
     places = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     bound = dict(zip(places, values))
-    rest, named = values[len(places) :], dict(named)
+    rest, keywords = values[len(places) :], dict(named)
     if rest and not arguments.vararg:
         raise TypeError(f"takes {len(places)} positional arguments but {len(values)} were given")
     for name in [*places[len(arguments.posonlyargs) :], *(argument.arg for argument in arguments.kwonlyargs)]:
-        if name in named:
+        if name in keywords:
             if name in bound:
                 raise TypeError(f"got multiple values for argument {name!r}")
-            bound[name] = named.pop(name)
-    if named and not arguments.kwarg:
-        raise TypeError(f"got an unexpected keyword argument {next(iter(named))!r}")
+            bound[name] = keywords.pop(name)
+    if keywords and not arguments.kwarg:
+        raise TypeError(f"got an unexpected keyword argument {next(iter(keywords))!r}")
     for name, default in zip(places[len(places) - len(defaults) :], defaults):
         bound.setdefault(name, default)
     for name, default in by_name.items():
@@ -89,5 +89,5 @@ def bind(arguments, defaults, by_name, values, named):
     if arguments.vararg:
         bound[arguments.vararg.arg] = rest
     if arguments.kwarg:
-        bound[arguments.kwarg.arg] = named
+        bound[arguments.kwarg.arg] = keywords
     return bound

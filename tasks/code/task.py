@@ -85,15 +85,15 @@ class Code(JudgedPrograms, GeneratedTask):
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         program = problem.function.program()
-        inputs = [json.loads(given) for given in problem.inputs]
+        inputs = [json.loads(value) for value in problem.inputs]
         outputs = run_trusted(program, inputs)
         lines = [problem.function.specify()]
-        lines += [f"{FUNCTION}({given!r}) == {right!r}" for given, right in zip(inputs[: self.examples], outputs)]
+        lines += [f"{FUNCTION}({value!r}) == {right!r}" for value, right in zip(inputs[: self.examples], outputs)]
         if problem.broken:
             lines += ["This program has an error. Write the whole program without it.", problem.broken]
         hidden = slice(self.examples, None)
         tests = {
-            "calls": [([encode(given)], {}) for given in inputs[hidden]],
+            "calls": [([encode(value)], {}) for value in inputs[hidden]],
             "right": list(map(encode, outputs[hidden])),
             "inputs": problem.inputs[hidden],
         }
@@ -120,10 +120,10 @@ class Code(JudgedPrograms, GeneratedTask):
         return self.write_answer(self.problem(index).function.program())
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
-        drawn = None
-        while drawn is None:
-            drawn = draw_function(rng, int(rng.integers(self.steps[0], self.steps[1] + 1)))
-        return self.write_answer(drawn.program())
+        function = None
+        while function is None:
+            function = draw_function(rng, int(rng.integers(self.steps[0], self.steps[1] + 1)))
+        return self.write_answer(function.program())
 
 
 def judge(prompt: Prompt, outcome: Outcome) -> tuple[dict[str, float], dict[str, Any]]:
@@ -154,4 +154,4 @@ def judge(prompt: Prompt, outcome: Outcome) -> tuple[dict[str, float], dict[str,
 
 def count_passed(results: Sequence[Any], right: Sequence[Any]) -> int:
     """How many results are the right values, with the right types."""
-    return sum(result[0] == "returned" and result[1] == wanted for result, wanted in zip(results, right))
+    return sum(result[0] == "returned" and result[1] == value for result, value in zip(results, right))

@@ -99,13 +99,13 @@ def draw_failures(rng: np.random.Generator, numbers: Sequence[int], solution: Pa
     """
     target, before = get_result(solution), [start(numbers), *(step.left for step in solution[:-1])]
     failures: list[list[Path]] = [[] for _ in solution]
-    seen: set[tuple[int, str]] = set()
-    while len(seen) < count:
+    keys: set[tuple[int, str]] = set()
+    while len(keys) < count:
         place = int(rng.integers(len(solution)))
         path = draw_path(rng, before[place])
         key = (place, write_path(path))
-        if path[0].line != solution[place].line and get_result(path) != target and key not in seen:
-            seen.add(key)
+        if path[0].line != solution[place].line and get_result(path) != target and key not in keys:
+            keys.add(key)
             failures[place].append(path)
     return failures
 
@@ -119,12 +119,12 @@ def write_trace(numbers: Sequence[int], solution: Path, failures: Sequence[Seque
     """Write the search: before each step of the solution its failed attempts, each given up by `back` and the numbers
     that are left again.
     """
-    lines, left = [], start(numbers)
+    lines, rest = [], start(numbers)
     for step, failed in zip(solution, failures):
         for path in failed:
-            lines += [write_path(path), " ".join([BACK, *(str(number.value) for number in left)])]
+            lines += [write_path(path), " ".join([BACK, *(str(number.value) for number in rest)])]
         lines.append(step.line)
-        left = step.left
+        rest = step.left
     return "\n".join(lines)
 
 

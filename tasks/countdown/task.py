@@ -90,11 +90,11 @@ class Countdown(GeneratedTask):
 
     def write_prompt(self, problem: tuple[tuple[int, ...], int], key: str) -> Prompt:
         numbers, target = problem
-        asked = self.question.replace("{numbers}", " ".join(map(str, numbers))).replace("{target}", str(target))
+        question = self.question.replace("{numbers}", " ".join(map(str, numbers))).replace("{target}", str(target))
         solution = solve(numbers, target)
         assert solution is not None
         info = {"numbers": numbers, "target": target}
-        return Prompt(key, ask_user(asked), answer=solution[-1].left[0].expression, info=info)
+        return Prompt(key, ask_user(question), answer=solution[-1].left[0].expression, info=info)
 
     def score(self, episode: Episode) -> dict[str, float]:
         """Score an answer; info["counts"] has its number of `backtracks`, lines that begin with the word back."""
@@ -106,14 +106,14 @@ class Countdown(GeneratedTask):
         return verify(answer, prompt.info["numbers"], prompt.info["target"])
 
     def demonstrate(self, index: int) -> str:
-        shown = (index + 1) % len(self) if self.mismatched else index
-        numbers, target = self.problem(shown)
+        position = (index + 1) % len(self) if self.mismatched else index
+        numbers, target = self.problem(position)
         solution = solve(numbers, target)
         assert solution is not None
         answer = self.write_answer(solution[-1].left[0].expression)
         if not self.steps:
             return answer
-        rng = derive_rng(self.name, "backtracks", self.split, self.seed, shown)
+        rng = derive_rng(self.name, "backtracks", self.split, self.seed, position)
         failures = draw_failures(rng, numbers, solution, self.backtracks)
         return f"{write_trace(numbers, solution, failures)}\n{answer}"
 

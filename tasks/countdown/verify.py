@@ -36,10 +36,10 @@ def split_tokens(text: str) -> list[str]:
         raise ExpressionError("no expression")
     tokens = []
     for part in text.split(" "):
-        found = _TOKENS.findall(part)
-        if not part or "".join(found) != part:
+        matches = _TOKENS.findall(part)
+        if not part or "".join(matches) != part:
             raise ExpressionError(f"no expression: {part!r}")
-        tokens += found
+        tokens += matches
     return tokens
 
 
@@ -48,10 +48,10 @@ def verify(text: str, numbers: Sequence[int], target: int) -> dict[str, float]:
     1 if it has all the numbers, each once; format: 1 if it is an expression.
     """
     try:
-        value, found = evaluate(final_line(text))
+        value, operands = evaluate(final_line(text))
     except ExpressionError:
         return {"exact": 0.0, "numbers": 0.0, "format": 0.0}
-    complete = sorted(found) == sorted(numbers)
+    complete = sorted(operands) == sorted(numbers)
     return {"exact": float(complete and value == target), "numbers": float(complete), "format": 1.0}
 
 

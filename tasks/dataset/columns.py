@@ -107,14 +107,14 @@ def refuse_unshown(record: Record, place: str, layout: RowLayout) -> None:
 
 def list_beside(record: Record, layout: RowLayout) -> list[str]:
     """Columns with a value that belong to the prompt in other programs and are not in the prompt here."""
-    shown = {name for _, name in parse_template(layout.template)} if layout.template is not None else set()
-    shown |= {layout.columns.prompt, layout.columns.answer, *layout.ignored}
-    return [name for name in _BESIDE if record.get(name) and name not in shown]
+    names = {name for _, name in parse_template(layout.template)} if layout.template is not None else set()
+    names |= {layout.columns.prompt, layout.columns.answer, *layout.ignored}
+    return [name for name in _BESIDE if record.get(name) and name not in names]
 
 
 def with_columns(columns: Columns, **given: str | Sequence[str] | None) -> Columns:
     """Columns of a format with those that were named; a named column must be in every row."""
-    named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    for name in named.keys() & {"images", "videos"}:
-        named[name] = (named[name],) if isinstance(named[name], str) else tuple(named[name])
-    return replace(columns, **named, optional=columns.optional.difference(named))  # type: ignore[arg-type]
+    overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name in overrides.keys() & {"images", "videos"}:
+        overrides[name] = (overrides[name],) if isinstance(overrides[name], str) else tuple(overrides[name])
+    return replace(columns, **overrides, optional=columns.optional.difference(overrides))  # type: ignore[arg-type]

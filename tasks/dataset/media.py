@@ -42,8 +42,8 @@ class Media:
             assert not isinstance(self.data, tuple)
             return [load_image(self.data, self.place, max_pixels)]
         if isinstance(self.data, tuple):
-            chosen = _spread(len(self.data), self.frames)
-            return [load_image(self.data[frame], self.place, max_pixels) for frame in chosen]
+            indices = _spread(len(self.data), self.frames)
+            return [load_image(self.data[frame], self.place, max_pixels) for frame in indices]
         return _video_frames(self.data, self.place, self.frames, max_pixels)
 
     def check(self, max_pixels: int) -> None:
@@ -120,11 +120,11 @@ def _video_frames(data: Path | bytes, place: str, count: int, max_pixels: int) -
 
     with _video_path(data, place) as path:
         check_size(*_video_size(path), place, f"the video {Path(path).name}", max_pixels)
-        wanted = _spread(imageio_ffmpeg.count_frames_and_secs(path)[0], count)
-        frames = _until(iio.imiter(path, plugin="FFMPEG"), max(wanted))
-        chosen = {i: frame for i, frame in enumerate(frames) if i in wanted}
-        last = max(chosen)  # the count of a file may be larger than what can be decoded
-        return [np.ascontiguousarray(chosen.get(i, chosen[last])) for i in wanted]
+        indices = _spread(imageio_ffmpeg.count_frames_and_secs(path)[0], count)
+        frames = _until(iio.imiter(path, plugin="FFMPEG"), max(indices))
+        by_index = {i: frame for i, frame in enumerate(frames) if i in indices}
+        last = max(by_index)  # the count of a file may be larger than what can be decoded
+        return [np.ascontiguousarray(by_index.get(i, by_index[last])) for i in indices]
 
 
 def _video_size(path: str) -> tuple[int, int]:

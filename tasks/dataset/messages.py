@@ -96,30 +96,30 @@ def lift_images(
     messages: list[Message], media: list[Media], place: str, folder: Path
 ) -> tuple[list[Message], list[Media]]:
     """Take images out of the messages; returns them and those of the row, `media`, in the order of the parts."""
-    found: list[Media] = []
+    images: list[Media] = []
     of_row = iter([m for m in media if not m.frames])
 
     def lift(part: Message) -> Message:
         if part["type"] != "image":
             return part
         if "image" in part:
-            found.extend(read_images(part["image"], f"{place}: the image of a message", folder))
+            images.extend(read_images(part["image"], f"{place}: the image of a message", folder))
         else:
-            found.extend(islice(of_row, 1))
+            images.extend(islice(of_row, 1))
         return {"type": "image"}
 
     lifted = [replace_content(message, map(lift, parts_of(message))) for message in messages]
-    return lifted, [*found, *of_row, *(m for m in media if m.frames)]
+    return lifted, [*images, *of_row, *(m for m in media if m.frames)]
 
 
 def place_media(messages: list[Message], media: list[Media], place: str) -> tuple[list[Message], list[Media]]:
     """Give every image a part of a message: where the parts stand, else before the text of the first user message."""
     marked = [part["type"] for message in messages for part in parts_of(message) if part["type"] != "text"]
     videos, images = [m for m in media if m.frames], [m for m in media if not m.frames]
-    for name, written, given in (("image", marked.count("image"), images), ("video", marked.count("video"), videos)):
-        if written and written != len(given):
+    for name, count, row_media in (("image", marked.count("image"), images), ("video", marked.count("video"), videos)):
+        if count and count != len(row_media):
             raise ValueError(
-                f"{place}: the messages have {written} {name} part(s) but the row brings {len(given)}; write one "
+                f"{place}: the messages have {count} {name} part(s) but the row brings {len(row_media)}; write one "
                 f"<{name}> or {{type: {name}}} for each"
             )
     front = [m for m in [*videos, *images] if ("video" if m.frames else "image") not in marked]

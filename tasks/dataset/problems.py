@@ -69,8 +69,8 @@ def read_problem(record: Record, place: str, layout: RowLayout) -> Problem:
         answer = _extract(str(target), layout.answer_extract, columns.prompt, place)
     tools = _tools(record, place, layout)
     messages, media = _place_media(record, messages, place, layout)
-    asked = [any(map(_words, parts_of(message))) for message in messages if message["role"] == "user"]
-    if asked and not media and not any(asked):
+    has_text = [any(map(_words, parts_of(message))) for message in messages if message["role"] == "user"]
+    if has_text and not media and not any(has_text):
         raise ValueError(
             f"{place}: the user's messages in column {columns.prompt!r} are empty; fill in the prompt or delete the "
             "row (task.skip_bad=true)"
@@ -100,10 +100,10 @@ def _place_media(
     for name in columns.videos:
         cell = _cell(record, name, place, "videos" in columns.optional)
         media += read_videos(cell, f"{place}: column {name!r}", layout.folder, layout.frames)
-    shown = media or any(part["type"] != "text" for message in messages for part in parts_of(message))
-    if shown:
+    has_media = media or any(part["type"] != "text" for message in messages for part in parts_of(message))
+    if has_media:
         refuse_marks(messages, place)
-    if shown or columns.marks:
+    if has_media or columns.marks:
         messages = [split_marks(message) for message in messages]
     if media or any(not isinstance(message["content"], str) for message in messages):
         messages, media = lift_images(messages, media, place, layout.folder)
@@ -247,10 +247,10 @@ def _extract(text: str, extract: str | None, name: str, place: str) -> str:
     """Return the answer that the extractor finds in a text of the column `name`; the text without an extractor."""
     if extract is None:
         return text
-    found = build_extractor(json.loads(extract), "task.answer_extract")(text)
-    if found is None:
+    answer = build_extractor(json.loads(extract), "task.answer_extract")(text)
+    if answer is None:
         raise ValueError(
             f"{place}: column {name!r} holds no answer for task.answer_extract={extract}, it is {quote(text)}; "
             "correct the row or choose another extractor"
         )
-    return found
+    return answer

@@ -70,14 +70,14 @@ class Rows:
 
     def problems(self) -> Iterator[Problem]:
         """All problems in order; the table is read once from its beginning to its end."""
-        wanted = iter(self.indices.tolist())
-        row = next(wanted, None)
+        indices = iter(self.indices.tolist())
+        row = next(indices, None)
         for index, record in enumerate(self._table.records()):
             if row is None:
                 return
             if index == row:
                 yield read_problem(record, self._table.place(index), self.layout)
-                row = next(wanted, None)
+                row = next(indices, None)
 
     def take(self, chosen: np.ndarray) -> Rows:
         return Rows(self.source, self.layout, self.indices[chosen])
@@ -106,7 +106,7 @@ def scan(source: TableSource, layout: RowLayout, rules: Rules) -> Scan:
     Raises ValueError for the first bad row: malformed, without an answer, with a broken image, or a problem that occurs
     with another answer; with `skip_bad` such rows are left out.
     """
-    table, found = open_table(source), Scan(source, layout)
+    table, result = open_table(source), Scan(source, layout)
     first: dict[bytes, int] = {}
     images = _ImageChecks(rules)
     records = table.records() if not rules.skip_bad else map(lambda index: None, range(len(table)))
@@ -115,30 +115,32 @@ def scan(source: TableSource, layout: RowLayout, rules: Rules) -> Scan:
             record = table.record(index) if streamed is None else streamed
             problem = read_problem(record, table.place(index), layout)
             identity, exact = problem.identity(), problem.identity(exact=True)
-            known = first.setdefault(exact, index)
-            if known != index:
-                _refuse_contradiction(read_problem(table.record(known), table.place(known), layout), problem)
+            first_index = first.setdefault(exact, index)
+            if first_index != index:
+                _refuse_contradiction(
+                    read_problem(table.record(first_index), table.place(first_index), layout), problem
+                )
             images.check(problem)
             marks = [] if rules.held_out_column is None else [_read_mark(record, problem.place, rules.held_out_column)]
         except (ValueError, FileNotFoundError) as error:
             if not rules.skip_bad:
                 raise
-            found.reasons.append(" ".join(str(error).split()))
+            result.reasons.append(" ".join(str(error).split()))
             continue
-        if not found.indices and (beside := list_beside(record, layout)):
+        if not result.indices and (beside := list_beside(record, layout)):
             log.warning(
                 "%s: columns %s are not in the prompt, only reward functions read them; task.template shows a column "
                 "as {%s}, task.ignored=[%s] silences this",
                 *(source.path, ", ".join(beside), beside[0], ", ".join(beside)),
             )
-        found.indices.append(index)
-        found.identities.append(identity)
-        found.exact.append(exact)
-        found.marks += marks
+        result.indices.append(index)
+        result.identities.append(identity)
+        result.exact.append(exact)
+        result.marks += marks
     images.finish()
-    if not found.indices:
-        raise ValueError(f"{source.path} has no row to use; correct the first one: {found.reasons[0]}")
-    return found
+    if not result.indices:
+        raise ValueError(f"{source.path} has no row to use; correct the first one: {result.reasons[0]}")
+    return result
 
 
 class _ImageChecks:
@@ -205,8 +207,8 @@ def split_fraction(found: Scan, rules: Rules) -> dict[str, Rows]:
             "task.held_out_path to a file of its own"
         )
     order = derive_rng("dataset", "split", rules.seed).permutation(len(problems))
-    chosen = {problems[position] for position in order[:count]}
-    held_out = np.array([identity in chosen for identity in found.identities])
+    identities = {problems[position] for position in order[:count]}
+    held_out = np.array([identity in identities for identity in found.identities])
     return {"train": found.rows(~held_out), "held_out": found.rows(held_out)}
 
 
@@ -225,25 +227,25 @@ def split_column(found: Scan, rules: Rules) -> dict[str, Rows]:
             "correct task.held_out_values, as rows of a misspelt split would be trained on"
         )
     train, held_out = ([i for i, m in enumerate(marked) if m == side] for side in (False, True))
-    kept = _separate(found, train, found, held_out, rules)
-    return {"train": found.rows(kept), "held_out": found.rows(marked)}
+    mask = _separate(found, train, found, held_out, rules)
+    return {"train": found.rows(mask), "held_out": found.rows(marked)}
 
 
 def split_tables(train: Scan, held_out: Scan, rules: Rules) -> dict[str, Rows]:
     """Hold out a table of its own."""
-    kept = _separate(train, list(range(len(train.indices))), held_out, list(range(len(held_out.indices))), rules)
-    return {"train": train.rows(kept), "held_out": held_out.rows(np.ones(len(held_out.indices), bool))}
+    mask = _separate(train, list(range(len(train.indices))), held_out, list(range(len(held_out.indices))), rules)
+    return {"train": train.rows(mask), "held_out": held_out.rows(np.ones(len(held_out.indices), bool))}
 
 
 def _separate(train: Scan, trained: list[int], other: Scan, held_out: list[int], rules: Rules) -> np.ndarray:
     """Mask of training rows that are not held out; raises for a problem in both splits unless `skip_bad`."""
     tested = {other.identities[i]: i for i in reversed(held_out)}
-    kept = np.zeros(len(train.indices), bool)
+    mask = np.zeros(len(train.indices), bool)
     for i in trained:
         match = tested.get(train.identities[i])
         if match is not None and train.exact[i] != other.exact[match] and not _agree(train, i, other, match):
             match = None  # they differ in white space and in their answers: two problems
-        kept[i] = match is None
+        mask[i] = match is None
         if match is not None:
             place = open_table(train.source).place(train.indices[i])
             message = (
@@ -253,6 +255,6 @@ def _separate(train: Scan, trained: list[int], other: Scan, held_out: list[int],
             if not rules.skip_bad:
                 raise ValueError(message)
             train.reasons.append(message)
-    if not kept.any():
+    if not mask.any():
         raise ValueError("task 'dataset': every training problem is held out too; set another file or column")
-    return kept
+    return mask

@@ -120,8 +120,8 @@ class DatasetTask(AnswerTask):
         if not 0 < self.equality_timeout_s < 1e4:
             raise ValueError(f"task.equality_timeout_s must be in (0, 1e4) seconds, got {self.equality_timeout_s}")
         ways = ("held_out_path", "held_out_split", "held_out_column")
-        if len(given := [way for way in ways if getattr(self, way) is not None]) > 1:
-            raise ValueError(f"task.{given[0]} and task.{given[1]} both tell the split; set one of them")
+        if len(options := [way for way in ways if getattr(self, way) is not None]) > 1:
+            raise ValueError(f"task.{options[0]} and task.{options[1]} both tell the split; set one of them")
         if self.held_out_column is None and tuple(self.held_out_values) != ("test",):
             raise ValueError(
                 f"task.held_out_values={list(self.held_out_values)} are values of a column; set task.held_out_column"
@@ -136,9 +136,9 @@ class DatasetTask(AnswerTask):
             held_out = find_source(self.held_out_path, self.subset, self.train_split, "task.held_out_path")
         elif self.held_out_split is not None:
             held_out = find_source(self.path, self.subset, self.held_out_split, "task.path")
-        named = dict(prompt=self.prompt, answer=self.answer, images=self.images, videos=self.videos, tools=self.tools)
+        columns = dict(prompt=self.prompt, answer=self.answer, images=self.images, videos=self.videos, tools=self.tools)
         layout = RowLayout(
-            with_columns(FORMATS[self.format], **named),
+            with_columns(FORMATS[self.format], **columns),
             self.system,
             self.template,
             None if self.answer_extract is None else json.dumps(self.answer_extract),
@@ -160,11 +160,11 @@ class DatasetTask(AnswerTask):
         return rows if self._chosen is None else rows.take(self._chosen[self.split])
 
     def _refuse_splits_of_a_file(self) -> None:
-        given = {"subset": self.subset, "train_split": self.train_split, "held_out_split": self.held_out_split}
-        named = [f"task.{name}={value}" for name, value in given.items() if value not in (None, "train")]
-        if named and os.path.isfile(os.path.expanduser(self.path)):  # False for what is no path at all
+        options = {"subset": self.subset, "train_split": self.train_split, "held_out_split": self.held_out_split}
+        overrides = [f"task.{name}={value}" for name, value in options.items() if value not in (None, "train")]
+        if overrides and os.path.isfile(os.path.expanduser(self.path)):  # False for what is no path at all
             raise ValueError(
-                f"task 'dataset': {Path(self.path).name} is one file, and {', '.join(named)} is for data sets with "
+                f"task 'dataset': {Path(self.path).name} is one file, and {', '.join(overrides)} is for data sets with "
                 "parts; leave it out, and name held-out rows by task.held_out_path or task.held_out_column"
             )
 
@@ -199,21 +199,21 @@ class DatasetTask(AnswerTask):
         limit = self.max_prompt_tokens
         if limit is None:
             return self
-        whole, chosen = self._select(None), {}
+        whole, masks = self._select(None), {}
         for split in ("train", "held_out"):
             part = whole.on(split)
-            chosen[split] = np.array([fits(prompt, limit) for prompt in part.prompts_to_check()])
-            dropped = int((~chosen[split]).sum())
-            if dropped == len(chosen[split]):
+            masks[split] = np.array([fits(prompt, limit) for prompt in part.prompts_to_check()])
+            dropped = int((~masks[split]).sum())
+            if dropped == len(masks[split]):
                 raise ValueError(
                     f"task.max_prompt_tokens={limit}: all {dropped} prompts of split {split!r} are longer; raise it"
                 )
             if dropped:
                 log.warning(
                     "%s: %d of %d prompts (%s) are longer than task.max_prompt_tokens=%d and are left out",
-                    *(self.path, dropped, len(chosen[split]), split, limit),
+                    *(self.path, dropped, len(masks[split]), split, limit),
                 )
-        return self._select(chosen)
+        return self._select(masks)
 
     def on(self, split: str) -> DatasetTask:
         check_split(self.name, split)
@@ -236,18 +236,18 @@ class DatasetTask(AnswerTask):
         return self.scores([episode])[0]
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        found = [AnswerTask.score(self, episode) for episode in episodes]
+        results = [AnswerTask.score(self, episode) for episode in episodes]
         if self.equality == "text":
-            return found
-        other = [index for index, scores in enumerate(found) if scores.get("exact") == 0]
-        said = [self._read_reply(episodes[i]) for i in other]
-        pairs = [(episodes[i].prompt.answer, text) for i, text in zip(other, said)]
+            return results
+        other = [index for index, scores in enumerate(results) if scores.get("exact") == 0]
+        replies = [self._read_reply(episodes[i]) for i in other]
+        pairs = [(episodes[i].prompt.answer, text) for i, text in zip(other, replies)]
         outcomes = dict(zip(other, compare_answers(pairs, self.equality_timeout_s)))
-        for index, scores in enumerate(found):
+        for index, scores in enumerate(results):
             if outcomes.get(index) == "equal":
                 scores["exact"] = 1.0
             scores["timeout"] = float(outcomes.get(index) == "timeout")
-        return found
+        return results
 
     def _read_reply(self, episode: Episode) -> str:
         """The extracted answer, or the last line after the thoughts; empty if there is none."""
@@ -270,15 +270,15 @@ def _splits(
     train: TableSource, held_out: TableSource | None, layout: RowLayout, rules: Rules, beside: bool
 ) -> dict[str, Rows]:
     """Rows of both splits; `beside` says that images of the held-out file are beside that file."""
-    found = scan(train, layout, rules)
+    train_scan = scan(train, layout, rules)
     other = None
     if held_out is not None:
         folder = held_out.folder if beside else layout.folder
         other = scan(held_out, dataclasses.replace(layout, folder=folder, filled=held_out.filled), rules)
-        splits = split_tables(found, other, rules)
+        splits = split_tables(train_scan, other, rules)
     else:
-        splits = (split_fraction if rules.held_out_column is None else split_column)(found, rules)
-    for part in (found, other):
+        splits = (split_fraction if rules.held_out_column is None else split_column)(train_scan, rules)
+    for part in (train_scan, other):
         if part is not None and part.reasons:
             log.warning(
                 "%s: %d of %d rows are left out (task.skip_bad=true), the first one because: %s",

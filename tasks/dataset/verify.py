@@ -9,9 +9,9 @@ from tasks.checks import final_line
 def verify(text: str, answer: str) -> dict[str, float]:
     """exact: 1 if the whole reply or its final line equals the answer as normalised text or as a number."""
     replies = {normalise(text), normalise(final_line(text))}
-    wanted = normalise(answer)
-    right = wanted in replies
-    if not right and (value := parse_number(wanted)) is not None:
+    target = normalise(answer)
+    right = target in replies
+    if not right and (value := parse_number(target)) is not None:
         right = value in {parse_number(reply) for reply in replies}
     return {"exact": float(right)}
 

@@ -27,11 +27,11 @@ def load_scans(size: int) -> tuple[np.ndarray, np.ndarray]:
 def members(held_out_fraction: float, seed: int, split: str) -> tuple[int, ...]:
     """Indices of a split's scans, in seeded random order, stratified by digit."""
     digits = load_digits().target
-    chosen: list[int] = []
+    indices: list[int] = []
     for digit in range(10):
         positions = np.flatnonzero(digits == digit)
         positions = positions[derive_rng("digits", "split", digit, seed).permutation(len(positions))]
         num_held_out = round(held_out_fraction * len(positions))
-        chosen += (positions[:num_held_out] if split == "held_out" else positions[num_held_out:]).tolist()
-    order = derive_rng("digits", "order", seed, split).permutation(len(chosen))
-    return tuple(chosen[position] for position in order)
+        indices += (positions[:num_held_out] if split == "held_out" else positions[num_held_out:]).tolist()
+    order = derive_rng("digits", "order", seed, split).permutation(len(indices))
+    return tuple(indices[position] for position in order)

@@ -36,9 +36,9 @@ class Slide:
         """Draw the slide, uint8 [32, 32, 3]."""
         image = np.full((SIZE, SIZE, 3), 255, np.uint8)
         for place, (width, shade) in enumerate(self.bars):
-            left = self.margin + 5 * (self.defects.get("misaligned") == place)
-            top = 3 + 7 * place - 5 * (self.defects.get("overlap") == place)
-            image[top : top + 4, left : left + width] = 225 if self.defects.get("contrast") == place else shade
+            x = self.margin + 5 * (self.defects.get("misaligned") == place)
+            y = 3 + 7 * place - 5 * (self.defects.get("overlap") == place)
+            image[y : y + 4, x : x + width] = 225 if self.defects.get("contrast") == place else shade
         return image
 
 
@@ -79,14 +79,14 @@ class Slides(GeneratedTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the answer is near enough; format: it is a number, initials of defects or none, or 1 or 2."""
-        said, right = final_line(answer), str(prompt.answer)
+        text, right = final_line(answer), str(prompt.answer)
         if self.kind == "score":
-            score = read_score(said)
+            score = read_score(text)
             return _scores(score is not None and is_near(score, float(right), self.tolerance), score is not None)
         if self.kind == "diagnose":
-            found, gold = read_defects(said), read_defects(right) or frozenset()
-            return _scores(found is not None and set_f1(found, gold) > self.min_f1, found is not None)
-        return _scores(said == right, said in ("1", "2"))
+            defects, gold = read_defects(text), read_defects(right) or frozenset()
+            return _scores(defects is not None and set_f1(defects, gold) > self.min_f1, defects is not None)
+        return _scores(text == right, text in ("1", "2"))
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(str(self[index].answer))
@@ -96,8 +96,8 @@ class Slides(GeneratedTask):
         slide: Slide = prompt.info["slide"]
         missing = [name for name in DEFECTS if name not in slide.defects]
         if slide.defects and (rng.random() < 0.7 or not missing):
-            gone = sorted(slide.defects)[int(rng.integers(len(slide.defects)))]
-            defects = {name: place for name, place in slide.defects.items() if name != gone}
+            defect = sorted(slide.defects)[int(rng.integers(len(slide.defects)))]
+            defects = {name: place for name, place in slide.defects.items() if name != defect}
         else:
             defects = {**slide.defects, missing[int(rng.integers(len(missing)))]: int(rng.integers(1, 4))}
         return self.write_prompt((replace(slide, defects=defects),), prompt.key)
@@ -128,8 +128,8 @@ def is_near(score: float, right: float, tolerance: float) -> bool:
 def read_defects(text: str) -> frozenset[str] | None:
     """Return the initials of defects in a text such as "o c", none for "none"; None for another text."""
     initials = [] if text == "none" else text.split()
-    known = text == "none" or (bool(initials) and set(initials) <= {name[0] for name in DEFECTS})
-    return frozenset(initials) if known else None
+    valid = text == "none" or (bool(initials) and set(initials) <= {name[0] for name in DEFECTS})
+    return frozenset(initials) if valid else None
 
 
 def set_f1(found: Set, gold: Set) -> float:

@@ -74,10 +74,10 @@ def find_svg(text: str, longest: int) -> str | None:
         lines = lines[start + 1 : -1]
     starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(("<svg", "<?xml", "<!DOCTYPE svg"))]
     for start in starts[: -_STARTS - 1 : -1]:
-        written = "\n".join(lines[start:]).strip()
-        if len(written) > _WRITTEN * longest:
+        source = "\n".join(lines[start:]).strip()
+        if len(source) > _WRITTEN * longest:
             return None
-        svg = _COMMENT.sub("", _HEAD.sub("", written, count=1))
+        svg = _COMMENT.sub("", _HEAD.sub("", source, count=1))
         if is_plain(svg, longest):
             return svg
     return None

@@ -84,9 +84,9 @@ class Drawings(GeneratedTask):
 
     def draw_answer(self, answer: str) -> Drawing:
         """Draw the program of an answer."""
-        written = final_line(answer)
-        shapes = read_program(written, self.units, self.longest)
-        return Drawing("unreadable") if shapes is None else Drawing("drawn", written, self.paint(tuple(shapes)))
+        program = final_line(answer)
+        shapes = read_program(program, self.units, self.longest)
+        return Drawing("unreadable") if shapes is None else Drawing("drawn", program, self.paint(tuple(shapes)))
 
     def split_key(self, problem: Problem) -> str:
         return self.paint(problem).tobytes().hex()

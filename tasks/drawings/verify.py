@@ -24,8 +24,8 @@ def verify(drawn: np.ndarray | None, image: np.ndarray, characters: int, referen
     if drawn is None:
         return dict(ZERO)
     scale = length_score(characters, reference) / length_score(reference, reference)
-    grey, wanted = (np.ascontiguousarray(each.mean(axis=2, dtype=np.float32)) for each in (drawn, image))
-    similar = structural_similarity(grey, wanted, data_range=255)
+    grey, target = (np.ascontiguousarray(each.mean(axis=2, dtype=np.float32)) for each in (drawn, image))
+    similar = structural_similarity(grey, target, data_range=255)
     return {
         "exact": float(np.array_equal(drawn, image)),
         "pixels": max(0.0, pixel_score(image, drawn)),

@@ -25,11 +25,11 @@ def parse_blocks(text: str) -> list[tuple[str, str]] | None:
     if len(text) > LONGEST:
         return None
     while at < len(text):
-        found = _BLOCK.match(text, at)
-        if found is None or any(mark in found[1] + (found[2] or "") for mark in (SEARCH, MIDDLE, REPLACE)):
+        match = _BLOCK.match(text, at)
+        if match is None or any(mark in match[1] + (match[2] or "") for mark in (SEARCH, MIDDLE, REPLACE)):
             return None
-        blocks.append((found[1], (found[2] or "").removesuffix("\n")))
-        at = found.end()
+        blocks.append((match[1], (match[2] or "").removesuffix("\n")))
+        at = match.end()
     return blocks or None
 
 
@@ -40,10 +40,10 @@ def apply_blocks(file: str, blocks: Sequence[tuple[str, str]]) -> str | None:
     """
     text = f"\n{file}\n"
     for old, new in blocks:
-        wanted = f"\n{old}\n"
-        if old == new or text.count(wanted) != 1:
+        old_lines = f"\n{old}\n"
+        if old == new or text.count(old_lines) != 1:
             return None
-        text = text.replace(wanted, f"\n{new}\n" if new else "\n")
+        text = text.replace(old_lines, f"\n{new}\n" if new else "\n")
     return text[1:-1]
 
 

@@ -68,11 +68,11 @@ def is_useful(film: Film) -> bool:
 def draw_film(rng: np.random.Generator, frames: int, animals: int) -> Film | None:
     """Draw a film and one of its useful questions; None where it has none."""
     names = [ANIMALS[i] for i in rng.permutation(len(ANIMALS))[:animals]]
-    shown = tuple(
+    states = tuple(
         {name: VERBS[i] for name, i in zip(names, row)} for row in rng.integers(len(VERBS), size=(frames, animals))
     )
-    events = {(name, verb): None for frame in shown for name, verb in frame.items()}
-    films = (Film(shown, event, asked) for event in events for asked in names if asked != event[0])
+    events = {(name, verb): None for frame in states for name, verb in frame.items()}
+    films = (Film(states, event, animal) for event in events for animal in names if animal != event[0])
     useful = [film for film in films if is_useful(film)]
     return useful[int(rng.integers(len(useful)))] if useful else None
 

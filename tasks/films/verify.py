@@ -20,8 +20,8 @@ def parse_trace(text: str) -> tuple[list[Step], str]:
     Lines before the last one that are no step are left out.
     """
     *lines, answer = [line.strip() for line in text.strip().splitlines()] or [""]
-    found = [_STEP.fullmatch(line) for line in lines]
-    return [(match[1], match[2], match[3]) for match in found if match], answer
+    matches = [_STEP.fullmatch(line) for line in lines]
+    return [(match[1], match[2], match[3]) for match in matches if match], answer
 
 
 def is_well_formed(text: str) -> bool:
@@ -32,8 +32,8 @@ def is_well_formed(text: str) -> bool:
 
 def read_states(text: str) -> list[tuple[str, str]] | None:
     """Read `cat sits, fox runs` as pairs; None if it is something else."""
-    found = [_STATE.fullmatch(part.strip()) for part in text.split(",")]
-    return [(match[1], match[2]) for match in found if match] if all(found) else None
+    matches = [_STATE.fullmatch(part.strip()) for part in text.split(",")]
+    return [(match[1], match[2]) for match in matches if match] if all(matches) else None
 
 
 def judge_step(film: Film, step: Step) -> float:
@@ -73,8 +73,8 @@ def answer_from_trace(question: tuple[tuple[str, str], str], steps: Sequence[Ste
     looked at; the film is not read. Looks that contradict each other do not suffice. It stands in for the text model of
     ReWatch-R1.
     """
-    event, asked = question
-    found = [observation for name, argument, observation in steps if (name, argument) == ("find", " ".join(event))]
-    looks = [read_states(text) for name, argument, text in steps if found and (name, argument) == ("look", found[-1])]
-    verbs = {verb for states in looks for animal, verb in states or () if animal == asked}
+    event, target = question
+    frames = [observation for name, argument, observation in steps if (name, argument) == ("find", " ".join(event))]
+    looks = [read_states(text) for name, argument, text in steps if frames and (name, argument) == ("look", frames[-1])]
+    verbs = {verb for states in looks for animal, verb in states or () if animal == target}
     return verbs.pop() if len(verbs) == 1 else None

@@ -35,27 +35,27 @@ class Graph:
 
     def values(self, modulus: int) -> dict[str, int]:
         """Return the value of each quantity, modulo `modulus`."""
-        known: dict[str, int] = {}
+        values: dict[str, int] = {}
         for node in self.nodes:
-            numbers = [known[operand] if isinstance(operand, str) else operand for operand in node.operands]
-            known[node.name] = compute(node.symbol, numbers) % modulus
-        return known
+            numbers = [values[operand] if isinstance(operand, str) else operand for operand in node.operands]
+            values[node.name] = compute(node.symbol, numbers) % modulus
+        return values
 
     def ancestors(self) -> tuple[Node, ...]:
         """Return the quantities that the asked one depends on, itself included, in the order of `nodes`."""
-        wanted = {self.asked}
+        names = {self.asked}
         for node in reversed(self.nodes):
-            if node.name in wanted:
-                wanted |= node.parents
-        return tuple(node for node in self.nodes if node.name in wanted)
+            if node.name in names:
+                names |= node.parents
+        return tuple(node for node in self.nodes if node.name in names)
 
 
 def compute(symbol: str, numbers: list[int]) -> int:
     """Apply an operation to its two operands; a number alone is itself."""
     if not symbol:
         return numbers[0]
-    left, right = numbers
-    return {"+": left + right, "-": left - right, "*": left * right}[symbol]
+    first, second = numbers
+    return {"+": first + second, "-": first - second, "*": first * second}[symbol]
 
 
 def draw_graph(rng: np.random.Generator, depth: int, distractors: int, operations: str, modulus: int) -> Graph:
@@ -68,13 +68,13 @@ def draw_graph(rng: np.random.Generator, depth: int, distractors: int, operation
     nodes: list[Node] = []
     unused: list[str] = []
     for i, name in enumerate(names[:depth]):
-        left = depth - i  # quantities to draw, this one included
-        if not unused or (left > 1 and len(unused) < left and rng.random() < 0.25):
+        remaining = depth - i  # quantities to draw, this one included
+        if not unused or (remaining > 1 and len(unused) < remaining and rng.random() < 0.25):
             node = Node(name, (int(rng.integers(modulus)),))
         else:
             first = unused[int(rng.integers(len(unused)))]
             others = [other for other in unused if other != first]
-            if len(unused) > left or (others and rng.random() < 0.4):
+            if len(unused) > remaining or (others and rng.random() < 0.4):
                 second: int | str = others[int(rng.integers(len(others)))]
             else:
                 second = _draw_operand(rng, [n.name for n in nodes if n.name not in unused], modulus)
@@ -82,9 +82,9 @@ def draw_graph(rng: np.random.Generator, depth: int, distractors: int, operation
         unused = [*(other for other in unused if other not in node.parents), name]
         nodes.append(node)
     for name in names[depth:]:
-        known = [node.name for node in nodes]
-        first = known[int(rng.integers(len(known)))]
-        nodes.append(_draw_operation(rng, name, first, _draw_operand(rng, known, modulus), operations))
+        operands = [node.name for node in nodes]
+        first = operands[int(rng.integers(len(operands)))]
+        nodes.append(_draw_operation(rng, name, first, _draw_operand(rng, operands, modulus), operations))
     return Graph(tuple(nodes), names[depth - 1])
 
 

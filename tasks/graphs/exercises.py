@@ -59,9 +59,9 @@ class GraphSteps(Graphs):
     def draw(self, rng: np.random.Generator) -> Exercise:
         problem = super().draw(rng)
         count = len(problem.graph.ancestors())
-        shown = tuple(int(i) for i in rng.permutation(count))
+        permutation = tuple(int(i) for i in rng.permutation(count))
         hidden = tuple(sorted(int(i) for i in rng.permutation(count)[: self.gaps]))
-        return Exercise(problem.graph, problem.order, shown, hidden)
+        return Exercise(problem.graph, problem.order, permutation, hidden)
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         assert isinstance(problem, Exercise)
@@ -87,13 +87,13 @@ class GraphSteps(Graphs):
         """exact: a right order, or all hidden values; places: share of the places of the expert's answer that are
         equal; format: as many numbers as the expert's answer has.
         """
-        found, right = read_numbers(final_line(answer)), prompt.answer
-        if len(found) != len(right):
+        numbers, right = read_numbers(final_line(answer)), prompt.answer
+        if len(numbers) != len(right):
             return {"exact": 0.0, "places": 0.0, "format": 0.0}
-        places = sum(a == b for a, b in zip(found, right)) / len(right)
-        exact = found == right
+        places = sum(a == b for a, b in zip(numbers, right)) / len(right)
+        exact = numbers == right
         if self.exercise == "order":
-            exact = is_order(found, prompt.info["steps"], prompt.info["graph"], self.modulus)
+            exact = is_order(numbers, prompt.info["steps"], prompt.info["graph"], self.modulus)
         return {"exact": float(exact), "places": 1.0 if exact else places, "format": 1.0}
 
     def demonstrate(self, index: int) -> str:

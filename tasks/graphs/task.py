@@ -88,14 +88,14 @@ class Graphs(GeneratedTask):
         text = remove_thoughts(reply_text(episode)) or ""
         lines = [line.strip() for line in text.splitlines() if line.strip()][:200]
         if self.extractor is None:
-            answer, written = final_line(text), lines
+            answer, steps = final_line(text), lines
             if lines and parse_step(lines[-1]) is None:
-                written = lines[:-1]  # the answer alone after the steps
+                steps = lines[:-1]  # the answer alone after the steps
         else:
-            written = [line for line in lines if parse_step(line)]
+            steps = [line for line in lines if parse_step(line)]
         scores = self._verify_answer(answer, graph)
-        process, penalty = measure_process(written, graph, self.modulus, scores["exact"] == 1)
-        verdicts = judge_steps(written, graph, self.modulus)
+        process, penalty = measure_process(steps, graph, self.modulus, scores["exact"] == 1)
+        verdicts = judge_steps(steps, graph, self.modulus)
         episode.info["steps"] = verdicts
         right = verdicts.count("right") / max(1, len(verdicts))
         strict = float(scores["exact"] == 1 and penalty == 0)

@@ -23,11 +23,11 @@ class Step:
 
 def parse_step(line: str) -> Step | None:
     """Parse a line such as b=a+2=5; None for other text. Spaces do not count."""
-    found = STEP.fullmatch(line.replace(" ", ""))
-    if found is None:
+    match = STEP.fullmatch(line.replace(" ", ""))
+    if match is None:
         return None
-    name, left, _, right, value = found.groups()
-    return Step(name, frozenset(operand for operand in (left, right) if operand and operand.isalpha()), int(value))
+    name, first, _, second, value = match.groups()
+    return Step(name, frozenset(operand for operand in (first, second) if operand and operand.isalpha()), int(value))
 
 
 def judge_steps(lines: list[str], graph: Graph, modulus: int) -> list[str]:

@@ -48,6 +48,6 @@ def _noun(name: str, wording: str) -> str:
 
 
 def _sentence(node: Node, wording: str) -> str:
-    said = [f"the number of {_noun(o, wording)}" if isinstance(o, str) else str(o) for o in node.operands]
-    right = f"{_OPERATIONS[node.symbol]} {said[0]} and {said[1]}" if node.symbol else said[0]
+    operands = [f"the number of {_noun(o, wording)}" if isinstance(o, str) else str(o) for o in node.operands]
+    right = f"{_OPERATIONS[node.symbol]} {operands[0]} and {operands[1]}" if node.symbol else operands[0]
     return f"The number of {_noun(node.name, wording)} is {right}."

@@ -53,15 +53,15 @@ class Layout:
 
     def solve(self, state: State) -> str | None:
         """Return a shortest path to the goal in letters, the first in the order D, L, R, U; None if there is none."""
-        known, queue = {state}, deque([(state, "")])
+        states, queue = {state}, deque([(state, "")])
         while queue:
             here, path = queue.popleft()
             if self.is_goal(here):
                 return path
             for letter in "DLRU":
                 following = self.move(here, letter)
-                if following not in known:
-                    known.add(following)
+                if following not in states:
+                    states.add(following)
                     queue.append((following, path + letter))
         return None
 
@@ -87,10 +87,10 @@ def render(characters: list[str], size: int) -> np.ndarray:
     """Draw characters as colored blocks in the middle of a square image, uint8 [size, size, 3]."""
     blocks = np.array([[_COLOURS[mark] for mark in line] for line in characters], np.uint8)
     scale = size // max(blocks.shape[:2])
-    drawn = blocks.repeat(scale, axis=0).repeat(scale, axis=1)
+    tiles = blocks.repeat(scale, axis=0).repeat(scale, axis=1)
     image = np.full((size, size, 3), _COLOURS[WALL], np.uint8)
-    top, left = (size - drawn.shape[0]) // 2, (size - drawn.shape[1]) // 2
-    image[top : top + drawn.shape[0], left : left + drawn.shape[1]] = drawn
+    row, column = (size - tiles.shape[0]) // 2, (size - tiles.shape[1]) // 2
+    image[row : row + tiles.shape[0], column : column + tiles.shape[1]] = tiles
     return image
 
 
@@ -113,10 +113,10 @@ def draw_rooms(rng: np.random.Generator, rows: int, columns: int, wall_fraction:
         for c in range(columns):
             if r in (0, rows - 1) or c in (0, *cuts, columns - 1):
                 grid[r][c] = WALL
-    left = [0, *cuts, columns - 1]
+    walls = [0, *cuts, columns - 1]
 
     def take(first: int, last: int) -> Cell | None:
-        free = [(r, c) for r in range(rows) for c in range(left[first] + 1, left[last + 1]) if grid[r][c] == FLOOR
+        free = [(r, c) for r in range(rows) for c in range(walls[first] + 1, walls[last + 1]) if grid[r][c] == FLOOR
                 and c not in cuts]  # fmt: skip
         return free[int(rng.integers(len(free)))] if free else None
 

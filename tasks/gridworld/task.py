@@ -71,11 +71,11 @@ class GridWorld(TextEnvironmentTask):
 
     def draw(self, rng: np.random.Generator) -> Layout | None:
         if self.layout == "maze":
-            drawn = draw_maze(rng, self.rows, self.columns)
+            grid = draw_maze(rng, self.rows, self.columns)
         else:
-            drawn = draw_rooms(rng, self.rows, self.columns, self.wall_fraction, self.doors)
-        path = None if drawn is None else drawn.solve(State(drawn.start))
-        return drawn if path and len(path) <= self.max_turns else None
+            grid = draw_rooms(rng, self.rows, self.columns, self.wall_fraction, self.doors)
+        path = None if grid is None else grid.solve(State(grid.start))
+        return grid if path and len(path) <= self.max_turns else None
 
     def split_key(self, problem: Layout) -> str:
         return repr(problem)
@@ -139,11 +139,11 @@ class GridEnvironment(TextEnvironment):
         row, column = self.state.cell
         cells = {(r, c): mark for r, line in enumerate(self.layout.lines) for c, mark in enumerate(line)}
         goal = next(cell for cell, mark in cells.items() if mark == GOAL)
-        said = f"The goal is at row {goal[0]}, column {goal[1]}. "
+        text = f"The goal is at row {goal[0]}, column {goal[1]}. "
         if self.task.position:
-            said += f"You are at row {row}, column {column}. "
+            text += f"You are at row {row}, column {column}. "
         beside = {name: cells[row + MOVES[m][0], column + MOVES[m][1]] for m, name in _DIRECTIONS.items()}
         walls = [name for name, mark in beside.items() if mark == WALL]
-        said += f"Walls: {', '.join(walls) or 'none'}."
+        text += f"Walls: {', '.join(walls) or 'none'}."
         others = [f"{mark} is {name}" for name, mark in beside.items() if mark not in (WALL, FLOOR, GOAL)]
-        return " ".join([said, *(f"{other}." for other in others)])
+        return " ".join([text, *(f"{other}." for other in others)])

@@ -32,6 +32,6 @@ def draw_icon(name: str, side: int) -> np.ndarray:
     """Draw a symbol in the middle of a square as the ink's share of each pixel, uint8 [side, side]."""
     image = Image.new("L", (side, side), 0)
     pen, font = ImageDraw.Draw(image), _font(round(side * 0.85))
-    left, top, right, bottom = pen.textbbox((0, 0), ICONS[name], font=font)
-    pen.text(((side - left - right) / 2, (side - top - bottom) / 2), ICONS[name], fill=255, font=font)
+    x0, y0, x1, y1 = pen.textbbox((0, 0), ICONS[name], font=font)
+    pen.text(((side - x0 - x1) / 2, (side - y0 - y1) / 2), ICONS[name], fill=255, font=font)
     return np.asarray(image)

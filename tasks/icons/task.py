@@ -77,13 +77,13 @@ class Icons(GeneratedTask):
         return repr(problem.names)
 
     def write_prompt(self, problem: IconGrid, key: str) -> Prompt:
-        shown, number = problem.names[problem.cell], str(problem.cell + 1)
-        asked = (self.find, shown) if problem.kind == "find" else (self.ask, number)
+        name, number = problem.names[problem.cell], str(problem.cell + 1)
+        parts = (self.find, name) if problem.kind == "find" else (self.ask, number)
         return Prompt(
             key,
-            ask_about_images(asked[0].replace("{}", asked[1])),
+            ask_about_images(parts[0].replace("{}", parts[1])),
             images=(self._render(problem),),
-            answer=number if problem.kind == "find" else shown,
+            answer=number if problem.kind == "find" else name,
             info={"kind": problem.kind, "names": problem.names},
         )
 
@@ -105,9 +105,9 @@ class Icons(GeneratedTask):
         image = np.full((self.size, self.size, 3), 255, np.uint8)
         step = self.size // self.side
         for cell, (name, colour) in enumerate(zip(grid.names, grid.colours)):
-            top, left = (step * place for place in divmod(cell, self.side))
+            y, x = (step * place for place in divmod(cell, self.side))
             ink = draw_icon(name, step)[..., None] / 255
-            image[top : top + step, left : left + step] = np.round(255 * (1 - ink) + ink * COLOURS[colour])
+            image[y : y + step, x : x + step] = np.round(255 * (1 - ink) + ink * COLOURS[colour])
         return image
 
 

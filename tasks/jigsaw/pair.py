@@ -41,17 +41,17 @@ class JigsawPair(Jigsaw):
     def choices(self) -> tuple[str, ...]:
         """The relations that tiles of this grid can have."""
         places = [divmod(place, self.columns) for place in range(self.tiles)]
-        known = {_compare(a, b) for a in places for b in places if a != b}
-        return tuple(name for name in RELATIONS.values() if name in known)
+        relations = {_compare(a, b) for a in places for b in places if a != b}
+        return tuple(name for name in RELATIONS.values() if name in relations)
 
     def write_prompt(self, index: int, crop: PhotoSquare, places: tuple[int, ...]) -> Prompt:
         rng = derive_rng("jigsaw", "pair", self.seed, self.split, index)
         a, b = rng.permutation(self.tiles)[:2].tolist()
         relation = _compare(divmod(places[a], self.columns), divmod(places[b], self.columns))
         choices = ", ".join(f"{chr(65 + i)} {name}" for i, name in enumerate(self.choices))
-        asked = self.question.replace("{a}", str(a + 1)).replace("{b}", str(b + 1)).replace("{choices}", choices)
+        question = self.question.replace("{a}", str(a + 1)).replace("{b}", str(b + 1)).replace("{choices}", choices)
         answer = chr(65 + self.choices.index(relation))
-        return self.build_prompt(index, crop, asked, answer, self.shuffle(crop, places))
+        return self.build_prompt(index, crop, question, answer, self.shuffle(crop, places))
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return verify_choice(answer, prompt.answer, len(self.choices))

@@ -104,12 +104,12 @@ class Jigsaw(AnswerTask):
 
     def shuffle(self, crop: PhotoSquare, places: tuple[int, ...]) -> np.ndarray:
         """Draw the tiles of a crop in the order of `places`, uint8 [size, size, 3]."""
-        shown = tiles(pixels(crop, self.size), self.rows, self.columns)[list(places)]
+        pieces = tiles(pixels(crop, self.size), self.rows, self.columns)[list(places)]
         for axis in (1, 2):
-            width = round(self.border * shown.shape[axis])
-            edges = np.r_[:width, shown.shape[axis] - width : shown.shape[axis]]
-            shown[(slice(None),) * axis + (edges,)] = 0
-        return join_tiles(shown, self.rows, self.columns)
+            width = round(self.border * pieces.shape[axis])
+            edges = np.r_[:width, pieces.shape[axis] - width : pieces.shape[axis]]
+            pieces[(slice(None),) * axis + (edges,)] = 0
+        return join_tiles(pieces, self.rows, self.columns)
 
     def on(self, split: str) -> Self:
         return replace(self, split=split)

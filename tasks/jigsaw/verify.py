@@ -18,7 +18,7 @@ def verify(text: str, answer: Sequence[int]) -> dict[str, float]:
     pattern = rf"[1-9][0-9]{{0,2}}( [1-9][0-9]{{0,2}}){{{count - 1}}}"
     places = [int(place) for place in final.split(" ")] if re.fullmatch(pattern, final) else []
     well_formed = sorted(places) == list(range(1, count + 1))
-    right = sum(place == wanted for place, wanted in zip(places, answer)) if well_formed else 0
+    right = sum(place == target for place, target in zip(places, answer)) if well_formed else 0
     return {"exact": float(right == count), "tiles": right / count, "format": float(well_formed)}
 
 

@@ -39,20 +39,24 @@ class Maze:
 
     def distances(self, source: Cell) -> dict[Cell, int]:
         """Return the number of moves from a cell to every cell."""
-        known, queue = {source: 0}, deque([source])
+        distances, queue = {source: 0}, deque([source])
         while queue:
             cell = queue.popleft()
             for following in (_move(cell, move) for move in MOVES):
-                if (cell, following) in self.doors and following not in known:
-                    known[following] = known[cell] + 1
+                if (cell, following) in self.doors and following not in distances:
+                    distances[following] = distances[cell] + 1
                     queue.append(following)
-        return known
+        return distances
 
     def solve(self) -> str:
         """Return the first shortest path in the order of the letters D, L, R, U."""
-        left, cell, path = self.distances(self.goal), self.start, ""
+        distances, cell, path = self.distances(self.goal), self.start, ""
         while cell != self.goal:
-            move = next(m for m in "DLRU" if (cell, _move(cell, m)) in self.doors and left[_move(cell, m)] < left[cell])
+            move = next(
+                m
+                for m in "DLRU"
+                if (cell, _move(cell, m)) in self.doors and distances[_move(cell, m)] < distances[cell]
+            )
             cell, path = _move(cell, move), path + move
         return path
 
@@ -70,10 +74,10 @@ class Maze:
         """Draw the maze in the middle of a square image, uint8 [size, size, 3]; the start is red, the goal green."""
         blocks = np.array([[_COLOURS[mark] for mark in line] for line in self.characters()], np.uint8)
         scale = size // max(blocks.shape[:2])
-        drawn = blocks.repeat(scale, axis=0).repeat(scale, axis=1)
+        tiles = blocks.repeat(scale, axis=0).repeat(scale, axis=1)
         image = np.full((size, size, 3), WALL, np.uint8)
-        top, left = (size - drawn.shape[0]) // 2, (size - drawn.shape[1]) // 2
-        image[top : top + drawn.shape[0], left : left + drawn.shape[1]] = drawn
+        row, column = (size - tiles.shape[0]) // 2, (size - tiles.shape[1]) // 2
+        image[row : row + tiles.shape[0], column : column + tiles.shape[1]] = tiles
         return image
 
 

@@ -67,8 +67,8 @@ class Mazes(GeneratedTask):
     def draw(self, rng: np.random.Generator) -> Maze | None:
         doors = draw_doors(rng, self.rows, self.columns, self.loops)
         start = (int(rng.integers(self.rows)), int(rng.integers(self.columns)))
-        known = Maze(self.rows, self.columns, doors, start, start).distances(start)
-        fitting = sorted(cell for cell, moves in known.items() if self.lengths[0] <= moves <= self.lengths[1])
+        distances = Maze(self.rows, self.columns, doors, start, start).distances(start)
+        fitting = sorted(cell for cell, moves in distances.items() if self.lengths[0] <= moves <= self.lengths[1])
         if not fitting:
             return None
         maze = Maze(self.rows, self.columns, doors, start, fitting[int(rng.integers(len(fitting)))])
@@ -79,13 +79,13 @@ class Mazes(GeneratedTask):
 
     def write_prompt(self, problem: Maze, key: str) -> Prompt:
         path = problem.solve()
-        drawn = "\n".join([*problem.characters(), self.question])
-        asked = self.question if self.form == "image" else drawn
-        shown = self.form != "text"
+        text = "\n".join([*problem.characters(), self.question])
+        question = self.question if self.form == "image" else text
+        has_image = self.form != "text"
         return Prompt(
             key,
-            ask_about_images(asked) if shown else ask_user(asked),
-            images=(problem.render(self.size),) if shown else (),
+            ask_about_images(question) if has_image else ask_user(question),
+            images=(problem.render(self.size),) if has_image else (),
             answer=path,
             info={"maze": problem, "length": len(path), "turns": count_turns(path)},
         )

@@ -23,12 +23,12 @@ def verify(text: str, maze: Maze, reference: str) -> dict[str, float]:
     if not re.fullmatch("[UDLR]+", path) or len(path) > LONGEST * maze.rows * maze.columns:
         return {"exact": 0.0, "shortest": 0.0, "progress": 0.0, "prefix": 0.0, "format": 0.0}
     cell, legal = maze.walk(path)
-    left = maze.distances(maze.goal)[cell]
-    exact = legal and left == 0
+    distance = maze.distances(maze.goal)[cell]
+    exact = legal and distance == 0
     return {
         "exact": float(exact),
         "shortest": float(exact and len(path) == len(reference)),
-        "progress": max(0.0, 1 - left / len(reference)) if legal else 0.0,
+        "progress": max(0.0, 1 - distance / len(reference)) if legal else 0.0,
         "prefix": prefix_score(path, reference),
         "format": 1.0,
     }

@@ -42,10 +42,10 @@ class Mixture(Task):
         if not self.parts:
             raise ValueError(f"task {self.name!r}: parts is empty; name at least one task")
         for option in ("counts", "held_out"):
-            asked = getattr(self, option)
-            if unknown := sorted(set(asked) - set(self.parts)):
+            counts = getattr(self, option)
+            if unknown := sorted(set(counts) - set(self.parts)):
                 raise ValueError(f"task {self.name!r}: {option} names {unknown}, the parts are {sorted(self.parts)}")
-            if bad := {part: count for part, count in asked.items() if count < 1}:
+            if bad := {part: count for part, count in counts.items() if count < 1}:
                 raise ValueError(f"task {self.name!r}: {option} must be at least 1, got {bad}")
 
     @cached_property
@@ -55,10 +55,10 @@ class Mixture(Task):
     @cached_property
     def _places(self) -> list[tuple[str, int]]:
         """Part and index in it of every problem."""
-        asked = self.counts if self.split == "train" else self.held_out
+        counts = self.counts if self.split == "train" else self.held_out
         places = []
         for name, part in self._of_split.items():
-            count = asked.get(name, len(part))
+            count = counts.get(name, len(part))
             if count > len(part):
                 raise ValueError(
                     f"task {self.name!r}: {count} problems of part {name!r} are asked for in {self.split}, "

@@ -91,8 +91,8 @@ class Negotiation(TextEnvironmentTask):
         ]
         if len(fitting) < 2:
             return None
-        own, other = (fitting[int(i)] for i in rng.choice(len(fitting), size=2, replace=False))
-        deal = Deal(counts, own, other, int(rng.integers(self.concessions[0], self.concessions[1] + 1)))
+        first, second = (fitting[int(i)] for i in rng.choice(len(fitting), size=2, replace=False))
+        deal = Deal(counts, first, second, int(rng.integers(self.concessions[0], self.concessions[1] + 1)))
         return deal if max(self.rewards(deal)) > 0 else None
 
     def rewards(self, deal: Deal) -> list[float]:
@@ -139,8 +139,8 @@ class NegotiationEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         turn, self.turn = self.turn, self.turn + 1
-        found = _PROPOSAL.fullmatch(action.strip().lower())
-        split = tuple(map(int, found.groups())) if found else None
+        match = _PROPOSAL.fullmatch(action.strip().lower())
+        split = tuple(map(int, match.groups())) if match else None
         accepts = action.strip().lower() == "accept" and self.offered is not None
         if not accepts and (split is None or any(n > count for n, count in zip(split, self.deal.counts))):
             return TextStep("\nThat is no proposal.\n>", valid=False, scores=self._scores(0.0))
@@ -150,8 +150,8 @@ class NegotiationEnvironment(TextEnvironment):
             reward = self.task.reward(self.deal, agreed, turn)
             return TextStep("\nDeal.\n>", reward=reward, terminated=True, scores=self._scores(reward, 1.0))
         self.offered = self.deal.offer(turn)
-        said = f"\nNo. You get {' '.join(map(str, self.offered))}.\n>"
-        return TextStep(said, scores=self._scores(0.0))
+        text = f"\nNo. You get {' '.join(map(str, self.offered))}.\n>"
+        return TextStep(text, scores=self._scores(0.0))
 
     def expert_action(self) -> str:
         """Propose the best split that the partner accepts in the best turn; before that, all items."""

@@ -63,9 +63,9 @@ class Passages(AnswerTask):
     @property
     def sentences(self) -> tuple[str, ...]:
         """The sentences of this split."""
-        found = read_sentences(self.path)
-        cut = round(len(found) * (1 - self.held_out_fraction))
-        return found[:cut] if self.split == "train" else found[cut:]
+        sentences = read_sentences(self.path)
+        cut = round(len(sentences) * (1 - self.held_out_fraction))
+        return sentences[:cut] if self.split == "train" else sentences[cut:]
 
     def __len__(self) -> int:
         return max(len(self.sentences) - 2, 0)  # each problem has a sentence before and after it
@@ -73,11 +73,11 @@ class Passages(AnswerTask):
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
         sentences, at = self.sentences, index + 1
-        shown = [*sentences[max(0, at - self.context) : at], GAP]
-        shown += [sentences[at + 1]] if self.kind == "middle" else []
+        lines = [*sentences[max(0, at - self.context) : at], GAP]
+        lines += [sentences[at + 1]] if self.kind == "middle" else []
         following = list(sentences[at : at + (1 if self.kind == "middle" else self.following)])
         key = f"{self.name}/{self.split}/{index}"
-        return Prompt(key, ask_user("\n".join(shown)), answer=following[0], info={"following": following})
+        return Prompt(key, ask_user("\n".join(lines)), answer=following[0], info={"following": following})
 
     def on(self, split: str) -> Self:
         return replace(self, split=split)
@@ -86,12 +86,12 @@ class Passages(AnswerTask):
         """exact: the words are those of one or more following sentences; words: share of the next sentence's words that
         the answer begins with, less what it has more; format: not empty.
         """
-        found, following = read_words(answer), prompt.info["following"]
-        exact = is_prefix(found, following)
+        words, following = read_words(answer), prompt.info["following"]
+        exact = is_prefix(words, following)
         right = read_words(following[0])
-        equal = next((i for i, (a, b) in enumerate(zip(found, right)) if a != b), min(len(found), len(right)))
-        share = 1.0 if exact else equal / max(len(found), len(right))
-        return {"exact": float(exact), "words": share, "format": float(bool(found))}
+        equal = next((i for i, (a, b) in enumerate(zip(words, right)) if a != b), min(len(words), len(right)))
+        share = 1.0 if exact else equal / max(len(words), len(right))
+        return {"exact": float(exact), "words": share, "format": float(bool(words))}
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self[index].answer)
@@ -125,17 +125,19 @@ def read_sentences(path: str | None, least: int = 4) -> tuple[str, ...]:
     """
     text = _read_licence() if path is None else Path(path).read_text(encoding="utf-8")
     sentences = [" ".join(part.split()) for paragraph in text.split("\n\n") for part in _END.split(paragraph)]
-    kept = tuple(dict.fromkeys(s for s in sentences if len(s.split()) >= least and any(map(str.isalpha, s))))
-    if len(kept) < 12:
-        raise ValueError(f"task 'passages': {path or PACKAGE} has {len(kept)} sentences; give a text with at least 12")
-    return kept
+    unique = tuple(dict.fromkeys(s for s in sentences if len(s.split()) >= least and any(map(str.isalpha, s))))
+    if len(unique) < 12:
+        raise ValueError(
+            f"task 'passages': {path or PACKAGE} has {len(unique)} sentences; give a text with at least 12"
+        )
+    return unique
 
 
 def _read_licence() -> str:
     try:
-        found = [file for file in files(PACKAGE) or () if file.name == "LICENSE"]
+        licences = [file for file in files(PACKAGE) or () if file.name == "LICENSE"]
     except PackageNotFoundError:
-        found = []
-    if not found:
+        licences = []
+    if not licences:
         raise ValueError(f"task 'passages': the package {PACKAGE} has no LICENSE; set task.path to a text file")
-    return found[0].read_text()
+    return licences[0].read_text()

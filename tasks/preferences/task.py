@@ -77,8 +77,8 @@ class Preferences(Task):
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         for index, pair in enumerate(self._pairs):
-            written = [answer for answer in pair.answers.values() if isinstance(answer, AssistantMessage)]
-            for answer in written or [max(pair.answers.values(), key=len)]:
+            messages = [answer for answer in pair.answers.values() if isinstance(answer, AssistantMessage)]
+            for answer in messages or [max(pair.answers.values(), key=len)]:
                 key = f"{self.name}/{self.split}/{index}"
                 yield Prompt(key, pair.messages, answer=answer, place=pair.place, tools=pair.tools)
 
@@ -114,11 +114,11 @@ def _splits(
             f"task 'preferences': {file} has {len(prompts)} distinct prompts, too few to hold out {num_held_out}"
         )
     order = derive_rng("preferences", "split", seed).permutation(len(prompts))
-    chosen = {prompts[i] for i in order[:num_held_out]}
+    held_out = {prompts[i] for i in order[:num_held_out]}
     used = [pair for pair in pairs_read if pair.chosen is not None or not desirable_only]
     return {
-        "train": tuple(pair for pair in used if _identity(pair) not in chosen),
-        "held_out": tuple(pair for pair in used if _identity(pair) in chosen),
+        "train": tuple(pair for pair in used if _identity(pair) not in held_out),
+        "held_out": tuple(pair for pair in used if _identity(pair) in held_out),
     }
 
 

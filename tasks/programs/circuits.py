@@ -55,10 +55,10 @@ class Circuits(GeneratedTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the table is right; tests: share of testbenches that pass; format: the last line is an expression."""
-        given = evaluate(final_line(answer), self.inputs)
-        passed = run_testbenches(given, prompt.info["table"], self.inputs)
+        outputs = evaluate(final_line(answer), self.inputs)
+        passed = run_testbenches(outputs, prompt.info["table"], self.inputs)
         tests = sum(passed) / len(passed)
-        return {"exact": float(tests == 1), "tests": tests, "format": float(given is not None)}
+        return {"exact": float(tests == 1), "tests": tests, "format": float(outputs is not None)}
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index))
@@ -68,8 +68,8 @@ def draw_expression(rng: np.random.Generator, inputs: int, operations: int) -> s
     """Draw an expression with this number of binary operators; an input is negated in one of four places."""
     if operations == 0:
         return "~" * int(rng.random() < 0.25) + "abcde"[int(rng.integers(inputs))]
-    left = int(rng.integers(operations))
-    parts = [draw_expression(rng, inputs, count) for count in (left, operations - 1 - left)]
+    split = int(rng.integers(operations))
+    parts = [draw_expression(rng, inputs, count) for count in (split, operations - 1 - split)]
     first, second = (part if len(part) <= 2 else f"({part})" for part in parts)
     return first + "&|^"[int(rng.integers(3))] + second
 
@@ -94,11 +94,11 @@ def _outputs(tree: ast.expr, columns: dict[str, list[int]]) -> list[int] | None:
         return None if inner is None else [1 - bit for bit in inner]
     if not isinstance(tree, ast.BinOp) or type(tree.op) not in OPERATORS:
         return None
-    left, right = _outputs(tree.left, columns), _outputs(tree.right, columns)
-    if left is None or right is None:
+    first, second = _outputs(tree.left, columns), _outputs(tree.right, columns)
+    if first is None or second is None:
         return None
     sign = OPERATORS[type(tree.op)]
-    return [a & b if sign == "&" else a | b if sign == "|" else a ^ b for a, b in zip(left, right)]
+    return [a & b if sign == "&" else a | b if sign == "|" else a ^ b for a, b in zip(first, second)]
 
 
 def run_testbenches(table: str | None, right: str, inputs: int) -> list[bool]:

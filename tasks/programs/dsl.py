@@ -43,8 +43,8 @@ def execute(jobs: Sequence[tuple[str, str]], sandbox: Sandbox) -> list[str | Non
     """
     if not jobs:
         return []
-    asked = json.dumps(json.dumps(list(jobs)))
-    done = sandbox.run(f"{LANGUAGE}\nprint(json.dumps([run(*job) for job in json.loads({asked})]))")
+    text = json.dumps(json.dumps(list(jobs)))
+    done = sandbox.run(f"{LANGUAGE}\nprint(json.dumps([run(*job) for job in json.loads({text})]))")
     return parse_results(done.output, len(jobs)) if done.outcome == "ok" else done.outcome
 
 

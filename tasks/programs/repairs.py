@@ -40,10 +40,10 @@ class Repairs(Circuits):
         return super().split_key(problem[0])
 
     def write_prompt(self, problem: tuple[str, str], key: str) -> Prompt:  # type: ignore[override]
-        table, shown = (str(evaluate(expression, self.inputs)) for expression in problem)
-        explanation = "".join(str(int(a != b)) for a, b in zip(table, shown))
+        table, wrong_table = (str(evaluate(expression, self.inputs)) for expression in problem)
+        explanation = "".join(str(int(a != b)) for a, b in zip(table, wrong_table))
         info = {"table": table, "explanation": explanation}
-        return Prompt(key, ask_user(f"{table} {problem[1]}:{shown}="), answer=problem[0], info=info)
+        return Prompt(key, ask_user(f"{table} {problem[1]}:{wrong_table}="), answer=problem[0], info=info)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """As of Circuits for the text after the last "#"; explained: the text before is the right explanation."""

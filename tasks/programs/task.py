@@ -73,9 +73,9 @@ class Programs(Game):
         rng = derive_rng("programs", self.split, self.seed, index)
         kind, key = self.kinds[index % 3], f"{self.name}/{self.split}/{index}"
         if rng.random() < self.proposals:
-            known = [self._problem(kind, rng) for _ in range(int(rng.integers(1, 7)))]
+            problems = [self._problem(kind, rng) for _ in range(int(rng.integers(1, 7)))]
             return replace(
-                self.ask(kind, known, key), answer=self._format_proposal(kind, known, rng), info={"ask": kind}
+                self.ask(kind, problems, key), answer=self._format_proposal(kind, problems, rng), info={"ask": kind}
             )
         problem = self._problem(kind, rng)
         if self.split == "held_out" and kind == "abduce":
@@ -124,7 +124,7 @@ class Programs(Game):
 
     def check(self, proposals: Sequence[tuple[str, Prompt, str]]) -> list[Verdict]:
         parsed = [_proposal(kind, prompt, text) for kind, prompt, text in proposals]
-        jobs = [(program, given) for one in parsed if one for program, given in one]
+        jobs = [(program, value) for one in parsed if one for program, value in one]
         runs = [self._execute(jobs), self._execute(jobs)]
         place, out = 0, []
         for (kind, _, _), one in zip(proposals, parsed):
@@ -137,10 +137,10 @@ class Programs(Game):
         return out
 
     def judge(self, answers: Sequence[tuple[GameProblem, str]]) -> list[Verdict]:
-        asked = [_to_run(problem, text.strip()) for problem, text in answers]
-        ran = self._execute([job for jobs in asked if jobs for job in jobs])
+        requests = [_to_run(problem, text.strip()) for problem, text in answers]
+        ran = self._execute([job for jobs in requests if jobs for job in jobs])
         place, out = 0, []
-        for (problem, text), jobs in zip(answers, asked):
+        for (problem, text), jobs in zip(answers, requests):
             if jobs is None:
                 out.append(Verdict("broken"))
                 continue
@@ -164,11 +164,11 @@ class Programs(Game):
     # ---------------------------------------------------------------- problems of its own
 
     def _problem(self, kind: str, rng: np.random.Generator, length: int | None = None) -> GameProblem:
-        known, own = programs(length or self.length), lists(self.held_out_fraction, self.seed, self.split)
-        program = known[int(rng.integers(len(known)))]
-        given = [own[i] for i in rng.integers(len(own), size=PAIRS if kind == "induce" else 1)]
+        pool, inputs = programs(length or self.length), lists(self.held_out_fraction, self.seed, self.split)
+        program = pool[int(rng.integers(len(pool)))]
+        sample = [inputs[i] for i in rng.integers(len(inputs), size=PAIRS if kind == "induce" else 1)]
         return GameProblem(
-            kind, (program, *(word for one in given for word in (one, str(trusted_interpreter()(program, one)))))
+            kind, (program, *(word for one in sample for word in (one, str(trusted_interpreter()(program, one)))))
         )
 
     def _format_proposal(self, kind: str, known: Sequence[GameProblem], rng: np.random.Generator) -> str:
@@ -180,8 +180,8 @@ class Programs(Game):
 def training_outputs(task: Programs) -> frozenset[tuple[str, str]]:
     """Return program and output of all training problems that ask for an input."""
     solving = replace(task, proposals=0.0)
-    asked = range(solving.kinds.index("abduce"), len(solving), len(solving.kinds))
-    return frozenset(_input_question(solving[index].info["problem"]) for index in asked)
+    indices = range(solving.kinds.index("abduce"), len(solving), len(solving.kinds))
+    return frozenset(_input_question(solving[index].info["problem"]) for index in indices)
 
 
 def _input_question(problem: GameProblem) -> tuple[str, str]:
@@ -218,7 +218,7 @@ def _proposal(kind: str, prompt: Prompt, text: str) -> list[tuple[str, str]] | N
         program = str(prompt.messages[0]["content"])[3:-1]
         lists = text.split()
         fits = len(lists) == PAIRS and all(re.fullmatch(rf"[0-9]{{{SIZE}}}", word) for word in lists)
-        return [(program, given) for given in lists] if fits else None
+        return [(program, value) for value in lists] if fits else None
     result = re.fullmatch(rf"([a-z]{{1,4}}) ([0-9]{{{SIZE}}})", text.strip())
     return [result.groups()] if result else None  # type: ignore[list-item]
 
@@ -232,7 +232,7 @@ def _verdict(
         return Verdict("not_executable")
     if first != second:
         return Verdict("not_deterministic")
-    pairs = [word for (_, given), outputs in zip(jobs, first) for word in (given, str(outputs))]
+    pairs = [word for (_, value), outputs in zip(jobs, first) for word in (value, str(outputs))]
     return Verdict("valid", GameProblem(kind, (jobs[0][0], *pairs)))
 
 
@@ -240,7 +240,7 @@ def _to_run(problem: GameProblem, text: str) -> list[tuple[str, str]] | None:
     """Jobs to run to verify an answer; None if it is malformed."""
     program, *lists = problem.body
     if problem.kind == "induce":
-        return [(text, given) for given in lists[::2]] if re.fullmatch(r"[a-z]{1,4}", text) else None
+        return [(text, value) for value in lists[::2]] if re.fullmatch(r"[a-z]{1,4}", text) else None
     if not re.fullmatch(rf"[0-9]{{{SIZE}}}", text):
         return None
     return [] if problem.kind == "deduce" else [(program, text)]

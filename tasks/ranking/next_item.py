@@ -66,11 +66,11 @@ class NextItem(GeneratedTask):
         items, after = self.items(), draw_successors(self.categories * self.per_category, self.successors, self.seed)
         chances = 0.5 ** np.arange(self.successors)
         place = int(rng.integers(len(items)))
-        found = [place]
+        places = [place]
         for _ in range(int(rng.integers(self.length[0], self.length[1] + 1))):
             place = after[place][int(rng.choice(self.successors, p=chances / chances.sum()))]
-            found.append(place)
-        return tuple(items[place] for place in found)
+            places.append(place)
+        return tuple(items[place] for place in places)
 
     def split_key(self, problem: tuple[str, ...]) -> str:
         return " ".join(problem[:-1])
@@ -80,8 +80,8 @@ class NextItem(GeneratedTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the item that follows; format: an item of the catalogue."""
-        found = final_line(answer)
-        return {"exact": float(found == prompt.answer), "format": float(found in self.items())}
+        item = final_line(answer)
+        return {"exact": float(item == prompt.answer), "format": float(item in self.items())}
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index)[-1])

@@ -79,21 +79,21 @@ class Ranking(GeneratedTask):
             for item, values in zip(problem.items, problem.values)
         ]
         order = "largest" if problem.falling else "smallest"
-        asked = f"Rank by {PROPERTIES[problem.by]}, {order} first."
-        return Prompt(key, ask_user("\n".join([*lines, asked])), answer=" ".join(problem.ranking()))
+        question = f"Rank by {PROPERTIES[problem.by]}, {order} first."
+        return Prompt(key, ask_user("\n".join([*lines, question])), answer=" ".join(problem.ranking()))
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: all items in the right order; pairs: share of the pairs in the right order; ndcg: with gains n - 1 to
         0; format: each item once. Without the format all are 0.
         """
-        right, found = prompt.answer.split(" "), final_line(answer).split(" ")
-        if sorted(found) != sorted(right):
+        right, order = prompt.answer.split(" "), final_line(answer).split(" ")
+        if sorted(order) != sorted(right):
             return {"exact": 0.0, "pairs": 0.0, "ndcg": 0.0, "format": 0.0}
         gains = {item: float(len(right) - 1 - k) for k, item in enumerate(right)}
         return {
-            "exact": float(found == right),
-            "pairs": ordered_pairs(found, right),
-            "ndcg": ndcg(found, gains),
+            "exact": float(order == right),
+            "pairs": ordered_pairs(order, right),
+            "ndcg": ndcg(order, gains),
             "format": 1.0,
         }
 

@@ -28,8 +28,8 @@ def build_generator(dataset: str, parameters: str, size: int, seed: int) -> Any:
         near = difflib.get_close_matches(dataset, DATASETS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(DATASETS))}"
         raise ValueError(f"task.dataset={dataset!r} is no generator of reasoning-gym; {hint}")
-    given = json.loads(parameters)
+    options = json.loads(parameters)
     try:
-        return reasoning_gym.create_dataset(dataset, size=size, seed=seed, **given)
+        return reasoning_gym.create_dataset(dataset, size=size, seed=seed, **options)
     except (TypeError, AssertionError, ValueError) as error:
-        raise ValueError(f"task.parameters={given} are refused by the generator {dataset!r}: {error}") from error
+        raise ValueError(f"task.parameters={options} are refused by the generator {dataset!r}: {error}") from error

@@ -88,10 +88,10 @@ def has_more(dataset: str, answer: str, right: Any) -> bool:
         return False
     if parse_number(right) is not None:
         return parse_number(text.removesuffix(".")) is None or re.search(r"[0-9]\s+[0-9]", text) is not None
-    parts, wanted = _TOKEN.findall(text), _TOKEN.findall(right)
-    for start in range(len(parts) - len(wanted) + 1):
-        if parts[start : start + len(wanted)] == wanted:
-            return any(_WORD.match(part) for part in (*parts[:start], *parts[start + len(wanted) :]))
+    parts, target = _TOKEN.findall(text), _TOKEN.findall(right)
+    for start in range(len(parts) - len(target) + 1):
+        if parts[start : start + len(target)] == target:
+            return any(_WORD.match(part) for part in (*parts[:start], *parts[start + len(target) :]))
     return False
 
 

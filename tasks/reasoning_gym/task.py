@@ -77,10 +77,10 @@ class ReasoningGym(AnswerTask):
 
     def _train_number(self, index: int) -> int:
         """Number of a training problem in the generator: the next one from this index on that is not held out."""
-        known = _held_out_questions(self._generator, self.held_out)
+        questions = _held_out_questions(self._generator, self.held_out)
         for step in range(self.size):
             number = self.held_out + (index + step) % self.size
-            if self._generator[number]["question"] not in known:
+            if self._generator[number]["question"] not in questions:
                 return number
         raise ValueError(
             f"task {self.name!r}: all {self.size} training problems of {self.dataset!r} are held out; lower "

@@ -55,8 +55,8 @@ class LogisticExpert:
 def fit_expert(informative: int, seed: int, noise: float, patients: int = 2000, steps: int = 200) -> LogisticExpert:
     """Fit a logistic regression to patients of its own by gradient descent on the cross-entropy."""
     rng = derive_rng("records", "expert", seed)
-    drawn = [draw_patient(rng, informative, seed, noise) for _ in range(patients)]
-    x, y = standardise(np.stack([values for values, _ in drawn])), np.array([label for _, label in drawn])
+    records = [draw_patient(rng, informative, seed, noise) for _ in range(patients)]
+    x, y = standardise(np.stack([values for values, _ in records])), np.array([label for _, label in records])
     weights, bias = np.zeros(len(COLUMNS)), 0.0
     for _ in range(steps):
         error = 1 / (1 + np.exp(-(x @ weights + bias))) - y

@@ -57,9 +57,9 @@ class Records(GeneratedTask):
 
     def write_prompt(self, problem: Patient, key: str) -> Prompt:
         order, values, label = problem
-        shown = " ".join(f"{name} {values[COLUMNS.index(name)]}" for name in order)
+        text = " ".join(f"{name} {values[COLUMNS.index(name)]}" for name in order)
         salient = self.expert.salient(np.array(values), self.salient)
-        return Prompt(key, ask_user(f"{shown}?\n"), answer=label, info={"salient": salient})
+        return Prompt(key, ask_user(f"{text}?\n"), answer=label, info={"salient": salient})
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the risk is on the right side of 1/2; risk: the probability of the label; attention: overlap of the

@@ -38,16 +38,16 @@ class Attribute(SceneTask):
             )
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
-        asked, kinds = self.draw_kinds(rng, 1)
+        target, kinds = self.draw_kinds(rng, 1)
         scene = self.build_scene(rng, kinds)
         if scene is None:
             return None
-        question = self.question.replace("{attribute}", self.ask_for).replace("{}", self.phrase(asked))
+        question = self.question.replace("{attribute}", self.ask_for).replace("{}", self.phrase(target))
         text = getattr(find_target(scene), self.ask_for)
         return SceneProblem(scene, question, text, text)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """format: 1 if the final line is one of the words that are drawn; exact: 1 if it is the right one."""
         final = final_line(answer)
-        known = self.colours if self.ask_for == "colour" else self.shapes
-        return {"exact": float(final == prompt.answer), "format": float(final in known)}
+        choices = self.colours if self.ask_for == "colour" else self.shapes
+        return {"exact": float(final == prompt.answer), "format": float(final in choices)}

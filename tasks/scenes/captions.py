@@ -34,8 +34,8 @@ class CaptionedCounting(Counting):
         placed = sorted(problem.scene.shapes, key=lambda shape: (shape.box[1], shape.box[0]))
         caption = " ".join(shape.colour[0] for shape in placed)
         description = problem.question.removesuffix("?")
-        said = f"<think>{caption}</think>{problem.text} {description}"
-        return SceneProblem(problem.scene, problem.question, said, problem.answer)
+        text = f"<think>{caption}</think>{problem.text} {description}"
+        return SceneProblem(problem.scene, problem.question, text, problem.answer)
 
     def demonstrate(self, index: int) -> str:
         problem = self.problem(index)

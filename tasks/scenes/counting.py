@@ -38,11 +38,11 @@ class Counting(SceneTask):
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         count = int(rng.integers(self.objects[0], self.objects[1], endpoint=True))
-        asked, kinds = self.draw_kinds(rng, count)
+        target, kinds = self.draw_kinds(rng, count)
         scene = self.build_scene(rng, kinds)
         if scene is None:
             return None
-        return SceneProblem(scene, self.question.replace("{}", self.phrase(asked, many=True)), str(count), count)
+        return SceneProblem(scene, self.question.replace("{}", self.phrase(target, many=True)), str(count), count)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """format: 1 if the final line is one number of at most two digits; exact: 1 if it is the right one."""

@@ -36,13 +36,13 @@ class Detection(CoordinateTask):
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         count = int(rng.integers(self.objects[0], self.objects[1], endpoint=True))
-        asked, kinds = self.draw_kinds(rng, count)
+        target, kinds = self.draw_kinds(rng, count)
         scene = self.build_scene(rng, kinds)
         if scene is None:
             return None
         boxes = sorted(self.to_units(shape.box) for shape in scene.shapes[:count])
         text = "; ".join(" ".join(map(str, box)) for box in boxes) or "none"
-        return SceneProblem(scene, self.question.replace("{}", self.phrase(asked, many=True)), text, tuple(boxes))
+        return SceneProblem(scene, self.question.replace("{}", self.phrase(target, many=True)), text, tuple(boxes))
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """Score the boxes of the final line.

@@ -45,13 +45,13 @@ class Grounding(CoordinateTask):
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         present = rng.random() >= self.absent
-        asked, kinds = self.draw_kinds(rng, int(present))
+        target, kinds = self.draw_kinds(rng, int(present))
         scene = self.build_scene(rng, kinds)
         if scene is None:
             return None
         box = self.to_units(find_target(scene).box) if present else None
         text = ABSENT if box is None else " ".join(map(str, box))
-        return SceneProblem(scene, self.question.replace("{}", self.phrase(asked)), text, box)
+        return SceneProblem(scene, self.question.replace("{}", self.phrase(target)), text, box)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """Score the final line: one box inside the image, or "none".

@@ -24,13 +24,13 @@ class Pointing(CoordinateTask):
     name = "scenes_pointing"
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
-        asked, kinds = self.draw_kinds(rng, 1)
+        target, kinds = self.draw_kinds(rng, 1)
         scene = self.build_scene(rng, kinds)
         if scene is None:
             return None
         box = self.to_units(find_target(scene).box)
         text = " ".join(str(int(edge)) for edge in centre(box))
-        return SceneProblem(scene, self.question.replace("{}", self.phrase(asked)), text, box)
+        return SceneProblem(scene, self.question.replace("{}", self.phrase(target)), text, box)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: 1 if the final line is one point and it lies in the box; format: 1 if it is one point."""

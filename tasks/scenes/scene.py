@@ -126,14 +126,14 @@ def place_shapes(
         max_overlap: most that two boxes share, as a fraction of the smaller one.
     """
     for _ in range(_RESTARTS):
-        chosen = rng.integers(sides[0], sides[1], endpoint=True, size=len(kinds)).tolist()
+        lengths = rng.integers(sides[0], sides[1], endpoint=True, size=len(kinds)).tolist()
         levels = rng.random((len(kinds), _PLACES, 2)).tolist()
         placed: list[Shape] = []
-        for (shape, colour), side, tries in zip(kinds, chosen, levels):
+        for (shape, colour), side, tries in zip(kinds, lengths, levels):
             for x, y in tries:
-                left, top = int(x * (size - side + 1)), int(y * (size - side + 1))
-                if all(_overlap(left, top, side, other) <= max_overlap for other in placed):
-                    placed.append(Shape(shape, colour, left, top, side))
+                x0, y0 = int(x * (size - side + 1)), int(y * (size - side + 1))
+                if all(_overlap(x0, y0, side, other) <= max_overlap for other in placed):
+                    placed.append(Shape(shape, colour, x0, y0, side))
                     break
             else:
                 break

@@ -34,7 +34,7 @@ class Spatial(SceneTask):
             )
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
-        asked, kinds = self.draw_kinds(rng, 1)
+        target, kinds = self.draw_kinds(rng, 1)
         other = kinds[1]
         if [self.key(kind) for kind in kinds].count(self.key(other)) > 1:
             return None  # the second description would fit two objects
@@ -42,7 +42,7 @@ class Spatial(SceneTask):
         relation = None if scene is None else relate(scene.shapes[0], scene.shapes[1])
         if scene is None or relation is None:
             return None
-        question = self.question.replace("{}", self.phrase(asked), 1).replace("{}", self.phrase(other), 1)
+        question = self.question.replace("{}", self.phrase(target), 1).replace("{}", self.phrase(other), 1)
         return SceneProblem(scene, question, relation, relation)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:

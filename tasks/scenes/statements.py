@@ -36,29 +36,29 @@ class Statements(SceneTask):
         super().__post_init__()
         object.__setattr__(self, "objects", tuple(self.objects))
         check_range(self.name, "objects", self.objects, 1)
-        known = len({self.key(kind) for kind in self.kinds})
-        if not 2 <= self.statements <= known - self.objects[1]:
+        count = len({self.key(kind) for kind in self.kinds})
+        if not 2 <= self.statements <= count - self.objects[1]:
             raise ValueError(
-                f"task {self.name!r}: statements must be at least 2 and at most the {known} descriptions less the "
+                f"task {self.name!r}: statements must be at least 2 and at most the {count} descriptions less the "
                 f"{self.objects[1]} objects, got {self.statements}"
             )
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         kinds = self.kinds
         count = int(rng.integers(self.objects[0], self.objects[1], endpoint=True))
-        drawn = [kinds[i] for i in rng.integers(len(kinds), size=count).tolist()]
-        scene = self.build_scene(rng, drawn)
+        sample = [kinds[i] for i in rng.integers(len(kinds), size=count).tolist()]
+        scene = self.build_scene(rng, sample)
         if scene is None:
             return None
-        named = {self.phrase(kind): 1 for kind in drawn}
-        lacking = list(dict.fromkeys(self.phrase(kind) for kind in kinds if self.phrase(kind) not in named))
-        wanted = rng.integers(2, size=self.statements).tolist()
-        if sum(wanted) > len(named):
+        phrases = {self.phrase(kind): 1 for kind in sample}
+        lacking = list(dict.fromkeys(self.phrase(kind) for kind in kinds if self.phrase(kind) not in phrases))
+        labels = rng.integers(2, size=self.statements).tolist()
+        if sum(labels) > len(phrases):
             return None
-        sides = [[words[i] for i in rng.permutation(len(words)).tolist()] for words in (lacking, list(named))]
-        lines = [f"{n}. {self.question.replace('{}', sides[want].pop())}" for n, want in enumerate(wanted, start=1)]
-        text = " ".join(WORDS[want] for want in wanted)
-        return SceneProblem(scene, "\n".join(["Answer yes or no to each.", *lines]), text, tuple(wanted))
+        sides = [[words[i] for i in rng.permutation(len(words)).tolist()] for words in (lacking, list(phrases))]
+        lines = [f"{n}. {self.question.replace('{}', sides[want].pop())}" for n, want in enumerate(labels, start=1)]
+        text = " ".join(WORDS[want] for want in labels)
+        return SceneProblem(scene, "\n".join(["Answer yes or no to each.", *lines]), text, tuple(labels))
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """share: 1 - mean |y - y'| over the statements; exact: all are right; format: N words, each yes or no."""

@@ -61,11 +61,11 @@ class SceneTask(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "shapes", "colours", "sides", "distractors")
-        drawn = (SHAPES, tuple(COLOURS)) if self.painter is None else (self.painter.shapes, self.painter.colours)
-        for key, known in zip(("shapes", "colours"), drawn):
+        options = (SHAPES, tuple(COLOURS)) if self.painter is None else (self.painter.shapes, self.painter.colours)
+        for key, choices in zip(("shapes", "colours"), options):
             names = getattr(self, key)
-            if not names or len(set(names)) < len(names) or not set(names) <= set(known):
-                raise ValueError(f"task {self.name!r}: {key} must be distinct ones of {known}, got {names}")
+            if not names or len(set(names)) < len(names) or not set(names) <= set(choices):
+                raise ValueError(f"task {self.name!r}: {key} must be distinct ones of {choices}, got {names}")
         if self.background not in BACKGROUNDS or self.describe not in DESCRIBE:
             raise ValueError(
                 f"task {self.name!r}: background must be one of {tuple(BACKGROUNDS)} and describe one of {DESCRIBE}, "
@@ -113,14 +113,14 @@ class SceneTask(GeneratedTask):
     def draw_kinds(self, rng: np.random.Generator, targets: int) -> tuple[Kind, list[Kind]]:
         """Draw a description, `targets` kinds that have it, and distractors that do not have it."""
         kinds = self.kinds
-        asked = kinds[rng.integers(len(kinds))]
-        fits = [kind for kind in kinds if self.key(kind) == self.key(asked)]
-        others = [kind for kind in kinds if self.key(kind) != self.key(asked)]
-        drawn = [fits[i] for i in rng.integers(len(fits), size=targets).tolist()]
+        target = kinds[rng.integers(len(kinds))]
+        fits = [kind for kind in kinds if self.key(kind) == self.key(target)]
+        others = [kind for kind in kinds if self.key(kind) != self.key(target)]
+        sample = [fits[i] for i in rng.integers(len(fits), size=targets).tolist()]
         if others:
             count = int(rng.integers(self.distractors[0], self.distractors[1], endpoint=True))
-            drawn += [others[i] for i in rng.integers(len(others), size=count).tolist()]
-        return asked, drawn
+            sample += [others[i] for i in rng.integers(len(others), size=count).tolist()]
+        return target, sample
 
     def build_scene(self, rng: np.random.Generator, kinds: Sequence[Kind]) -> Painted | None:
         """Draw places for objects of these kinds; they keep their order."""

@@ -156,14 +156,14 @@ def _fetch(cursor: sqlite3.Cursor, limits: QueryLimits) -> tuple[list[tuple[obje
 
 
 def _name_error(error: Exception, guard: QueryAuthorizer) -> str:
-    said = str(error)
+    message = str(error)
     if guard.refused:
         return "forbidden"
-    if said == "interrupted":
+    if message == "interrupted":
         return "timed_out"
-    if "too big" in said or "too long" in said or "too large" in said:
+    if "too big" in message or "too long" in message or "too large" in message:
         return "too_long"
-    return "not_text" if "decode" in said.lower() or isinstance(error, UnicodeError) else "syntax_error"
+    return "not_text" if "decode" in message.lower() or isinstance(error, UnicodeError) else "syntax_error"
 
 
 def _explain(error: Exception, guard: QueryAuthorizer) -> str:

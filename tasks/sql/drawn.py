@@ -63,7 +63,7 @@ def connect(schema: Schema, seed: int, thread: int, similar: tuple[int, ...] = (
 @lru_cache(maxsize=256)
 def _connect_further(problem: DrawnDatabases, thread: int) -> tuple[sqlite3.Connection, ...]:
     """Open those candidates that kill a near miss which the databases of the seeds and all before let pass."""
-    chosen: list[sqlite3.Connection] = []
+    connections: list[sqlite3.Connection] = []
     alive = mutate_query(problem.query, problem.schema)
     for seed in problem.seeds:
         alive = _find_equal(alive, problem.query, connect(problem.schema, seed, thread))
@@ -74,20 +74,20 @@ def _connect_further(problem: DrawnDatabases, thread: int) -> tuple[sqlite3.Conn
             break
         seed = derive_seed("sql", "near misses", *problem.seeds, number) % 2**31
         connection = connect(problem.schema, seed, thread, numbers)
-        left = _find_equal(alive, problem.query, connection)
-        if len(left) < len(alive) and not _is_empty(run_query(connection, problem.query)):
-            chosen.append(connection)
-            alive, vain = left, 0
+        rest = _find_equal(alive, problem.query, connection)
+        if len(rest) < len(alive) and not _is_empty(run_query(connection, problem.query)):
+            connections.append(connection)
+            alive, vain = rest, 0
         else:
             vain += 1
-    return tuple(chosen)
+    return tuple(connections)
 
 
 def _find_equal(queries: list[str], right: str, connection: sqlite3.Connection) -> list[str]:
     """Return the queries whose results on a database equal that of the right one."""
-    wanted, ordered = run_query(connection, right), is_ordered(right)
+    target, ordered = run_query(connection, right), is_ordered(right)
     results = ((query, run_query(connection, query)) for query in queries)
-    return [q for q, result in results if result.word == "ran" and match_rows(result.rows, wanted.rows, ordered)]
+    return [q for q, result in results if result.word == "ran" and match_rows(result.rows, target.rows, ordered)]
 
 
 def _is_empty(result: Result) -> bool:

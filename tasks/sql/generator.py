@@ -112,8 +112,8 @@ def fill_similar(schema: Schema, seed: int, numbers: Sequence[int]) -> list[tupl
         return [values[0]] * size if rng.random() < 1 / 4 else values
 
     def draw_words(words: Sequence[str]) -> list[str]:
-        chosen = rng.permutation(len(words))[: int(rng.integers(2, 6))]
-        return [words[i] for i in rng.choice(chosen, size=count)]
+        indices = rng.permutation(len(words))[: int(rng.integers(2, 6))]
+        return [words[i] for i in rng.choice(indices, size=count)]
 
     columns = [draw_numbers(count, 60) for _ in schema.numbers] + [draw_words(WORDS[c]) for c in schema.texts]
     entities = list(zip(range(1, count + 1), draw_words(NAMES), *columns))

@@ -21,8 +21,8 @@ _ALL_S = 3600.0  # of all queries of an answer, the right ones included; each ha
 
 def tokenize(query: str) -> list[str]:
     """Split a query into lower-case words, numbers and signs; texts in quotes stay as they are."""
-    found = _TOKEN.findall(query[:_WRITTEN].strip().rstrip(";"))
-    return [token if token.startswith(("'", '"')) else token.lower() for token in found]
+    tokens = _TOKEN.findall(query[:_WRITTEN].strip().rstrip(";"))
+    return [token if token.startswith(("'", '"')) else token.lower() for token in tokens]
 
 
 def match_bigrams(query: str, right: str) -> float:
@@ -58,20 +58,20 @@ def verify(
         ValueError: the right query does not run within its limits.
     """
     ordered, first, exact = is_ordered(right), Result("syntax_error", reason="no query"), bool(query.strip())
-    wanted = Result("ran")
+    target = Result("ran")
     for connection in connections:
-        wanted = run_right(connection, right, right_limits)
-        if wanted.word != "ran":
-            raise ValueError(f"the right query does not run ({wanted.word} {wanted.reason}): {right}")
+        target = run_right(connection, right, right_limits)
+        if target.word != "ran":
+            raise ValueError(f"the right query does not run ({target.word} {target.reason}): {right}")
         if query.strip():
             first = run_query(connection, query, limits)
-        exact = exact and first.word == "ran" and match_rows(first.rows, wanted.rows, ordered)
+        exact = exact and first.word == "ran" and match_rows(first.rows, target.rows, ordered)
         if not exact:
             break
     return {
         "exact": float(exact),
         "syntax": float(first.word == "ran"),
-        "schema": jaccard(first.columns, wanted.columns),
+        "schema": jaccard(first.columns, target.columns),
         **_compare_texts(query, right),
     }, first
 

@@ -86,12 +86,12 @@ class Strings(GeneratedTask):
 
     def write_prompt(self, problem: tuple[tuple[str, ...], str], key: str) -> Prompt:
         chain, word = problem
-        asked = self.question.replace("{}", write_chain(chain, word))
+        question = self.question.replace("{}", write_chain(chain, word))
         if self.definitions:
-            said = [f"{name}(x) {FUNCTIONS[name][0]}." for name in dict.fromkeys(chain)]
-            asked = "\n".join([*said, asked])
+            lines = [f"{name}(x) {FUNCTIONS[name][0]}." for name in dict.fromkeys(chain)]
+            question = "\n".join([*lines, question])
         answer = apply_chain(chain, word)[-1]
-        return Prompt(key, ask_user(asked), answer=answer, info={"level": len(chain)})
+        return Prompt(key, ask_user(question), answer=answer, info={"level": len(chain)})
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return verify(answer, prompt.answer)
@@ -99,8 +99,8 @@ class Strings(GeneratedTask):
     def demonstrate(self, index: int) -> str:
         chain, word = self.problem(index)
         words = apply_chain(chain, word)
-        left = [write_chain(chain[: -i - 1], after) for i, after in enumerate(words[:-1])]
-        return "\n".join([*(left if self.steps else []), self.write_answer(words[-1])])
+        steps = [write_chain(chain[: -i - 1], after) for i, after in enumerate(words[:-1])]
+        return "\n".join([*(steps if self.steps else []), self.write_answer(words[-1])])
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(_draw_word(rng, *self.letters))

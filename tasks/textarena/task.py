@@ -93,16 +93,16 @@ class TextArenaEnvironment(TextEnvironment):
 
     def _observe(self, done: bool) -> TextStep:
         _, messages = self.game.get_observation()
-        said = [(text, kind.name) for _, text, kind in messages if kind.name != "PLAYER_ACTION"]
+        replies = [(text, kind.name) for _, text, kind in messages if kind.name != "PLAYER_ACTION"]
         reward = 0.0
         if done:
             rewards, _ = self.game.close()
             reward = float((rewards or {}).get(0, 0.0))
         return TextStep(
-            "\n".join(["", *(text.strip("\n") for text, _ in said), ">"]),
+            "\n".join(["", *(text.strip("\n") for text, _ in replies), ">"]),
             reward=reward,
             terminated=done,
-            valid=done or all(kind != "GAME_ADMIN" for _, kind in said),
+            valid=done or all(kind != "GAME_ADMIN" for _, kind in replies),
             scores={"exact": float(reward >= 1), "value": min(max(reward, 0.0), 1.0)},
         )
 
@@ -113,7 +113,7 @@ def make_game(name: str) -> Any:
         import textarena
     except ImportError as error:
         raise ImportError("task textarena needs its package: pip install 'mmrl-lightning[textarena]'") from error
-    known = textarena.envs.registration.ENV_REGISTRY
-    if f"{name}-raw" not in known:
+    registry = textarena.envs.registration.ENV_REGISTRY
+    if f"{name}-raw" not in registry:
         raise ValueError(f"task textarena: there is no game {name!r}; games are those of textarena, as Mastermind-v0")
     return textarena.make(f"{name}-raw")

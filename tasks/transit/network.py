@@ -39,18 +39,18 @@ class Network:
 
     def route(self, origin: str, target: str) -> list[Leg] | None:
         """Return the legs of a route with the fewest lines; None if there is none. A search in breadth."""
-        known: dict[str, list[Leg]] = {origin: []}
+        routes: dict[str, list[Leg]] = {origin: []}
         layer = [origin]
-        while layer and target not in known:
+        while layer and target not in routes:
             reached = []
             for station in layer:
                 for line, stations in self.lines:
                     for other in stations if station in stations else "":
-                        if other not in known:
-                            known[other] = [*known[station], (line, station, other)]
+                        if other not in routes:
+                            routes[other] = [*routes[station], (line, station, other)]
                             reached.append(other)
             layer = reached
-        return known.get(target)
+        return routes.get(target)
 
     def accepts(self, legs: list[Leg], origin: str, target: str) -> bool:
         """Return whether the legs chain from the origin to the target, each along a line that has both its ends."""
@@ -98,8 +98,8 @@ def draw_network(rng: np.random.Generator, grid: int, lines: int, stations: int)
         return None
     names = dict(zip(points, (LETTERS[i] for i in rng.permutation(len(LETTERS))[: len(points)].tolist())))
     colours = [tuple(COLOURS)[i] for i in rng.permutation(len(COLOURS))[:lines].tolist()]
-    drawn = tuple((colour, "".join(names[point] for point in track)) for colour, track in zip(colours, tracks))
-    return Network(drawn, tuple((names[point], point) for point in points))
+    stops = tuple((colour, "".join(names[point] for point in track)) for colour, track in zip(colours, tracks))
+    return Network(stops, tuple((names[point], point) for point in points))
 
 
 def _draw_track(rng: np.random.Generator, grid: int, stations: int, rails: set[frozenset[Point]]) -> list[Point] | None:

@@ -102,12 +102,12 @@ class Transit(GeneratedTask):
         return repr(problem.network)
 
     def write_prompt(self, problem: TransitProblem, key: str) -> Prompt:
-        asked = {"route": self.route, "on_line": self.on_line, "count": self.number}[problem.kind]
-        asked = asked.replace("{a}", problem.first).replace("{b}", problem.second)
+        question = {"route": self.route, "on_line": self.on_line, "count": self.number}[problem.kind]
+        question = question.replace("{a}", problem.first).replace("{b}", problem.second)
         transfers = problem.answer.count(",") if problem.kind == "route" else 0
         return Prompt(
             key,
-            ask_about_images(asked),
+            ask_about_images(question),
             images=(problem.network.render(self.size, self.grid),),
             answer=problem.answer,
             info={"problem": problem, "kind": problem.kind, "transfers": transfers},

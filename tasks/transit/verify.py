@@ -22,10 +22,10 @@ def verify_route(text: str, network: Network, origin: str, target: str, fewest: 
     """
     legs = _read_legs(final_line(text))
     exact = network.accepts(legs, origin, target)
-    wanted = network.route(origin, target) or []
+    reference = network.route(origin, target) or []
     best = exact and len(legs) == fewest
-    points = detail_points(legs, network, wanted, LONGEST if exact else len(wanted))
-    full = detail_points(wanted, network, wanted, len(wanted))
+    points = detail_points(legs, network, reference, LONGEST if exact else len(reference))
+    full = detail_points(reference, network, reference, len(reference))
     return {
         "exact": float(exact),
         "fewest": float(best),

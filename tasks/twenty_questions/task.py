@@ -46,8 +46,8 @@ class TwentyQuestions(TextEnvironmentTask):
             raise ValueError(f"task {self.name!r}: objects must be 2 to {len(OBJECTS)}, got {self.objects}")
 
     def draw(self, rng: np.random.Generator) -> Problem:
-        chosen = rng.permutation(len(OBJECTS))[: self.objects]
-        return Problem(tuple(sorted(OBJECTS[i] for i in chosen)), OBJECTS[chosen[0]])
+        indices = rng.permutation(len(OBJECTS))[: self.objects]
+        return Problem(tuple(sorted(OBJECTS[i] for i in indices)), OBJECTS[indices[0]])
 
     def split_key(self, problem: Problem) -> str:
         return repr(problem)
@@ -80,8 +80,8 @@ class QuestionEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         self.questions += 1
-        found = _QUESTION.fullmatch(read_guess(action))
-        word = found[1].lower() if found else ""
+        match = _QUESTION.fullmatch(read_guess(action))
+        word = match[1].lower() if match else ""
         if word in ATTRIBUTES:
             yes = word in TABLE[self.problem.secret]
             self.remaining = {name for name in self.remaining if (word in TABLE[name]) == yes}

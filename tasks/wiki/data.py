@@ -38,9 +38,9 @@ def knowledge_bases(
     """Knowledge bases of both splits."""
     rng = derive_rng("wiki", "people", people, seed)
     pool = names(people, relations)
-    chosen = [pool[i] for i in rng.permutation(len(pool))[:people]]
+    sample = [pool[i] for i in rng.permutation(len(pool))[:people]]
     cut = round(held_out_fraction * people)
-    parts = {"held_out": chosen[:cut], "train": chosen[cut:]}
+    parts = {"held_out": sample[:cut], "train": sample[cut:]}
     return {split: _knowledge_base(part, relations, hops, split, seed) for split, part in parts.items()}
 
 

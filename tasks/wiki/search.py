@@ -33,8 +33,8 @@ class Search(Tool):
         if top < 1:
             raise ValueError(f"search.top must be at least 1, got {top}")
         both = task.knowledge_bases
-        facts = {name: known for split in sorted(both) for name, known in both[split].facts.items()}
-        self.pages = [page(name, known) for name, known in facts.items()]
+        facts = {name: values for split in sorted(both) for name, values in both[split].facts.items()}
+        self.pages = [page(name, values) for name, values in facts.items()]
         self.titles = list(facts)
         self.top = top
         self._found: dict[str, str] = {}  # by query: the pages stay the same

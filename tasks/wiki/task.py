@@ -92,7 +92,7 @@ class Wiki(AnswerTask):
         question = self._knowledge_base.questions[index]
         if self.expert_hops is not None:
             rng = derive_rng("wiki", "wandering", self.seed, index)
-            drawn = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
-            question = (*question[: 1 + self.expert_hops], *drawn[self.expert_hops :])
+            detour = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
+            question = (*question[: 1 + self.expert_hops], *detour[self.expert_hops :])
         path = path_of(question, self._knowledge_base)
         return [*(self.call.format(query=name) for name in path[:-1]), self.write_answer(path[-1])]

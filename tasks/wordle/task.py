@@ -21,11 +21,11 @@ def compare(guess: str, secret: str) -> str:
 
     A letter is marked at most as often as the word has it; places that are right count first.
     """
-    left = Counter(b for a, b in zip(guess, secret) if a != b)
+    counts = Counter(b for a, b in zip(guess, secret) if a != b)
     marks = ["G" if a == b else "-" for a, b in zip(guess, secret)]
     for place, letter in enumerate(guess):
-        if marks[place] == "-" and left[letter]:
-            marks[place], left[letter] = "Y", left[letter] - 1
+        if marks[place] == "-" and counts[letter]:
+            marks[place], counts[letter] = "Y", counts[letter] - 1
     return "".join(marks)
 
 

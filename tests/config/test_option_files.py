@@ -122,3 +122,19 @@ def test_a_recipe_that_overrides_the_task_drops_the_arguments_of_the_inherited_o
     assert compose(["recipe=mine", "run_dir=x"]).data.task.digits == 3  # its own, so that it is refused by name
     cfg = compose(["recipe=mine", "run_dir=x", "task=arithmetic"])
     assert "path" not in cfg.data.task and cfg.data.task.digits == 3
+
+
+@pytest.mark.parametrize(
+    ("argument", "present"),
+    [
+        ("data.task=arithmetic", "task=arithmetic"),
+        ("model.policy=tiny_text", "policy=tiny_text"),
+        ("task.sim=reach", "sim=reach"),
+        ("+data.rollout=offline", "rollout=offline"),
+        ("trainer.logger=csv", "logger=csv"),
+    ],
+)
+def test_an_option_at_the_key_of_its_group_is_refused_with_the_words_that_work(argument, present):
+    with pytest.raises(ConfigError, match=f"is an option of a group, which is named alone: {present}$"):
+        compose(["recipe=grpo", argument])
+    compose(["recipe=grpo", "trainer.strategy=fsdp2", "data.task.name=arithmetic"])

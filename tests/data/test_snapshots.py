@@ -31,10 +31,10 @@ def test_frozen_parameters_and_the_memory_of_old_copies_are_used_again():
     shared = [mine is its for mine, its in zip(first.parameters(), policy.parameters())]
     assert shared == [not p.requires_grad for p in policy.parameters()] and any(shared) and not all(shared)
     with torch.no_grad():
-        policy.value.weight.add_(1.0)
+        policy.value_net.weight.add_(1.0)
     copies.keep(set())
     again = copies.of(policy, 1)
-    assert again is first and torch.equal(again.value.weight, policy.value.weight)
+    assert again is first and torch.equal(again.value_net.weight, policy.value_net.weight)
 
 
 def test_what_has_thawed_is_copied():

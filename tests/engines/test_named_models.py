@@ -13,8 +13,8 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.types import Episode, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.data.parity import sampled_rows
+from mmrl.engines.base import list_models
 from mmrl.engines.local import LocalEngine
-from mmrl.engines.named_models import list_models
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process.backend import InProcess
 from mmrl.engines.vllm.servers.engine import ServerEngine

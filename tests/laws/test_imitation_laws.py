@@ -172,7 +172,7 @@ def test_a_token_vla_scores_samples_and_demonstrations(truncation):
     assert_close(out.logprobs[:2], expected.logprobs[:2])
     smoothed = SmoothedNegativeLogLikelihood(width=2.0)
     assert_close(smoothed(out, batch), smoothed(expected, whole))
-    grads = torch.autograd.grad(out.full_logprobs.sum(), list(model.body.parameters()), allow_unused=True)
+    grads = torch.autograd.grad(out.full_logprobs.sum(), list(model.transformer.parameters()), allow_unused=True)
     assert sum(grad.abs().sum() for grad in grads if grad is not None) > 0
 
 

@@ -184,6 +184,6 @@ def test_a_start_may_be_the_frozen_weights_alone(tmp_path):
     load_policy(policy, str(tmp_path / "last.ckpt"), frozen_only=True)
     for name, part in policy.named_parameters():
         assert torch.equal(part, drawn[name] if part.requires_grad else before.state_dict()[name]), name
-    assert not torch.equal(drawn["body.head.weight"], before.state_dict()["body.head.weight"])
+    assert not torch.equal(drawn["transformer.head.weight"], before.state_dict()["transformer.head.weight"])
     with pytest.raises(ValueError, match="trains all its weights; freeze a part"):
         load_policy(ActionTokenPolicy(**TINY), str(tmp_path / "last.ckpt"), frozen_only=True)

@@ -61,7 +61,7 @@ Examples:
 """,
     "plan": """mmrl plan: memory of a run by phase and rank, before it starts
 
-  mmrl plan THE_WORDS_OF_MMRL_FIT [OPTIONS]
+  mmrl plan [mmrl fit arguments] [OPTIONS]
 
 Nothing is trained and no weights are loaded: the policy is built from its configuration, and its passes are traced with
 tensors that have no content. Printed are, for each rank, weights, gradients, optimiser state, reference, activations,
@@ -252,12 +252,13 @@ stands where something is to be written. The last line of the output is a comman
     "doctor": """mmrl doctor: versions, devices and renderers of this machine, and how to get what is missing
 
   mmrl doctor                         this machine; the exit status is 2 where something essential is missing
-  mmrl doctor THE_WORDS_OF_MMRL_FIT   every process of that run, before a model is loaded; also under torchrun and Slurm
+  mmrl doctor [mmrl fit arguments]    every process of that run, before a model is loaded; also under torchrun and Slurm
 
-With words, the processes really start, meet, build the mesh and sum a tensor. Compared are versions, mmrl's modules and
-the configuration of all ranks, and free memory of GPUs, hosts and /dev/shm with the memory plan, which is printed.
+With a run's arguments, starts its processes, initialises the process group and the device mesh, and sums a tensor.
+Compared are versions, mmrl's modules and the configuration of all ranks, and free memory of GPUs, hosts and /dev/shm
+with the memory plan, which is printed.
 
-Options, with words:
+Options, with a run's arguments:
   --timeout 60           seconds that a rank is waited for
   --memory, --prompt-tokens, --response-tokens   those of `mmrl plan`
 

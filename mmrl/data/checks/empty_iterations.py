@@ -60,6 +60,7 @@ class EmptyIterations:
             rows: that are left to learn from, on all ranks.
             iteration: of these episodes.
         """
+        # range of the rewards over the whole run, to recognise a task that is solved
         earned = [episode.reward for episode in episodes if episode.ended != "error"]
         if earned:
             least, greatest = self.rewards or (earned[0], earned[0])
@@ -69,6 +70,7 @@ class EmptyIterations:
             log.warning("iteration %d left no episode to learn from. %s", iteration, describe(episodes))
         if self.count < self.limit:
             return False
+        # solved: every episode earned the highest reward, and lower rewards occurred before
         if earned and self.rewards and self.rewards[0] < self.rewards[1] == min(earned):
             log.warning(
                 "iteration %d: every episode of %d iterations in a row earned %g, the highest reward of this run; "
@@ -89,6 +91,7 @@ def describe(episodes: Sequence[Episode]) -> str:
     groups = group_episodes(episodes).values()
     finished = [episode for episode in episodes if episode.ended != "error"]
     parts = [f"There were {len(groups)} groups with {len(episodes)} episodes"]
+    # errors first: without a finished episode there is nothing else to report
     if failed := len(episodes) - len(finished):
         errors = Counter(str(e.info["error"]) for e in episodes if e.ended == "error" and "error" in e.info)
         cause = "".join(f", such as: {error[:ERROR_LENGTH]}" for error, _ in errors.most_common(1))
@@ -96,6 +99,7 @@ def describe(episodes: Sequence[Episode]) -> str:
         if not finished:
             return "; ".join(parts) + ". What to try: remove the cause of that error"
     if finished:
+        # groups without variance, the commonest rewards, and the mean of each score
         alike = sum(len({round(episode.reward, 6) for episode in group}) == 1 for group in groups)
         rewards = Counter(round(episode.reward, 6) for episode in finished).most_common(3)
         parts.append(f"in {alike} groups all episodes earned the same")
@@ -103,6 +107,7 @@ def describe(episodes: Sequence[Episode]) -> str:
         names = sorted({name for episode in finished for name in episode.scores})
         means = {n: [e.scores[n] for e in finished if n in e.scores] for n in names}
         parts += [f"mean score {name} {sum(values) / len(values):.3g}" for name, values in means.items()]
+    # completions at the token limit, and completions without an answer
     truncated = [episode for episode in finished if episode.ended == "length"]
     if truncated:
         parts.append(f"{len(truncated)} of {len(finished)} completions were cut off at sampling.max_tokens")
@@ -110,6 +115,7 @@ def describe(episodes: Sequence[Episode]) -> str:
     missing = extracted.count(None)
     if extracted:
         parts.append(f"in {missing} of {len(extracted)} completions task.extract found no answer")
+    # the commonest answers: those of task.extract, else the whole outputs
     replies = [str(e.info["answer"]) for e in episodes if "answer" in e.info]
     answers = [str(answer) for answer in extracted if answer is not None] or replies
     if answers:
@@ -117,6 +123,7 @@ def describe(episodes: Sequence[Episode]) -> str:
             f"{a[:ANSWER_LENGTH]!r} ({n} of {len(answers)})" for a, n in Counter(answers).most_common(ANSWERS)
         )
         parts.append(f"the commonest answers are {common}")
+    # remedies, the likeliest first
     first = []
     if 2 * len(truncated) > len(finished):
         first.append("longer completions (sampling.max_tokens)")

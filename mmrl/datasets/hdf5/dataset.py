@@ -138,15 +138,15 @@ def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str
         _check_width(node, place)
         rows = node[:count]
         return {name: rows.astype(np.float32) if rows.dtype == np.float64 else rows}, []
-    seen: dict[str, Any] = {}
+    observations: dict[str, Any] = {}
     texts: dict[str, list[str]] = {}
     for name in node:
         rows, lines = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
-        seen |= rows
+        observations |= rows
         if any(lines):
             texts[name] = lines
-    named = [texts[name] for name in _TOLD if name in texts]
-    return seen, (named or list(texts.values()) or [[]])[0]
+    instructions = [texts[name] for name in _TOLD if name in texts]
+    return observations, (instructions or list(texts.values()) or [[]])[0]
 
 
 def infer_feature(rows: Any) -> Feature:
@@ -159,8 +159,8 @@ def read_actions(node: Any) -> np.ndarray:
     """Read actions [T, A], as float32 or as the integers of the file; [T] becomes [T, 1]."""
     place = f"{node.file.filename}{node.name}"
     if hasattr(node, "keys") or node.dtype.kind not in "biuf" or len(node.shape) not in (1, 2):
-        found = "a group" if hasattr(node, "keys") else f"{node.dtype} {list(node.shape)}"
-        raise ValueError(f"{place}: is {found}; actions must be numbers [steps, dimensions]; {_REMEDY}")
+        text = "a group" if hasattr(node, "keys") else f"{node.dtype} {list(node.shape)}"
+        raise ValueError(f"{place}: is {text}; actions must be numbers [steps, dimensions]; {_REMEDY}")
     _check_width(node, place)
     rows = node[:]
     if not rows.size:

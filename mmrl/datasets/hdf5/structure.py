@@ -86,5 +86,5 @@ def check_hdf5(path: Path, remedy: str) -> None:
 
 @lru_cache(maxsize=64)
 def _find_failure(path: str, size: int, modified_ns: int) -> str | None:
-    given = {"path": path, "small": SMALL, "ratio": MAX_RATIO}
-    return find_failure(_WALK, given, _SECONDS + size // _BYTES_PER_SECOND, _MEMORY_MB)
+    arguments = {"path": path, "small": SMALL, "ratio": MAX_RATIO}
+    return find_failure(_WALK, arguments, _SECONDS + size // _BYTES_PER_SECOND, _MEMORY_MB)

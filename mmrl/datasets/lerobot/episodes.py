@@ -45,10 +45,10 @@ def read_episodes(
     if len(set(numbers)) < len(numbers):
         twice = next(a for a, b in pairwise(numbers) if a == b)
         raise ValueError(f"{folder}: meta/episodes has episode {twice} twice; {_REMEDY}")
-    for name, found in {"episodes": len(entries), "frames": sum(e["length"] for e in entries)}.items():
-        if info.get(f"total_{name}", found) != found:
-            said = quote(info[f"total_{name}"])
-            raise ValueError(f"{info_file}: total_{name} is {said}, meta/episodes has {found}; {_REMEDY}")
+    for name, count in {"episodes": len(entries), "frames": sum(e["length"] for e in entries)}.items():
+        if info.get(f"total_{name}", count) != count:
+            text = quote(info[f"total_{name}"])
+            raise ValueError(f"{info_file}: total_{name} is {text}, meta/episodes has {count}; {_REMEDY}")
     return entries
 
 

@@ -53,13 +53,13 @@ class LeRobotDataset(Dataset):
         check_sizes(self.info, file)
         self.fps, self.columns = read_fps(self.info, file), read_features(self.info, file)
         self.data_path, self.video_path = read_paths(self.info, file)
-        own = self.path / layout.OWN
-        kept = read_json_object(own, "delete it or copy it again", finite=False) if own.is_file() else {}
-        self.contract, names = read_own(kept, own)
-        seen = [key for key in self.columns if key.startswith("observation.") and self._usable(key)]
-        self.names = {key: names.get(key, plain_name(key)) for key in seen}
-        self.features = {self.names[key]: self.columns[key] for key in seen} | {"action": self.columns[layout.ACTION]}
-        videos = [key for key in seen if self.columns[key].dtype == "video"]
+        mmrl_file = self.path / layout.OWN
+        content = read_json_object(mmrl_file, "delete it or copy it again", finite=False) if mmrl_file.is_file() else {}
+        self.contract, names = read_own(content, mmrl_file)
+        keys = [key for key in self.columns if key.startswith("observation.") and self._usable(key)]
+        self.names = {key: names.get(key, plain_name(key)) for key in keys}
+        self.features = {self.names[key]: self.columns[key] for key in keys} | {"action": self.columns[layout.ACTION]}
+        videos = [key for key in keys if self.columns[key].dtype == "video"]
         if videos and self.video_path is None:
             raise ValueError(f"{file}: {videos[0]} is a video, but there is no video_path; copy the dataset again")
         self.tasks = read_tasks(self._file(layout.TASKS))
@@ -97,8 +97,8 @@ class LeRobotDataset(Dataset):
         for place in sorted({(entry["data/chunk_index"], entry["data/file_index"]) for entry in self.episodes}):
             path = self._data_file(*place)
             file = open_table(path)
-            there = [name for name in file.schema_arrow.names if name in read and self._plain(name)]
-            names = [name for name in there if self.columns[name].dtype.startswith("float")]
+            columns = [name for name in file.schema_arrow.names if name in read and self._plain(name)]
+            names = [name for name in columns if self.columns[name].dtype.startswith("float")]
             table = read_table(path, ["episode_index", *names], file=file)
             numbers, order = table["episode_index"].to_pylist(), [entry["episode_index"] for entry in self.episodes]
             for name in names:
@@ -198,10 +198,10 @@ class LeRobotDataset(Dataset):
         place = {"chunk_index": entry[f"videos/{key}/chunk_index"], "file_index": entry[f"videos/{key}/file_index"]}
         path = self._file(str(self.video_path).format(video_key=key, **place))
         start = float(entry[f"videos/{key}/from_timestamp"])
-        there, needed = duration_frames(path), round(start * self.fps) + entry["length"]
-        if there and there < needed:  # 0 if the file does not state it
+        frames, needed = duration_frames(path), round(start * self.fps) + entry["length"]
+        if frames and frames < needed:  # 0 if the file does not state it
             raise ValueError(
-                f"{where}: {path} has {there} frames, the episode needs frames up to {needed}: the video was cut; "
+                f"{where}: {path} has {frames} frames, the episode needs frames up to {needed}: the video was cut; "
                 "copy it again from its source, or leave the episode out"
             )
         return VideoFrames(path, start, entry["length"], self.fps, feature.shape)
@@ -229,6 +229,6 @@ def _may_hold(file: Any, group: int, episode: int) -> bool:
     described = file.metadata.row_group(group)
     for i in range(described.num_columns):
         if described.column(i).path_in_schema == "episode_index":
-            kept = described.column(i).statistics
-            return kept is None or not kept.has_min_max or kept.min <= episode <= kept.max
+            statistics = described.column(i).statistics
+            return statistics is None or not statistics.has_min_max or statistics.min <= episode <= statistics.max
     return True

@@ -20,21 +20,21 @@ _REMEDY = "copy the dataset again from its source, or correct meta/info.json"
 def to_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
     """Build a table: scalars for shape (1,), lists of fixed size for vectors, {"bytes", "path"} for images."""
     pa = arrow()
-    made = {}
+    arrays = {}
     for key, feature in features.items():
         if key not in columns:
             continue  # a video has its own file
         rows = columns[key]
         if feature.dtype == "image":
             kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-            made[key] = pa.array([{"bytes": row, "path": None} for row in rows], kind)
+            arrays[key] = pa.array([{"bytes": row, "path": None} for row in rows], kind)
             continue
         flat = np.ascontiguousarray(np.asarray(rows, feature.dtype)).reshape(-1)
         values = pa.array(flat)
         for size in reversed(feature.shape if feature.shape != (1,) else ()):
             values = pa.FixedSizeListArray.from_arrays(values, size)
-        made[key] = values
-    return pa.table(made)
+        arrays[key] = values
+    return pa.table(arrays)
 
 
 def to_array(column: Any, feature: Feature, place: str) -> np.ndarray:
@@ -124,10 +124,10 @@ def write_tasks(path: Path, tasks: dict[str, int]) -> None:
 def read_tasks(path: Path) -> dict[int, str]:
     """Read the instructions by task index."""
     table = read_table(path)
-    named = [name for name in ("task", "__index_level_0__") if name in table.column_names]
-    if "task_index" not in table.column_names or not named:
+    text_columns = [name for name in ("task", "__index_level_0__") if name in table.column_names]
+    if "task_index" not in table.column_names or not text_columns:
         raise ValueError(f"{path}: needs columns 'task_index' and 'task', has {table.column_names}")
-    tasks = dict(zip(table["task_index"].to_pylist(), table[named[0]].to_pylist()))
+    tasks = dict(zip(table["task_index"].to_pylist(), table[text_columns[0]].to_pylist()))
     for number, text in tasks.items():
         if not isinstance(number, int) or not isinstance(text, str):
             raise ValueError(f"{path}: task {quote(number)} is {quote(text)}, not a text; {_REMEDY}")

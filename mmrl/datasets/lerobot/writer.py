@@ -87,19 +87,19 @@ class LeRobotWriter:
 
     def _begin(self, episode: OfflineEpisode) -> None:
         """Derive the columns from the first episode."""
-        seen = {name: rows for name, rows in episode.observations.items()}
-        for name, rows in seen.items():
+        observations = {name: rows for name, rows in episode.observations.items()}
+        for name, rows in observations.items():
             camera = str(rows.dtype) == "uint8" and len(rows.shape) == 4
             dtype = ("video" if self.video else "image") if camera else str(rows.dtype)
             feature = Feature(dtype, tuple(rows.shape[1:]) or (1,))
-            self.keys[name] = layout.name_column(name, feature, tuple(seen))
+            self.keys[name] = layout.name_column(name, feature, tuple(observations))
             self.features[self.keys[name]] = feature
-        taken = (layout.ACTION, episode.actions), (layout.EXECUTED, episode.executed)
-        for key, rows in taken:
+        actions = (layout.ACTION, episode.actions), (layout.EXECUTED, episode.executed)
+        for key, rows in actions:
             if rows is not None:
                 self.features[key] = Feature(str(rows.dtype), tuple(rows.shape[1:]) or (1,))
-        said = {"next.reward": episode.rewards, "next.success": episode.success}
-        self.features |= {k: f for k, f in layout.OUTCOME.items() if said.get(k, 0) is not None} | layout.INDEX
+        outcomes = {"next.reward": episode.rewards, "next.success": episode.success}
+        self.features |= {k: f for k, f in layout.OUTCOME.items() if outcomes.get(k, 0) is not None} | layout.INDEX
 
     def _columns(self, episode: OfflineEpisode) -> dict[str, Any]:
         """Columns [T, ...] of an episode; images that are stored in tables as PNG bytes."""
@@ -164,9 +164,9 @@ class LeRobotWriter:
     def _statistics(self, episode: OfflineEpisode) -> dict[str, Statistics]:
         """Compute statistics of the episode, and store its rows for those of the whole dataset."""
         out = {}
-        named = {layout.ACTION: episode.actions, layout.EXECUTED: episode.executed}
-        named |= {self.keys[name]: rows for name, rows in episode.observations.items()}
-        for key, rows in named.items():
+        columns = {layout.ACTION: episode.actions, layout.EXECUTED: episode.executed}
+        columns |= {self.keys[name]: rows for name, rows in episode.observations.items()}
+        for key, rows in columns.items():
             if rows is None:
                 continue
             rows = sample_images(rows) if self.features[key].camera else np.asarray(rows).reshape(len(rows), -1)
@@ -217,6 +217,6 @@ class LeRobotWriter:
 
 
 def _png(image: np.ndarray) -> bytes:
-    held = io.BytesIO()
-    Image.fromarray(image).save(held, format="png")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, format="png")
+    return buffer.getvalue()

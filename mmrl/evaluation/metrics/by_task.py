@@ -13,8 +13,8 @@ from mmrl.evaluation.statistics.power import quantile
 
 def get_task(episode: Episode) -> str:
     """Return an episode's task: of the prompt, else of the simulator's info, else the first part of the key."""
-    said = episode.prompt.info.get("task", episode.info.get("task"))
-    return str(said) if said is not None else episode.prompt.key.rsplit("/", 2)[0]
+    task = episode.prompt.info.get("task", episode.info.get("task"))
+    return str(task) if task is not None else episode.prompt.key.rsplit("/", 2)[0]
 
 
 def group_by_task(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:

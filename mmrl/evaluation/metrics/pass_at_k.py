@@ -62,14 +62,14 @@ class PassAtK(Evaluator):
                 )
             values = [get_binary_score(episode, self.score_name) for episode in group if episode.ended != "error"]
             counts.append((len(values), int(sum(values))))
-        named: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for k in sorted(self.ks):
             chances = [pass_at_k(n, c, k) for n, c in counts if n >= k]
             lower, upper = wilson(sum(chances), len(chances), self.level)
             mean = sum(chances) / len(chances) if chances else nan
-            named |= {f"pass@{k}": mean, f"pass@{k}_lower": lower, f"pass@{k}_upper": upper}
-            named["prompts"] = float(len(chances))
-        return {**named, "errors": count_errors(episodes)}
+            metrics |= {f"pass@{k}": mean, f"pass@{k}_lower": lower, f"pass@{k}_upper": upper}
+            metrics["prompts"] = float(len(chances))
+        return {**metrics, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
         """Compute `crossing`, the smallest k from which on the start has at least this pass@k; nan if none."""
@@ -81,9 +81,9 @@ class PassAtK(Evaluator):
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
         ks = sorted(self.ks)
         for colour, label, side in zip(COLOURS[1::-1], ("start", "now"), (start, episodes)):
-            named = self(side)
-            axes.plot(ks, [named[f"pass@{k}"] for k in ks], "o-", color=colour, label=label, markersize=4)
-            ends = [[named[f"pass@{k}_{end}"] for k in ks] for end in ("lower", "upper")]
+            metrics = self(side)
+            axes.plot(ks, [metrics[f"pass@{k}"] for k in ks], "o-", color=colour, label=label, markersize=4)
+            ends = [[metrics[f"pass@{k}_{end}"] for k in ks] for end in ("lower", "upper")]
             axes.fill_between(ks, *ends, color=colour, alpha=0.15, linewidth=0)
         axes.set_xscale("log", base=2)
         axes.set_xlabel("k, samples")

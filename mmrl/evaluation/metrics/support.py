@@ -68,8 +68,11 @@ class EmpiricalSupport(Evaluator):
     min_fraction: float | None = None
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        found = _right(episodes, self.score_name)
-        return {"found": float(sum(len(answers) for answers in found.values())), "problems": float(len(found))}
+        right_answers = _right(episodes, self.score_name)
+        return {
+            "found": float(sum(len(answers) for answers in right_answers.values())),
+            "problems": float(len(right_answers)),
+        }
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
         counts = self.counts(start, episodes)

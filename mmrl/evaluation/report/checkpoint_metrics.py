@@ -41,11 +41,13 @@ def override_evaluation(
     out.count, out.num_samples = count or held_out.count, num_samples or held_out.num_samples
     out.sampling = {name: _decode(name, held_out, training) for name in decodes or held_out.sampling}
     if out.num_samples > 1 and not decodes:
-        drawn = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
-        out.sampling = drawn or {"sample": _decode("sample", held_out, training)}
+        # greedy samples of one problem are all equal: only decodes that sample remain
+        stochastic = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
+        out.sampling = stochastic or {"sample": _decode("sample", held_out, training)}
     if num_samples is not None:
         out.evaluators = _limit_ks(held_out.evaluators, num_samples)
     if out.num_samples > 1:
+        # pass@k for k = 1, 2, 4, ... below num_samples, and num_samples
         ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k < out.num_samples] + [out.num_samples]
         rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
         passes: dict[str, Evaluator] = {

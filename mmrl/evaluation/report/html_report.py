@@ -80,7 +80,7 @@ class HtmlReport:
 
     def _rates(self) -> list[dict[str, Any]]:
         """List every success rate: of each task if there are several, and of all episodes."""
-        made = []
+        rates = []
         for title, decodes in self.result["metrics"].items():
             for decode, evaluators in decodes.items():
                 tasks = self.result["tasks"][title].get(decode, {})
@@ -90,21 +90,21 @@ class HtmlReport:
                         if {"mean", "lower", "upper"} <= values.keys():
                             place = {"title": title, "decode": decode, "task": task, "name": name}
                             problems = values["n"] / self.result["num_samples"]
-                            made.append(
+                            rates.append(
                                 {**place, **values, "mdd": format_detectable_difference(values["mean"], problems)}
                             )
-        return made
+        return rates
 
     def _other_metrics(self) -> list[tuple[str, str, str, str]]:
         """List (checkpoint, decode, measure, value) of all metrics other than success rates."""
-        made = []
+        rows = []
         for title, decodes in self.result["metrics"].items():
             for decode, evaluators in decodes.items():
                 for name, values in evaluators.items():
                     if not {"mean", "lower", "upper"} <= values.keys():
-                        wanted = [key for key in values if key != "errors" and not key.endswith(("_lower", "_upper"))]
-                        made += [(title, decode, f"{name}/{key}", f"{values[key]:.4g}") for key in wanted]
-        return made
+                        keys = [key for key in values if key != "errors" and not key.endswith(("_lower", "_upper"))]
+                        rows += [(title, decode, f"{name}/{key}", f"{values[key]:.4g}") for key in keys]
+        return rows
 
     def _encode_videos(self, decode: str) -> list[Any]:
         last = list(self.evaluation.episodes.values())[-1][decode]
@@ -117,7 +117,7 @@ class HtmlReport:
             title: group_samples(sort_failures_first(episodes, self.score_name), self.score_name)
             for title, episodes in sides.items()
         }
-        groups = {title: found for title, found in groups.items() if found}
+        groups = {title: samples for title, samples in groups.items() if samples}
         decodes = len(list(self.evaluation.episodes.values())[-1])
         return render_section(groups, max_bytes=MAX_BYTES // decodes) if groups else None
 

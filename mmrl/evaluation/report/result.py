@@ -114,6 +114,6 @@ def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
 
 def _episode(one: Mapping[str, Any]) -> Episode:
     names = ("instruction", "error", "decisions", "tokens", "sample")
-    known = {name: one[name] for name in names if one.get(name) is not None}
+    info = {name: one[name] for name in names if one.get(name) is not None}
     prompt = Prompt(one["key"], info={"seed": one["seed"], "task": one["task"]})
-    return Episode(prompt, one["slot"], one["sample_index"], scores=one["scores"], ended=one["ended"], info=known)
+    return Episode(prompt, one["slot"], one["sample_index"], scores=one["scores"], ended=one["ended"], info=info)

@@ -24,20 +24,20 @@ def format_metrics(metrics: Metrics, title: str, tasks: TaskMetrics | None = Non
         tasks: the rates of each task, where there are several.
         num_samples: per problem; they are not independent, so the detectable difference counts problems.
     """
-    made = Table(title=title, title_justify="left", caption=CAPTION, caption_justify="left")
+    table = Table(title=title, title_justify="left", caption=CAPTION, caption_justify="left")
     headers = ["decode", *(["task"] if tasks else []), "measure", "value", "episodes", "errors", "mdd"]
     words = len(headers) - 4
     for position, header in enumerate(headers):
-        made.add_column(header, justify="left" if position < words else "right", no_wrap=True)
+        table.add_column(header, justify="left" if position < words else "right", no_wrap=True)
     for decode, evaluators in metrics.items():
         for task, parts in (tasks or {}).get(decode, {}).items():
             for name, values in parts.items():
                 for line in format_rows(name, values, num_samples):
-                    made.add_row(decode, task, *line)
+                    table.add_row(decode, task, *line)
         for name, values in evaluators.items():
             for line in format_rows(name, values, num_samples):
-                made.add_row(decode, *(["all"] if tasks else []), *line, style="bold" if tasks else "")
-    return made
+                table.add_row(decode, *(["all"] if tasks else []), *line, style="bold" if tasks else "")
+    return table
 
 
 def format_rows(name: str, values: Mapping[str, float], num_samples: int = 1) -> list[tuple[str, str, str, str, str]]:
@@ -47,32 +47,34 @@ def format_rows(name: str, values: Mapping[str, float], num_samples: int = 1) ->
     the evaluator does not give is empty.
     """
     count = values.get("n", values.get("prompts"))
+    # samples of one problem are not independent: the detectable difference counts problems
     problems = values["n"] / num_samples if "n" in values else count
     errors = f"{values['errors']:g}" if "errors" in values else ""
     episodes = "" if count is None else f"{count:g}"
-    made = []
+    rows = []
     for key, value in values.items():
         low, high = ("lower", "upper") if key == "mean" else (f"{key}_lower", f"{key}_upper")
         if low in values:
-            shown = f"{100 * value:.1f} % [{100 * values[low]:.1f}, {100 * values[high]:.1f}]"
+            # a rate in percent with its confidence interval; NaN where no episode finished
+            interval = f"{100 * value:.1f} % [{100 * values[low]:.1f}, {100 * values[high]:.1f}]"
             label = name if key == "mean" else key
-            made.append(
+            rows.append(
                 (
                     label,
-                    shown if value == value else "none finished",
+                    interval if value == value else "none finished",
                     episodes,
                     errors,
                     format_detectable_difference(value, problems),
                 )
             )
         elif key not in ("n", "prompts", "errors") and not key.endswith(("lower", "upper")):
-            made.append((f"{name}/{key}", f"{value:.4g}", episodes, errors, ""))
-    return made
+            rows.append((f"{name}/{key}", f"{value:.4g}", episodes, errors, ""))
+    return rows
 
 
 def format_detectable_difference(rate: float, problems: float | None) -> str:
     """Format the minimum detectable difference in percentage points."""
     if not problems or rate != rate:
         return ""
-    seen = minimum_detectable_difference(max(int(problems), 1), rate)
-    return "none" if seen is None else f"{100 * seen:.1f}"
+    difference = minimum_detectable_difference(max(int(problems), 1), rate)
+    return "none" if difference is None else f"{100 * difference:.1f}"

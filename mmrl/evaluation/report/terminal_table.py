@@ -72,12 +72,12 @@ class CheckpointComparison:
 
 def format_table(comparisons: Sequence[CheckpointComparison], title: str = "") -> Table:
     """Format comparisons as a rich table: `console.print(format_table(...))`."""
-    made = Table(title=title or None, title_justify="left", caption=_caption(comparisons), caption_justify="left")
+    table = Table(title=title or None, title_justify="left", caption=_caption(comparisons), caption_justify="left")
     for position, header in enumerate(HEADERS):
-        made.add_column(header, justify="left" if position == 0 else "right", no_wrap=True)
+        table.add_column(header, justify="left" if position == 0 else "right", no_wrap=True)
     for comparison in comparisons:
-        made.add_row(*comparison.cells, style="bold" if comparison.disjoint else "")
-    return made
+        table.add_row(*comparison.cells, style="bold" if comparison.disjoint else "")
+    return table
 
 
 def to_json(comparisons: Sequence[CheckpointComparison]) -> str:

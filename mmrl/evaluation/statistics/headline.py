@@ -38,12 +38,12 @@ def check_metric(name: str, names: Collection[str], place: str) -> str:
     Raises:
         ConfigError: naming the metrics that the run has.
     """
-    known = next((each for each in (name, f"{PREFIX}{name}") if each in names), None)
-    if known is None:
+    metric = next((each for each in (name, f"{PREFIX}{name}") if each in names), None)
+    if metric is None:
         beginnings = (f"{name.partition('/')[0]}/", PREFIX, "")
         has = next((part for start in beginnings if (part := sorted(n for n in names if n.startswith(start)))), [])
         raise ConfigError(f"metric={name}: {place} has no such metric; it has {', '.join(has[:12])}")
-    return known
+    return metric
 
 
 def interval_of(name: str, metrics: Mapping[str, float]) -> tuple[float, float] | None:

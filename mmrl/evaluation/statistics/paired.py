@@ -65,9 +65,9 @@ def compare_pairs(
         for side, episodes in ((first, before), (second, after))
     ]
     p_value = mcnemar([first[key] for key in common], [second[key] for key in common])
-    seen = detectable_in_pairs(len(common), (won + lost) / len(common), rate.level) if common else None
+    difference = detectable_in_pairs(len(common), (won + lost) / len(common), rate.level) if common else None
     return PairedComparison(
-        CheckpointComparison(decode, sides[0], sides[1], task), len(common), won, lost, p_value, seen
+        CheckpointComparison(decode, sides[0], sides[1], task), len(common), won, lost, p_value, difference
     )
 
 
@@ -75,16 +75,16 @@ def compare_checkpoints(
     before: EpisodesByDecode, after: EpisodesByDecode, rates: Mapping[str, SuccessRate]
 ) -> dict[str, list[PairedComparison]]:
     """Compare two checkpoints per success rate and decode: on each task where there are several, then on all."""
-    made: dict[str, list[PairedComparison]] = {}
+    comparisons: dict[str, list[PairedComparison]] = {}
     for name, rate in rates.items():
-        made[name] = []
+        comparisons[name] = []
         for decode in (each for each in before if each in after):
             first, second = group_by_task(before[decode]), group_by_task(after[decode])
             if len(first) > 1:
                 both = [task for task in first if task in second]
-                made[name] += [compare_pairs(decode, first[task], second[task], rate, task) for task in both]
-            made[name].append(compare_pairs(decode, before[decode], after[decode], rate))
-    return made
+                comparisons[name] += [compare_pairs(decode, first[task], second[task], rate, task) for task in both]
+            comparisons[name].append(compare_pairs(decode, before[decode], after[decode], rate))
+    return comparisons
 
 
 def _by_problem(episodes: Sequence[Episode], score: str) -> dict[str, bool]:

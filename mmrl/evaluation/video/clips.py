@@ -44,8 +44,8 @@ def compose_clip(
         )
         for title, policy in videos.items()
     ]
-    made = tile_panels(row, f"{before}{instruction}".strip())
-    return made + made[-1:] * HOLD
+    frames = tile_panels(row, f"{before}{instruction}".strip())
+    return frames + frames[-1:] * HOLD
 
 
 def _count_states(videos: Mapping[str, EpisodeVideos]) -> int:

@@ -45,13 +45,13 @@ def tile_panels(panels: Sequence[VideoPanel], instruction: str = "", height: int
     size = max(12, min(shape[:2]) * factor // 14)
     font = ImageFont.load_default(size=size)
     rows = zip_longest(*(panel.frames for panel in panels))
-    shown = [panel.frames[-1] for panel in panels]
-    made = []
+    images = [panel.frames[-1] for panel in panels]
+    tiles = []
     for time, frames in enumerate(rows):
-        shown = [last if frame is None else frame for last, frame in zip(shown, frames)]
+        images = [last if frame is None else frame for last, frame in zip(images, frames)]
         ended = [time >= len(panel.frames) - 1 for panel in panels]
-        made.append(_compose(panels, shown, ended, instruction, factor, font))
-    return made
+        tiles.append(_compose(panels, images, ended, instruction, factor, font))
+    return tiles
 
 
 def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.0) -> Path:
@@ -97,6 +97,7 @@ def _compose(
     font: Font,
 ) -> np.ndarray:
     """Compose one frame: instruction, titles, images, outcomes, from top to bottom."""
+    # pixels: size of one enlarged image, height of a text line, and the whole canvas with even sides
     high, wide = (side * factor for side in frames[0].shape[:2])
     line = int(1.4 * font.getbbox("Ag")[3])
     top = (line if instruction else 0) + line
@@ -106,9 +107,10 @@ def _compose(
     if instruction:
         draw.text((width // 2, line // 2), _fit(instruction, width, font), WHITE, font, anchor="mm")
     for position, (panel, frame) in enumerate(zip(panels, frames)):
-        left = MARGIN + position * (wide + MARGIN)
-        middle = left + wide // 2
-        canvas.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (left, top))
+        # one column per panel: title above, image, and the outcome below once its episode has ended
+        x = MARGIN + position * (wide + MARGIN)
+        middle = x + wide // 2
+        canvas.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (x, top))
         draw.text((middle, top - line // 2), _fit(panel.title, wide, font), GREY, font, anchor="mm")
         if ended[position]:
             colour = GREY if panel.success is None else GREEN if panel.success else RED

@@ -39,8 +39,8 @@ class RecordVideo(VectorWrapper):
         if self._has_callback:
             env.step_callback = self._record_frames  # type: ignore[attr-defined]
 
-    def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
-        observation, infos = self.env.reset(**given)
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        observation, infos = self.env.reset(**arguments)
         self._over[:] = False
         texts = observation.get("instruction") if isinstance(observation, dict) else None
         for i, video in enumerate(self.videos):
@@ -123,8 +123,8 @@ class EpisodeVideos:
     def select(self, slots: Sequence[int]) -> EpisodeVideos:
         """Select some of them by the slots of their episodes, in the order given."""
         place = {episode.group: i for i, episode in enumerate(self.episodes)}
-        chosen = [place[slot] for slot in slots if slot in place]
-        return EpisodeVideos([self.videos[i] for i in chosen], [self.episodes[i] for i in chosen], self.fps)
+        indices = [place[slot] for slot in slots if slot in place]
+        return EpisodeVideos([self.videos[i] for i in indices], [self.episodes[i] for i in indices], self.fps)
 
 
 def record_videos(
@@ -154,10 +154,10 @@ def prepare_recording(data: Any, decode: str, slots: Sequence[int], size: int) -
     evaluated = copy.copy(data)
     evaluated.evaluation = copy.copy(data.evaluation)
     evaluated.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
-    there = len(data.evaluation.indices(data.evaluation.select_problems(data.task)))
+    num_states = len(data.evaluation.indices(data.evaluation.select_problems(data.task)))
     # all episodes in one batch, so that environment i has the i-th initial state
-    most = getattr(data.evaluation.rollout, "max_envs", there)
-    evaluated.evaluation.only = [slot for slot in slots if slot < there][:most]
+    most = getattr(data.evaluation.rollout, "max_envs", num_states)
+    evaluated.evaluation.only = [slot for slot in slots if slot < num_states][:most]
     sim = VideoSim(data.task.sim, len(evaluated.evaluation.only), size)
     evaluated.task = replace(data.task, sim=sim)
     evaluated.evaluation.num_samples, evaluated.evaluation.evaluators = 1, {}

@@ -59,9 +59,9 @@ def sort_failures_first(episodes: Sequence[Episode], score_name: str | None) -> 
 def select_episodes(episodes: Sequence[Episode], score_name: str | None, each: int = PER_KIND) -> list[int]:
     """Select the slots of the first failures and the first successes in the order of the split."""
     slots: list[int] = []
-    for wanted in (("failure", "unknown"), ("success",)):
+    for outcomes in (("failure", "unknown"), ("success",)):
         slots += [
-            e.group for e in sorted(episodes, key=lambda e: e.group) if classify_episode(e, score_name) in wanted
+            e.group for e in sorted(episodes, key=lambda e: e.group) if classify_episode(e, score_name) in outcomes
         ][:each]
     return slots
 
@@ -70,11 +70,13 @@ def encode_videos(
     shown: Mapping[str, EpisodeVideos], slots: Sequence[int], score_name: str | None
 ) -> list[ReportVideo]:
     """Encode a short video of each of these slots with all policies side by side."""
-    chosen = {title: part.select(slots) for title, part in shown.items()}
-    last = list(chosen.values())[-1]
-    made = []
+    policies = {title: part.select(slots) for title, part in shown.items()}
+    # the outcome in the list is that of the last policy, such as the trained one
+    last = list(policies.values())[-1]
+    videos = []
     for i, episode in enumerate(last.episodes):
-        frames = compose_clip(chosen, i, score_name)
+        frames = compose_clip(policies, i, score_name)
+        # every step-th frame, at most _MAX_FRAMES, at half of real time
         step = -(-len(frames) // _MAX_FRAMES)
         poster = io.BytesIO()
         Image.fromarray(frames[-1]).save(poster, "JPEG", quality=80)
@@ -83,7 +85,7 @@ def encode_videos(
             video = data_uri(file.read_bytes(), "video/mp4")
         poster_uri = data_uri(poster.getvalue(), "image/jpeg")
         instruction = last.videos[i].instruction
-        made.append(
+        videos.append(
             ReportVideo(
                 video,
                 poster_uri,
@@ -93,4 +95,4 @@ def encode_videos(
                 episode.group,
             )
         )
-    return made
+    return videos

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.files.weight_names import name_remedy
 
 
 @dataclass(frozen=True)
@@ -68,4 +69,5 @@ def part(models: Mapping[str, nn.Module], path: str) -> nn.Module:
     try:
         return models[name].get_submodule(rest)
     except (KeyError, AttributeError) as error:
-        raise ValueError(f"no model {path!r}; models are {sorted(models)}") from error
+        remedy = name_remedy(models[name], [rest]) if name in models else ""
+        raise ValueError(f"no model {path!r}; models are {sorted(models)}{remedy}") from error

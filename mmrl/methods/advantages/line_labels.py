@@ -1,4 +1,4 @@
-"""Process supervision of code: lines are labelled by whether a right program can still follow them.
+"""Process Supervision-Guided Policy Optimization: line labels of a program by binary search over its prefixes.
 
 Process Supervision-Guided Policy Optimization for Code Generation, 2024, arXiv:2410.17621.
 
@@ -23,10 +23,10 @@ from mmrl.transforms.steps import fit_texts, locate_steps
 
 
 class PrefixSearch:
-    """Binary search of the most lines, from 0, after which a completion still passes, if fewer lines pass too.
+    """Binary search for the longest prefix of a program, in lines, from which a completion still passes.
 
-    The prompt alone counts as one after which some completion passes. n lines take at most log2(n + 1) probes, rounded
-    up. Source: arXiv:2410.17621, automated supervision by binary search.
+    It assumes that shorter prefixes pass too. The prompt alone counts as one after which some completion passes. n
+    lines take at most log2(n + 1) probes, rounded up. Source: arXiv:2410.17621, automated supervision by binary search.
 
     Args:
         lines: of the program.
@@ -41,15 +41,15 @@ class PrefixSearch:
         return (self.alive + self.dead) // 2 if self.dead - self.alive > 1 else None
 
     def tell(self, passes: bool) -> None:
-        """Tell whether a completion of the probe passed."""
+        """Update the bounds by whether a completion of the probe passed."""
         middle = (self.alive + self.dead) // 2
         self.alive, self.dead = (middle, self.dead) if passes else (self.alive, middle)
 
 
 def label_lines(lines: Sequence[str], alive: int) -> list[float]:
-    """1 for the first `alive` lines, -1 for later ones, 0 for blank lines and comments, which have no part in it."""
-    said = [line.strip() for line in lines]
-    return [0.0 if not line or line[0] == "#" else 1.0 if k < alive else -1.0 for k, line in enumerate(said)]
+    """Label the first `alive` lines 1, later ones -1, and blank lines and comments 0."""
+    texts = [line.strip() for line in lines]
+    return [0.0 if not line or line[0] == "#" else 1.0 if k < alive else -1.0 for k, line in enumerate(texts)]
 
 
 @dataclass(frozen=True)
@@ -85,46 +85,53 @@ class LineLabels(EpisodeTransform):
                 f"line_labels is for completions of one row with a score {self.score_name!r}; use a task that runs "
                 "programs, such as code, or leave it out of data.transforms"
             )
+        # the lines of each program, and (tokens,) the line number of each of its tokens
         lines = [split_steps(str(episode.output)) for episode in episodes]
         rows = [
-            locate_steps(fit_texts(ctx.policy.token_texts(e.turns[0].completion.action.tolist()), str(e.output)), own)
-            for e, own in zip(episodes, lines)
+            locate_steps(
+                fit_texts(ctx.policy.token_texts(e.turns[0].completion.action.tolist()), str(e.output)), program
+            )
+            for e, program in zip(episodes, lines)
         ]
-        searches = [PrefixSearch(0 if e.scores[self.score_name] >= 1 else len(own)) for e, own in zip(episodes, lines)]
+        # all searches probe in the same pass, so that each pass is one batch of the engine; passing programs need none
+        searches = [
+            PrefixSearch(0 if e.scores[self.score_name] >= 1 else len(program)) for e, program in zip(episodes, lines)
+        ]
         while any(search.probe is not None for search in searches):
             self._probe(episodes, rows, searches, ctx)
-        for episode, own, row, search in zip(episodes, lines, rows, searches):
+        # (tokens,) rewards, each label at the last token of its line and 0 elsewhere
+        for episode, program, row, search in zip(episodes, lines, rows, searches):
             passed = episode.scores[self.score_name] >= 1
-            labels = label_lines(own, len(own) if passed else search.alive)
+            labels = label_lines(program, len(program) if passed else search.alive)
             done, rewards = episode.turns[0].completion, torch.zeros(len(row))
             for k, label in enumerate(labels):
                 inside = (row == k).nonzero()
                 if len(inside):
-                    rewards[int(inside[-1])] = self.weight * label / (len(own) if self.normalise else 1)
+                    rewards[int(inside[-1])] = self.weight * label / (len(program) if self.normalise else 1)
             episode.turns = [Turn(replace(done, extra={**done.extra, "token_rewards": rewards}))]
         return episodes
 
     def _probe(
         self, episodes: Sequence[Episode], rows: Sequence[Tensor], searches: Sequence[PrefixSearch], ctx: Context
     ) -> None:
-        """Complete the probed prefix of every unfinished search, and tell it whether one passes."""
-        asked, requests = [], []
+        """Complete the probed prefix of every unfinished search, and update the search."""
+        probes, requests = [], []
         for number, (episode, step, search) in enumerate(zip(episodes, rows, searches)):
             if search.probe is None:
                 continue
             prefix = episode.turns[0].completion.action[step < search.probe]
             key = (ctx.seed, ctx.purpose, ctx.iteration, "line", episode.group, episode.sample_index, search.probe)
             for k in range(self.continuations):
-                raw, kept = episode.prompt.observation, prefix if len(prefix) else None
-                requests.append(Request(raw, derive_seed(*key, k), kept, prompt_id=("line", episode.group)))
-                asked.append((number, prefix))
-        tried: list[Episode] = []
-        for (number, prefix), done in zip(asked, ctx.engine.sample(requests, ctx.sampling)):
+                raw, forced_ids = episode.prompt.observation, prefix if len(prefix) else None
+                requests.append(Request(raw, derive_seed(*key, k), forced_ids, prompt_id=("line", episode.group)))
+                probes.append((number, prefix))
+        trials: list[Episode] = []
+        for (number, prefix), done in zip(probes, ctx.engine.sample(requests, ctx.sampling)):
             done = truncate(done, ctx.sampling.max_tokens - len(prefix))
             text = ctx.policy.decode([*prefix.tolist(), *done.action.tolist()])
             row = Turn(surround(done, prefix, prefix[:0], text))
-            tried.append(Episode(episodes[number].prompt, number, len(tried), [row], ended=done.ended))
-        ctx.collector.score(tried)
-        passed = {each.group for each in tried if each.scores.get(self.score_name, 0.0) >= 1}
-        for number in dict.fromkeys(number for number, _ in asked):
+            trials.append(Episode(episodes[number].prompt, number, len(trials), [row], ended=done.ended))
+        ctx.collector.score(trials)
+        passed = {each.group for each in trials if each.scores.get(self.score_name, 0.0) >= 1}
+        for number in dict.fromkeys(number for number, _ in probes):
             searches[number].tell(number in passed)

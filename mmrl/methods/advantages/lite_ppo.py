@@ -1,4 +1,4 @@
-"""Lite PPO: advantages centred by the group and scaled by the standard deviation of the whole batch.
+"""Lite PPO: advantages centred by the group mean and divided by the standard deviation of the batch.
 
 Part I: Tricks or Traps? A Deep Dive into RL for LLM Reasoning, 2025, arXiv:2508.08221.
 

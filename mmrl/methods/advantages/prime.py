@@ -42,12 +42,13 @@ def leave_one_out_process(
     group: Tensor,  # [E] ids
     weights: tuple[float, float] = (5.0, 5.0),
 ) -> Tensor:  # [E, H], 0 outside the mask
-    """Return to go of token rewards and an outcome at the end, each less what the K - 1 others of the group earn.
+    """Return to go of token rewards and a final outcome, each minus the leave-one-out baseline of its group.
 
     Tokens get q_t K / (K - 1) - sum_j mean_t q_jt / (K - 1), the last one o K / (K - 1) - sum_j o_j / (K - 1) besides,
     with the weights of process and outcome. A group of one has no baseline: 0.
     Source: Process Reinforcement through Implicit Rewards, 2025, section 3, arXiv:2502.01456.
     """
+    # (episodes,) size of the group and the factor K / (K - 1), which is 0 in a group of one
     _, index, size = group.unique(return_inverse=True, return_counts=True)
     others = (size - 1).clamp(min=1)[index].to(process.dtype)
     factor = torch.where(size[index] > 1, size[index] / others, 0.0)
@@ -55,9 +56,11 @@ def leave_one_out_process(
     def total(value: Tensor) -> Tensor:
         return value.new_zeros(len(size)).index_add(0, index, value)[index] / others * (factor > 0)
 
+    # (episodes, choices) token rewards and (episodes,) outcome, each minus its leave-one-out baseline
     tokens = process * factor[:, None] - total(masked_mean(process, mask, dim=1))[:, None]
     ends = outcome * factor - total(outcome)
     reward = weights[0] * zero_outside(tokens, mask)
+    # (episodes, choices) return to go: the outcome at the end reaches every choice undiscounted
     to_go = reward.flip(1).cumsum(1).flip(1) + weights[1] * ends[:, None]
     return zero_outside(to_go, mask)
 
@@ -134,17 +137,18 @@ class ProcessAdvantage(Annotator):
         mask = batch["action_mask"]
         timeline = Timeline(batch, mask)
         token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)
-        of = torch.zeros(len(timeline.ids), dtype=torch.long)
-        outcome = of.float().scatter(0, timeline.episode, batch["episode_reward"].float())
-        group = of.scatter(0, timeline.episode, batch["group"])
+        # (episodes,) outcome and group of each episode, from any of its rows
+        zeros = torch.zeros(len(timeline.ids), dtype=torch.long)
+        outcome = zeros.float().scatter(0, timeline.episode, batch["episode_reward"].float())
+        group = zeros.scatter(0, timeline.episode, batch["group"])
         to_go = leave_one_out_process(timeline.pack(token), outcome, timeline.mask, group, (self.process, self.outcome))
         return batch.with_columns(advantages=_whiten(timeline.unpack(to_go), mask, ctx))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """Metric: accuracy of the reward model, whose sign of sum_t q_t predicts an outcome above 1/2."""
         mask = batch["action_mask"]
-        said = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
-        right = (said == (batch["episode_reward"] > 0.5))[mask.any(1)]
+        prediction = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
+        right = (prediction == (batch["episode_reward"] > 0.5))[mask.any(1)]
         hits, count = map(sum, zip(*ctx.collector.gather([(int(right.sum()), len(right))])))
         return {"agreement": hits / count} if count else {}
 

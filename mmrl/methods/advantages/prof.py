@@ -1,4 +1,4 @@
-"""PROF: a process reward model chooses which completions are trained on; the rewards stay those of the outcome.
+"""PROF: select completions by process rewards that agree with the outcome, and train on the outcome rewards.
 
 Beyond Correctness: Harmonizing Process and Outcome Rewards through RL Training, 2025, arXiv:2509.03403.
 
@@ -21,19 +21,19 @@ from mmrl.transforms.base import EpisodeTransform
 
 
 def balance(correct: int, wrong: int, count: int) -> tuple[int, int]:
-    """How many of the correct and of the wrong completions to keep: `count` in all, as balanced as there are.
+    """Return how many correct and wrong completions to keep: `count` in all, as balanced as possible.
 
     k+ + k- = count with the largest k+ k-, k+ <= correct, k- <= wrong. The odd one is a correct one where both would
     do. Source: PROF, 2025, arXiv:2509.03403.
     """
     count = min(count, correct + wrong)
-    kept = min(correct, max((count + 1) // 2, count - wrong))
-    return kept, count - kept
+    num_correct = min(correct, max((count + 1) // 2, count - wrong))
+    return num_correct, count - num_correct
 
 
 @dataclass(frozen=True)
 class ProcessConsistencyFilter(EpisodeTransform):
-    """Keeps `count` completions of each prompt: correct ones of the best process, wrong ones of the worst (PROF).
+    """Keeps `count` completions per prompt: correct ones with the best and wrong ones with the worst process (PROF).
 
     The value of a completion is the mean score of its steps, minus `length_penalty` if it has a single step or at least
     `max_steps`. Of equal values the first completion counts. Source: Beyond Correctness: Harmonizing Process and
@@ -71,18 +71,20 @@ class ProcessConsistencyFilter(EpisodeTransform):
             raise ValueError(f"process_filter.max_steps must be at least 2 or null, got {self.max_steps}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        # one value per completion, scored in one call over all groups
         values = iter(self.rate(episodes := [e for group in group_episodes(episodes).values() for e in group]))
         out: list[Episode] = []
         for key, group in group_episodes(episodes).items():
-            own = [next(values) for _ in group]
+            group_values = [next(values) for _ in group]
             rng = derive_rng(ctx.seed, "process_filter", ctx.purpose, ctx.iteration, key)
             out += [
-                group[place] for place in self.choose([e.reward >= self.success_threshold for e in group], own, rng)
+                group[place]
+                for place in self.choose([e.reward >= self.success_threshold for e in group], group_values, rng)
             ]
         return out
 
     def choose(self, correct: Sequence[bool], values: Sequence[float], rng: np.random.Generator) -> list[int]:
-        """Return the places of the completions of a group that stay, in their order."""
+        """Return the indices of the completions of a group to keep, in order."""
         right = sorted((i for i, good in enumerate(correct) if good), key=lambda i: -values[i])
         wrong = [i for i, good in enumerate(correct) if not good]
         wrong = sorted(wrong, key=values.__getitem__) if self.sides == "both" else list(rng.permutation(wrong))

@@ -1,4 +1,4 @@
-"""QwenLong-L1.5: batches and advantages that are balanced over tasks, and AEPO, which masks negative advantages.
+"""QwenLong-L1.5: task-balanced batches and advantages, and AEPO: negative advantages masked by the policy's entropy.
 
 QwenLong-L1.5: Post-Training Recipe for Long-Context Reasoning and Memory Management, 2025, arXiv:2512.12967.
 
@@ -72,19 +72,22 @@ class TaskScaledAdvantage(Annotator):
         return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        # one entry per episode: `entry` (rows,) maps rows to episodes, `first` (episodes,) is the first row of each
         ids, entry = batch["episode"].unique(return_inverse=True)
         rows = torch.arange(len(entry))
         first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)
         reward, task = batch["episode_reward"][first].double(), batch["baseline_group"][first].tolist()
         if not reward.isfinite().all():
             raise ValueError("episode_reward is not finite in some rows; check data.reward")
-        learned = (batch["group"][first] != NO_GROUP).tolist()  # not the row of a process without episodes
-        own = [(name, each) for name, each, one in zip(task, reward.tolist(), learned) if one]
+        has_group = (batch["group"][first] != NO_GROUP).tolist()  # not the row of a process without episodes
+        local_rewards = [(name, each) for name, each, one in zip(task, reward.tolist(), has_group) if one]
+        # rewards of all processes by task; sorted, so that the std does not depend on the number of processes
         everyone: dict[int, list[float]] = {}
-        for name, each in sorted(ctx.collector.gather(own)):
+        for name, each in sorted(ctx.collector.gather(local_rewards)):
             everyone.setdefault(name, []).append(each)
         stds = {name: torch.tensor(each, dtype=torch.float64).std(correction=0) for name, each in everyone.items()}
         std = torch.tensor([float(stds.get(name, 0.0)) for name in task], dtype=torch.float64)
+        # (episodes,) reward minus the mean of its group, divided by the std of its task; exactly 0 stays 0
         centred = group_advantage(reward, batch["group"][first], "mean", None)
         advantage = torch.where(centred != 0, centred / (std + self.epsilon), 0).float()
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[entry][:, None], 0.0))
@@ -92,7 +95,7 @@ class TaskScaledAdvantage(Annotator):
 
 @dataclass(frozen=True)
 class NegativeMask(Annotator):
-    """Negative advantages times `weight`: 0 leaves positive ones alone, whose choices still share the loss with all.
+    """Multiply negative advantages by `weight`; with 0 only positive advantages train, the denominator stays.
 
     Source: QwenLong-L1.5, 2025, section 4.4 (AEPO), arXiv:2512.12967, where the weight is 0 or 1.
 
@@ -113,5 +116,5 @@ class NegativeMask(Annotator):
         return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        kept = torch.where(batch["action_mask"], batch["advantages"], 0.0)
-        return batch.with_columns(advantages=torch.where(kept < 0, self.weight * kept, kept))
+        advantages = torch.where(batch["action_mask"], batch["advantages"], 0.0)
+        return batch.with_columns(advantages=torch.where(advantages < 0, self.weight * advantages, advantages))

@@ -1,4 +1,4 @@
-"""RECAP: several objectives whose weights follow how far each has converged and how unstable it is.
+"""RECAP: weights of several objectives by the convergence and the instability of each.
 
 Beyond Reasoning Gains: Mitigating General Capabilities Forgetting in Large Reasoning Models, 2025, arXiv:2510.21978.
 
@@ -45,12 +45,16 @@ def objective_weights(
     """
     if any(len(history) < 2 * window for history in histories):
         return [1.0] * len(histories)
+    # (objectives, window) the last `window` values of each history, and the `window` values before them
     recent, before = (
         np.array([h[len(h) - end : len(h) - end + window] for h in histories]) for end in (window, 2 * window)
     )
+    # (objectives,) means of both windows, and the population std of the last one
     mu, previous, std = recent.mean(1), before.mean(1), recent.std(1)
+    # (objectives,) convergence plus instability; epsilon keeps both finite where a loss is 0
     score = (1 - instability_weight) * mu / (previous + epsilon)
     score = (score + instability_weight * std / (mu + previous + epsilon)) / temperature
+    # softmax times the number of objectives, so that equal weights are 1; the maximum is subtracted against overflow
     odds = np.exp(score - score.max())
     return (len(histories) * odds / odds.sum()).tolist()
 
@@ -91,8 +95,8 @@ class WeightedObjectives(StatefulTransform):
             raise ValueError(f"weighted_objectives.instability_weight must be in [0, 1], got {self.instability_weight}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        own = [tuple(get_score(episode, name) for name in self.score_names) for episode in episodes]
-        everyone = sorted(ctx.collector.gather(own))  # in one order, however many processes there are
+        local_scores = [tuple(get_score(episode, name) for name in self.score_names) for episode in episodes]
+        everyone = sorted(ctx.collector.gather(local_scores))  # in one order, however many processes there are
         if everyone:
             self._extend_histories(np.array(everyone))
         histories = [self._histories.get(name, []) for name in self.score_names]
@@ -100,7 +104,7 @@ class WeightedObjectives(StatefulTransform):
         if not episodes:
             return episodes
         group = torch.tensor([episode.group for episode in episodes])
-        each = [group_advantage(scores, group) for scores in torch.tensor(own, dtype=torch.float64).unbind(1)]
+        each = [group_advantage(scores, group) for scores in torch.tensor(local_scores, dtype=torch.float64).unbind(1)]
         total = torch.stack([weight * advantage for weight, advantage in zip(weights, each)]).mean(0)
         return [replace(episode, reward=reward) for episode, reward in zip(episodes, total.tolist())]
 

@@ -1,4 +1,4 @@
-"""RLFR: a flow model of hidden states in right answers, whose deviations are rewards of tokens.
+"""RLFR: token rewards from the deviation of hidden states from a flow model of correct answers.
 
 RLFR: Extending Reinforcement Learning for LLMs with Flow Environment, 2025, arXiv:2510.10201.
 
@@ -65,8 +65,8 @@ def filter_deviations(deviation: Tensor, mask: Tensor, threshold: float, top: in
     least = deviation.masked_fill(~mask, torch.inf).amin(1, keepdim=True)
     most = deviation.masked_fill(~mask, -torch.inf).amax(1, keepdim=True)
     scaled = zero_outside((deviation - least) / (most - least).clamp(min=1e-12), mask & (most > least))
-    kept = scaled.topk(min(top, scaled.shape[1]), dim=1)
-    largest = torch.zeros_like(scaled).scatter(1, kept.indices, kept.values)
+    top_k = scaled.topk(min(top, scaled.shape[1]), dim=1)
+    largest = torch.zeros_like(scaled).scatter(1, top_k.indices, top_k.values)
     return zero_outside(largest, largest > threshold)
 
 
@@ -116,19 +116,23 @@ class FlowRewards(Annotator):
         return frozenset({"token_rewards"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        order = torch.arange(batch.rows)  # that of what rows are
+        # rows sorted by group, episode and step, so that noise and fit do not depend on the order of the batch
+        order = torch.arange(batch.rows)
         for name in ("step", "episode", "group"):
             order = order[batch[name][order].argsort(stable=True)]
-        seen = batch.select(order)
-        states = score_rows(ctx.policy, seen, lambda out: out.extra["hidden_states"], self.rows, ctx.device)
+        sorted_batch = batch.select(order)
+        states = score_rows(ctx.policy, sorted_batch, lambda out: out.extra["hidden_states"], self.rows, ctx.device)
+        # (2, rows, choices - 1, layers, size) hidden states
         pairs = torch.stack([states[:, :-1], states[:, 1:]])  # before and after each token but the last
-        mask = seen["action_mask"][:, :-1] & seen["action_mask"][:, 1:]
-        right = mask & (seen["episode_reward"] >= self.success_threshold)[:, None]
+        # (rows, choices - 1) bool, tokens with a state after them; `right` those of correct answers
+        mask = sorted_batch["action_mask"][:, :-1] & sorted_batch["action_mask"][:, 1:]
+        right = mask & (sorted_batch["episode_reward"] >= self.success_threshold)[:, None]
         if self._fitted != ctx.iteration:
-            self._fit(pairs[:, right], seen["group"][:, None].expand_as(right)[right], ctx)
-        rewards = torch.zeros(seen["action_mask"].shape)
+            self._fit(pairs[:, right], sorted_batch["group"][:, None].expand_as(right)[right], ctx)
+        rewards = torch.zeros(sorted_batch["action_mask"].shape)
         if self._network is not None and mask.any():
-            noise = _draw_noise(seen["group"], pairs.shape[2:], ctx)
+            # (rows, choices - 1, layers, size) noise, and (tokens, layers) errors at the time tau
+            noise = _draw_noise(sorted_batch["group"], pairs.shape[2:], ctx)
             with torch.no_grad():
                 tau = torch.full((*noise.shape[:-1], 1), self.tau)[mask]
                 error = flow_error(self._network, pairs[:, mask], noise[mask], tau)

@@ -1,4 +1,4 @@
-"""VinePPO: Monte Carlo values of the states in which reasoning steps begin, and their advantages.
+"""VinePPO: Monte Carlo values of the states in which reasoning steps begin, and the advantages of the steps.
 
 VinePPO: Refining Credit Assignment in RL Training of LLMs, 2024, arXiv:2410.01679.
 
@@ -80,8 +80,10 @@ class StepValues(Rollout):
 
     def _values(self, rows: Sequence[tuple[Episode, Tensor]], ctx: Context) -> dict[tuple[int, tuple[int, ...]], float]:
         """The mean reward from each state."""
+        # distinct states (group, ids of the steps before); several completions may share one
         prompts = {episode.group: episode for episode, _ in rows}
         states = list(dict.fromkeys(key for row in rows if row[0].ended != "error" for key in self._states(*row)))
+        # `continuations` requests per state, seeded by the state, so that values do not depend on the other states
         requests = []
         for group, ids in states:
             raw = prompts[group].prompt.observation
@@ -89,27 +91,28 @@ class StepValues(Rollout):
             for k in range(self.continuations):
                 seed = derive_seed(ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
                 requests.append(Request(raw, seed, prefix, group))
-        tried: list[Episode] = []
+        episodes: list[Episode] = []
         owners = [number for number in range(len(states)) for _ in range(self.continuations)]
         ctx.progress("steps", 0, len(requests))
         for number, done in zip(owners, ctx.engine.sample(requests, ctx.sampling) if requests else []):
             group, ids = states[number]
             done = whole(done, ids, ctx)
-            tried.append(Episode(prompts[group].prompt, number, 0, [Turn(done)], ended=done.ended))
-        ctx.collector.score(tried)
-        earned: dict[int, list[float]] = {}
-        for episode in tried:
+            episodes.append(Episode(prompts[group].prompt, number, 0, [Turn(done)], ended=done.ended))
+        ctx.collector.score(episodes)
+        # rewards by state; continuations that failed in the engine are left out
+        rewards: dict[int, list[float]] = {}
+        for episode in episodes:
             if episode.ended != "error":
-                earned.setdefault(episode.group, []).append(episode.reward)
-        return {states[number]: sum(values) / len(values) for number, values in earned.items()}
+                rewards.setdefault(episode.group, []).append(episode.reward)
+        return {states[number]: sum(values) / len(values) for number, values in rewards.items()}
 
 
 def whole(done: Completion, before: Sequence[int], ctx: Context) -> Completion:
-    """A continuation with what it continues, cut where a completion from the prompt would have been."""
-    left = ctx.sampling.max_tokens - len(before)
-    ids = [*before, *done.action[:left].tolist()]
-    cut = len(done.action) > left
-    ended = "length" if cut and done.ended == "done" else done.ended
+    """Concatenate a prefix and its continuation, truncated to the length limit of a completion."""
+    budget = ctx.sampling.max_tokens - len(before)
+    ids = [*before, *done.action[:budget].tolist()]
+    is_cut = len(done.action) > budget
+    ended = "length" if is_cut and done.ended == "done" else done.ended
     return replace(done, action=torch.tensor(ids), output=ctx.policy.decode(ids), ended=ended)
 
 
@@ -126,10 +129,13 @@ def segment_advantage(
     reward - V(first). Source: VinePPO, 2024, arXiv:2410.01679, equation 7.
     """
     inside = torch.where(mask, values, 0)
+    # (rows, choices) highest segment id so far and before each choice, across masked positions
     reached = torch.where(mask, segment, -1).cummax(1).values
     before = torch.cat([reached.new_full((len(reached), 1), -1), reached[:, :-1]], 1)
     rank = (mask & (segment != before)).cumsum(1)  # 1, 2, ... of the segments that hold a choice
+    # (rows, choices + 2) value of each segment by its rank; index 0 takes the masked positions
     worth = inside.new_zeros(len(inside), inside.shape[1] + 2).scatter(1, torch.where(mask, rank, 0), inside)
+    # (rows, choices) value of the next segment, or the reward after the last one
     last = rank == rank[:, -1:]
     following = torch.where(last, reward[:, None], gamma * worth.gather(1, rank + 1))
     return torch.where(mask, following - inside, 0)

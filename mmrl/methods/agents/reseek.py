@@ -1,4 +1,4 @@
-"""ReSeek: the policy judges every search result, and its judgements are rewarded in the turn that makes them.
+"""ReSeek: the policy judges each search result, and every judgement has a reward in its own turn.
 
 ReSeek: A Self-Correcting Framework for Search Agents with Instructive Rewards, 2025, arXiv:2510.00568.
 
@@ -43,7 +43,7 @@ class Judge(Tool):
 def judgement_reward(
     accepted: bool, useful: bool, right: float = 0.3, wrong_accept: float = -0.6, wrong_reject: float = -0.3
 ) -> float:
-    """Reward of a judgement: `right` where it agrees, else that of a useless result accepted or a useful one rejected.
+    """Reward of a judgement: `right` if it is correct, else `wrong_accept` or `wrong_reject`.
 
     Source: ReSeek, 2025, arXiv:2510.00568.
     """
@@ -83,14 +83,14 @@ class JudgementRewards(EpisodeTransform):
         done = turn.completion
         rewards = torch.zeros(len(done.action))
         result: str | None = None
-        judged = False
-        for chosen, start, end in _spans(done.action_mask):
+        is_judgement = False
+        for is_choice, start, end in _spans(done.action_mask):
             text = ctx.policy.decode(done.action[start:end].tolist())
-            if not chosen:
-                result = None if judged else text
+            if not is_choice:
+                result = None if is_judgement else text
                 continue
-            judged = text.endswith((self.accept, self.reject))
-            if judged and result is not None:
+            is_judgement = text.endswith((self.accept, self.reject))
+            if is_judgement and result is not None:
                 useful = str(episode.prompt.answer) in re.findall(r"\w+", result)
                 limits = self.right, self.wrong_accept, self.wrong_reject
                 rewards[end - 1] = judgement_reward(text.endswith(self.accept), useful, *limits)

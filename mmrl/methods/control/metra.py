@@ -1,4 +1,4 @@
-"""Skills without rewards: a representation in which one environment step has at most length one, and SAC on it.
+"""METRA: unsupervised skill discovery by a representation with bounded change per environment step, and SAC.
 
 METRA: Scalable Unsupervised RL with Metric-Aware Abstraction, 2024, arXiv:2310.08887, algorithm 1, whose order is in
 conf/phases/metra.yaml.
@@ -94,10 +94,10 @@ def _transitions(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """phi(s), phi(s') and the skill z, each [N, K]."""
     policy, phi = ctx.models[encoder], ctx.models[representation]
-    here = policy.features(batch.observation())
-    there = policy.features({name[5:]: column for name, column in batch.items() if name.startswith("next.")})
-    skill = phi.skill(here)
-    return phi(here), phi(there), centred_one_hot(skill) if one_hot else skill
+    features = policy.features(batch.observation())
+    next_features = policy.features({name[5:]: column for name, column in batch.items() if name.startswith("next.")})
+    skill = phi.skill(features)
+    return phi(features), phi(next_features), centred_one_hot(skill) if one_hot else skill
 
 
 class SkillTransitions(Output):

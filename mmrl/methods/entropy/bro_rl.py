@@ -1,4 +1,4 @@
-"""BroRL: many completions of each prompt, and what those that were not drawn do to the mass of correct answers.
+"""BroRL: large groups per prompt, and the probability mass of correct answers by sampled and unsampled tokens.
 
 BroRL: Scaling Reinforcement Learning via Broadened Exploration, 2025, arXiv:2510.01180.
 
@@ -40,12 +40,16 @@ def mass_balance(
     """
     if counts.sum() <= 0:
         raise ValueError("mass_balance: no answer was drawn; counts must have a positive sum")
+    # (answers,) probabilities, draws and rewards
     p, n = logits.softmax(0), counts.to(logits.dtype)
     rewards = torch.where(is_correct, reward, penalty).to(logits.dtype)
+    # scalars Q and S, and (answers,) squared probabilities
     mass, total, square = p[is_correct].sum(), (n * rewards * p).sum(), p.square()
     gain = n * rewards * square - total * square  # of each answer, times N / lr
     rate = lr / n.sum()
+    # scalar dQ: terms of correct answers have the factor 1 - Q, those of wrong answers -Q
     change = rate * ((1 - mass) * gain[is_correct].sum() - mass * gain[~is_correct].sum())
+    # (answers,) squared probabilities of answers without a draw, the part that vanishes with growing N
     missed = square * (n == 0)
     unsampled = rate * total * (mass * missed[~is_correct].sum() - (1 - mass) * missed[is_correct].sum())
     return MassBalance(mass, change, unsampled)

@@ -1,4 +1,4 @@
-"""KL penalty that leaves tokens free at which the reference is uncertain (critical tokens).
+"""Critical tokens: KL penalty weighted by the reference's certainty, small where the reference is uncertain.
 
 Ignore the KL Penalty! Boosting Exploration on Critical Tokens to Enhance RL Fine-Tuning, 2025, arXiv:2502.06533.
 

@@ -1,4 +1,4 @@
-"""CURE: further completions that branch off before a token of high entropy.
+"""CURE: sample further completions from prefixes that end before a token of high entropy.
 
 CURE: Critical-Token-Guided Re-Concatenation for Entropy-Collapse Prevention, 2025, arXiv:2508.11016.
 
@@ -65,9 +65,11 @@ class BranchAtEntropy(EpisodeTransform):
         if any(len(episode.turns) != 1 for episode in episodes):
             raise ValueError("branch_at_entropy restarts completions of one row; leave it out of data.transforms here")
         refuse_sharded(ctx.policy, "branch_at_entropy")
+        # (rows, choices) entropy in nats under the current policy, one row per completion
         entropy = evaluate_rows(
             ctx.policy, collate(episodes, ctx.policy), lambda batch: ctx.policy(batch).entropy, self.rows, ctx.device
         )
+        # one prefix per completion, up to a token of high entropy, and `branches` requests that continue it
         prefixes, requests = [], []
         for episode, row in zip(episodes, entropy.tolist()):
             ids = episode.turns[0].completion.action
@@ -75,10 +77,13 @@ class BranchAtEntropy(EpisodeTransform):
             prefix = ids[: self._draw_place(ids.tolist(), str(episode.output), row, ctx, key)]
             for number in range(self.branches):
                 prefixes.append((episode, prefix))
-                kept = prefix if len(prefix) else None
+                forced_ids = prefix if len(prefix) else None
                 raw = episode.prompt.observation
-                requests.append(Request(raw, derive_seed(*key, number), kept, prompt_id=("branch", episode.group)))
+                requests.append(
+                    Request(raw, derive_seed(*key, number), forced_ids, prompt_id=("branch", episode.group))
+                )
         sampled = ctx.engine.sample(requests, ctx.sampling)
+        # (prefix + new choices) rows: prefix tokens are forced, so the loss masks them; the row keeps the first context
         groups, new = group_episodes(episodes), []
         for (episode, prefix), done in zip(prefixes, sampled):
             first, group = episode.turns[0].completion, groups[episode.group]
@@ -86,11 +91,13 @@ class BranchAtEntropy(EpisodeTransform):
             text = ctx.policy.decode([*prefix.tolist(), *done.action.tolist()])
             row = surround(done, prefix, prefix[:0], text)
             row = replace(row, observation=first.observation, prompt_id=first.prompt_id)
+            # the next free index of the group, so that baselines include the branches
             number = max(other.sample_index for other in group) + 1
             branch = Episode(episode.prompt, episode.group, number, [Turn(row)], ended=row.ended)
             branch.info["prefix"] = len(prefix)
             group.append(branch)
             new.append(branch)
+        # rewards of the branches alone; completions that failed in the engine leave their group
         ctx.collector.score(new)
         return [episode for group in groups.values() for episode in group if episode.ended != "error"]
 

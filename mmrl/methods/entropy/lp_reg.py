@@ -1,4 +1,4 @@
-"""Lp-Reg: keep tokens of low probability near the policy's own distribution without its noise, in wrong answers.
+"""Lp-Reg: pull rare tokens of wrong answers towards their probability after min-p filtering.
 
 Low-probability Tokens Sustain Exploration in Reinforcement Learning with Verifiable Reward, 2025, arXiv:2510.03222.
 
@@ -38,8 +38,8 @@ def min_p_probability(
     divisor = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
     x = logits.detach().to(precision(logits)) / divisor[:, None, None]
     least = x.amax(-1, keepdim=True) + (math.log(min_p) if min_p > 0 else -math.inf)
-    kept = x.masked_fill(x < least, -torch.inf)
-    return (kept.gather(-1, action[..., None])[..., 0] - kept.logsumexp(-1)).exp()
+    min_p_logits = x.masked_fill(x < least, -torch.inf)
+    return (min_p_logits.gather(-1, action[..., None])[..., 0] - min_p_logits.logsumexp(-1)).exp()
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class LowProbabilityProxy(Annotator):
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """fraction: share of the choices that may be regularised."""
         mask = batch["action_mask"]
-        kept = int((batch["min_p_probs"][mask] > 0).sum())
-        kept, total = map(sum, zip(*ctx.collector.gather([(kept, int(mask.sum()))])))
-        return {"fraction": kept / max(total, 1)}
+        count = int((batch["min_p_probs"][mask] > 0).sum())
+        count, total = map(sum, zip(*ctx.collector.gather([(count, int(mask.sum()))])))
+        return {"fraction": count / max(total, 1)}
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class LowProbabilitySurrogate(ClippedSurrogate):
     """Lp-Reg loss: the clipped surrogate, and for rare choices in wrong answers a pull to their filtered probability.
 
     With q the column `min_p_probs`, where A < 0, q > 0 and log pi < log q: loss = -A ratio + coef * k3, k3 = q / pi - 1
-    - log(q / pi); elsewhere the clipped surrogate. A choice that the filter removes is never held up. Source:
+    - log(q / pi); elsewhere the clipped surrogate. Tokens removed by min-p are not regularised. Source:
     Low-probability Tokens Sustain Exploration, 2025, arXiv:2510.03222.
 
     Args:

@@ -55,9 +55,11 @@ class _NucleusEntropy(torch.autograd.Function):
         for at in pieces(logits.shape):
             x = logits[at].to(temperature.dtype) / temperature[at[0], None, None]
             ordered = x.sort(-1, descending=True).values
+            # (rows, choices, ids) bool in order of probability, whether the ids up to this one have at most the mass;
             # rounding may take the sum of all above 1, so that a whole distribution is not looked for by its mass
             inside = ordered.softmax(-1).cumsum(-1).cummax(-1).values <= (mass if mass < 1 else torch.inf)
             count = inside.sum(-1, keepdim=True).clamp(min=1)
+            # (rows, choices) the least logit of the nucleus, from which backward restores it
             least[at] = ordered.gather(-1, count - 1).squeeze(-1)
             q, log_q, log_z[at] = _inside(x, least[at])
             entropy[at] = -(q * log_q).sum(-1)
@@ -72,6 +74,7 @@ class _NucleusEntropy(torch.autograd.Function):
         for at in pieces(logits.shape):
             x = logits[at].to(temperature.dtype) / temperature[at[0], None, None]
             q, log_q, _ = _inside(x, least[at], log_z[at])
+            # (rows, choices, ids) gradient by the scaled logits: -q (log q + H) times d_entropy, 0 outside the nucleus
             slope = -q * (log_q + entropy[at][..., None]) * d_entropy[at][..., None]
             grad[at] = (slope / temperature[at[0], None, None]).to(logits.dtype)
         return grad, None, None
@@ -79,16 +82,16 @@ class _NucleusEntropy(torch.autograd.Function):
 
 def _inside(x: Tensor, least: Tensor, log_z: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """q and log q over the ids that are in, 0 elsewhere, and the log of the sum of exp(x) over them."""
-    kept = (x >= least[..., None]) & (x > -torch.inf)
+    nucleus = (x >= least[..., None]) & (x > -torch.inf)
     if log_z is None:
-        log_z = x.masked_fill(~kept, -torch.inf).logsumexp(-1)
-    log_q = torch.where(kept, x - log_z[..., None], 0)
-    return torch.where(kept, log_q.exp(), 0), log_q, log_z
+        log_z = x.masked_fill(~nucleus, -torch.inf).logsumexp(-1)
+    log_q = torch.where(nucleus, x - log_z[..., None], 0)
+    return torch.where(nucleus, log_q.exp(), 0), log_q, log_z
 
 
 @dataclass(frozen=True)
 class NucleusEntropy(Statistic):
-    """Entropy in nats of the most likely ids, renormalised, that hold at most `mass` of the probability together.
+    """Entropy in nats of the renormalised top-p distribution: the most likely ids with at most `mass` together.
 
     Truncated sampling does not change it: it is about the distribution before anything was cut off.
 
@@ -172,18 +175,20 @@ class SelfAnchoredPenalty(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         mask, value = batch["action_mask"], batch[self.column]
+        # (choices of all processes,) entries, and the quantile that bounds P from below
         everyone = torch.cat(ctx.collector.gather([value[mask].double()]))
         rows = sum(ctx.collector.gather([int(mask.any(1).sum())]))
         if not len(everyone):
             return batch.with_columns(penalty_slope=torch.zeros(mask.shape))
         threshold = everyone.quantile(self.quantile)
-        chosen = everyone[everyone >= threshold]
-        mean = float(chosen.mean())
+        peak = everyone[everyone >= threshold]
+        mean = float(peak.mean())
         if self._target is None:
             self._target = mean if self.target is None else self.target
-        self._latest = {"mean": mean, "target": self._target, "fraction": len(chosen) / len(everyone)}
-        counted = len(everyone) if self.length is None else rows * self.length
-        slope = 2 * (mean - self._target) * counted / len(chosen)
+        self._latest = {"mean": mean, "target": self._target, "fraction": len(peak) / len(everyone)}
+        # 2 (h - target) n / |P|, with n the denominator of the loss
+        num_choices = len(everyone) if self.length is None else rows * self.length
+        slope = 2 * (mean - self._target) * num_choices / len(peak)
         return batch.with_columns(penalty_slope=torch.where(mask & (value >= threshold), slope, 0.0))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
@@ -222,5 +227,5 @@ class LinearizedPenalty(Term):
         return zero_outside(out.extra[self.part], mask) * zero_outside(batch[self.slope], mask)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """The number itself, under its own name."""
+        """The entry of the output, under the name `part`."""
         return {self.part: zero_outside(out.extra[self.part], batch["action_mask"])}

@@ -1,4 +1,4 @@
-"""VOGUE: explore where noise in the image changes the policy, with a bonus on the advantages.
+"""VOGUE: image noise as exploration, and advantage bonuses from the KL between noisy and clean image and the entropy.
 
 VOGUE: Guiding Exploration with Visual Uncertainty Improves Multimodal Reasoning, 2025, arXiv:2510.01444.
 
@@ -32,7 +32,7 @@ def noise_probability(iteration: int, iterations: int) -> float:
 
 
 class NoisyImages(Rollout):
-    """Single-turn answers; in some iterations the images of all prompts have Gaussian noise.
+    """Single-turn completions, with Gaussian noise on the images of all prompts in some iterations.
 
     `noise_probability` is that of an iteration with noise. All answers to a prompt see the same noise. Source: VOGUE,
     2025, arXiv:2510.01444.
@@ -80,8 +80,8 @@ class CleanContext(EpisodeTransform):
         return [replace(episode, turns=self._turns(episode, ctx)) for episode in episodes]
 
     def _turns(self, episode: Episode, ctx: Context) -> list[Turn]:
-        seen = {self.name: ctx.policy.encode(episode.prompt.observation)} if episode.turns else {}
-        done = (replace(turn.completion, others={**turn.completion.others, **seen}) for turn in episode.turns)
+        clean_inputs = {self.name: ctx.policy.encode(episode.prompt.observation)} if episode.turns else {}
+        done = (replace(turn.completion, others={**turn.completion.others, **clean_inputs}) for turn in episode.turns)
         return [replace(turn, completion=each) for turn, each in zip(episode.turns, done)]
 
 
@@ -91,13 +91,13 @@ def symmetric_kl(p: Tensor, q: Tensor) -> Tensor:
 
 
 def bounded_bonus(amount: Tensor, advantage: Tensor, alpha: float, beta: float) -> Tensor:
-    """min(alpha * amount, |A| / beta): never so large that it turns the sign of an advantage where beta > 1."""
+    """Bonus min(alpha * amount, |A| / beta); for beta > 1 it never changes the sign of an advantage."""
     return torch.minimum(alpha * amount, advantage.abs() / beta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UncertaintyBonus(ForwardAnnotator):
-    """Add exploration bonuses to the advantages: for the entropy of a choice, and for what noise in the images changes.
+    """Add exploration bonuses to the advantages: for the entropy of a choice, and for the KL under image noise.
 
     A' = A + min(alpha_entropy H, |A| / beta_entropy) + min(alpha_vision u, |A| / beta_vision), H the entropy of the
     choice and u the mean over the row of the symmetric KL between the policy in the row's context and in the one
@@ -138,12 +138,14 @@ class UncertaintyBonus(ForwardAnnotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         mask = batch["action_mask"]
 
-        def measure(there: Batch) -> Tensor:
-            out, clean = ctx.policy(there), ctx.policy(there.with_context(self.context))
+        # (rows, choices, 2) entropy, and KL between the row's context and the clean one
+        def measure(rows: Batch) -> Tensor:
+            out, clean = ctx.policy(rows), ctx.policy(rows.with_context(self.context))
             both = (each.extra["choice_logprobs"] for each in (out, clean))
             return torch.stack([out.entropy, symmetric_kl(*both)], dim=-1)
 
         entropy, apart = evaluate_rows(ctx.policy, batch, measure, self.rows, ctx.device).unbind(-1)
+        # (rows,) mean KL of the row; (rows, choices) bonus
         advantages, apart = zero_outside(batch["advantages"], mask), masked_mean(apart, mask, dim=1)
         bonus = bounded_bonus(entropy, advantages, self.alpha_entropy, self.beta_entropy)
         bonus += bounded_bonus(apart[:, None], advantages, self.alpha_vision, self.beta_vision)

@@ -1,4 +1,4 @@
-"""AMPO: traces of several teachers in groups that fail, those first after which the policy finds the answer.
+"""AMPO: add teacher traces to failing groups, ordered by the policy's probability of the answer after each.
 
 More Than One Teacher: Adaptive Multi-Guidance Policy Optimization for Diverse Exploration, 2025, arXiv:2510.02227.
 
@@ -66,9 +66,9 @@ class AddTeacherTraces(EpisodeTransform):
             count = min(self.max_traces, len(ranked[slot]), len(group))
             rng = derive_rng("teacher", ctx.seed, ctx.purpose, ctx.iteration, slot)
             places = sorted(rng.permutation(len(group))[:count].tolist())
-            shown = [self._show(group[place], text, ctx) for place, text in zip(places, ranked[slot])]
-            ctx.collector.score(shown)
-            members = dict(enumerate(group)) | dict(zip(places, shown))
+            teacher_episodes = [self._show(group[place], text, ctx) for place, text in zip(places, ranked[slot])]
+            ctx.collector.score(teacher_episodes)
+            members = dict(enumerate(group)) | dict(zip(places, teacher_episodes))
             groups[slot] = list(members.values())
         for slot, episode in first.items():
             episode.info["counts"] = {**episode.info.get("counts", {}), "guided_groups": float(slot in failed)}
@@ -109,9 +109,9 @@ class AddTeacherTraces(EpisodeTransform):
         done = replaced.turns[0].completion
         odd = sorted(name for name in done.extra if per_choice(name))
         if len(replaced.turns) != 1 or odd:
-            found = f"{replaced.prompt.key!r} has {len(replaced.turns)} rows and the columns {odd}"
+            cause = f"{replaced.prompt.key!r} has {len(replaced.turns)} rows and the columns {odd}"
             raise ValueError(
-                f"add_teacher_traces: {found}; it is for completions of one row, sampled without truncation"
+                f"add_teacher_traces: {cause}; it is for completions of one row, sampled without truncation"
             )
         ids = ctx.policy.encode_demonstration(replaced.prompt.observation, trace)
         zero = torch.zeros(len(ids))

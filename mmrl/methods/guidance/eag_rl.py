@@ -1,4 +1,4 @@
-"""EAG-RL: a reward for the features that an expert finds salient, and a clip range that widens with the entropy there.
+"""EAG-RL: reward an expert's salient features, and widen the clip range with the entropy at their tokens.
 
 Toward Better EHR Reasoning in LLMs: Reinforcement Learning with Expert Attention Guidance, 2025, arXiv:2508.13579.
 
@@ -104,12 +104,12 @@ class AdaptiveClip(ForwardAnnotator):
         entropy = masked_mean(
             score_rows(ctx.policy, batch, lambda out: out.entropy, self.rows, ctx.device), mask, dim=1
         )
-        named = mask.any(1)
-        everyone = ctx.collector.gather(entropy[named].tolist())
+        has_mention = mask.any(1)
+        everyone = ctx.collector.gather(entropy[has_mention].tolist())
         if not everyone:
             return batch.with_columns(clip_high=torch.full_like(entropy, self.clip_min))
-        found = adaptive_clip(entropy, min(everyone), max(everyone), self.clip_min, self.clip_max)
-        return batch.with_columns(clip_high=torch.where(named, found, self.clip_min))
+        clip_high = adaptive_clip(entropy, min(everyone), max(everyone), self.clip_min, self.clip_max)
+        return batch.with_columns(clip_high=torch.where(has_mention, clip_high, self.clip_min))
 
 
 @dataclass(frozen=True)

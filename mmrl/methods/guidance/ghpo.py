@@ -1,4 +1,4 @@
-"""GHPO: a growing hint for prompts on which all completions of a group fail.
+"""GHPO: prompt hints of increasing length for groups in which all completions fail.
 
 GHPO: Adaptive Guidance for Stable and Efficient LLM Reinforcement Learning, 2025, arXiv:2507.10628.
 
@@ -20,7 +20,7 @@ from mmrl.transforms.base import EpisodeTransform
 
 @dataclass(frozen=True)
 class HintOnFailure(EpisodeTransform):
-    """Samples a group again with a hint in the prompt where all of its completions failed, with longer hints in turn.
+    """Resamples groups in which all completions failed, with prompt hints of increasing length.
 
     The hint is the first part of the task's demonstration. The group with the first hint that helps a completion to
     succeed, else the one with the longest hint, replaces the group, prompt and completions; the loss sees no other.
@@ -63,8 +63,8 @@ class HintOnFailure(EpisodeTransform):
         for slot, episode in first.items():
             solved = further[slot] > 0 and slot not in failed
             counts = {"groups": float(further[slot] > 0), "solved": float(solved), "episodes": float(further[slot])}
-            named = {f"hints/{name}": count for name, count in counts.items()}
-            episode.info["counts"] = {**episode.info.get("counts", {}), **named}
+            metrics = {f"hints/{name}": count for name, count in counts.items()}
+            episode.info["counts"] = {**episode.info.get("counts", {}), **metrics}
         return [episode for group in groups.values() for episode in group]
 
     def _fails(self, group: Sequence[Episode]) -> bool:

@@ -1,4 +1,4 @@
-"""Memory-R+: intrinsic rewards of answers near to earlier successes and unlike earlier failures.
+"""Memory-R+: intrinsic rewards by embedding distance to earlier successes and to earlier failures.
 
 Reasoning Under 1 Billion: Memory-Augmented Reinforcement Learning for Large Language Models, 2025, arXiv:2504.02273.
 
@@ -45,7 +45,7 @@ def scale_by_window(values: Sequence[float], window: list[float], size: int) -> 
 
 
 class EpisodicMemory:
-    """Embeddings of answers by prompt, read by the nearest prompts; the oldest answers and prompts are forgotten."""
+    """Embeddings of answers by prompt, read by the nearest prompts; the oldest answers and prompts are dropped."""
 
     def __init__(self) -> None:
         self.entries: dict[str, tuple[Tensor, Tensor]] = {}  # by the prompt's key: embeddings [D] and [n, D]
@@ -116,16 +116,16 @@ class MemoryReward(StatefulTransform):
         prompts = [prompt_text(group[0].prompt) for group in groups.values()]
         answers = [str(episode.output) for group in groups.values() for episode in group]
         embedded = embed_texts([*prompts, *answers], ctx.models[self.encoder], self.rows)
-        own = iter(embedded[len(groups) :].split([len(group) for group in groups.values()]))
-        mine = []
+        answer_embeddings = iter(embedded[len(groups) :].split([len(group) for group in groups.values()]))
+        local_groups = []
         for prompt, (slot, group) in zip(embedded, groups.items()):
             success = torch.tensor([episode.reward > self.success_threshold for episode in group])
-            mine.append((slot, group[0].prompt.key, prompt.clone(), next(own).clone(), success))
-        everyone = sorted(ctx.collector.gather(mine), key=lambda part: part[0])
+            local_groups.append((slot, group[0].prompt.key, prompt.clone(), next(answer_embeddings).clone(), success))
+        everyone = sorted(ctx.collector.gather(local_groups), key=lambda part: part[0])
         scores = {slot: self._score(prompt, embeddings) for slot, _, prompt, embeddings, _ in everyone}
         for _, key, prompt, embeddings, success in everyone:
-            for memory, chosen in zip(self._memories, (success, ~success)):
-                memory.write(key, prompt, embeddings[chosen], self.max_prompts, self.max_answers)
+            for memory, mask in zip(self._memories, (success, ~success)):
+                memory.write(key, prompt, embeddings[mask], self.max_prompts, self.max_answers)
         for slot, group in groups.items():
             for episode, exploit, explore in zip(group, *scores[slot]):
                 episode.scores = {**episode.scores, "exploit": exploit, "explore": explore}
@@ -136,8 +136,10 @@ class MemoryReward(StatefulTransform):
         """Scaled rewards of a group's answers [G, D]: to exploit successes, and to explore apart from failures."""
         out, measures = [], (exploit_reward, explore_reward)
         for measure, memory, window in zip(measures, self._memories, self._windows):
-            known = memory.read(prompt, self.neighbours)
-            scaled = scale_by_window(measure(answers, known).tolist(), window, self.window) if len(known) else None
+            embeddings = memory.read(prompt, self.neighbours)
+            scaled = (
+                scale_by_window(measure(answers, embeddings).tolist(), window, self.window) if len(embeddings) else None
+            )
             out.append(scaled or [0.0] * len(answers))
         return out
 

@@ -1,4 +1,4 @@
-"""ReLIFT: supervised fine-tuning on the questions that reinforcement learning never answers, interleaved with it.
+"""ReLIFT: RL interleaved with supervised fine-tuning on the questions that whole groups fail.
 
 Learning What Reinforcement Learning Can't: Interleaved Online Fine-Tuning for Hardest Questions, 2025,
 arXiv:2506.07527.
@@ -20,7 +20,7 @@ from mmrl.transforms.base import StatefulTransform
 
 @dataclass(frozen=True)
 class HardQuestionBuffer(StatefulTransform):
-    """Queues the questions on which all completions fail, and adds demonstrations of them when enough are waiting.
+    """Queues the questions on which all completions fail, and adds their demonstrations when `size` are waiting.
 
     A question is hard if the score of every completion is `fail_value`. Hard questions of all processes enter a
     first-in, first-out queue in the order of their groups. In an iteration in which at least `size` are waiting, the
@@ -50,13 +50,14 @@ class HardQuestionBuffer(StatefulTransform):
             for slot, group in groups.items()
             if all(get_score(episode, self.score_name) == self.fail_value for episode in group)
         ]
+        # all processes have the same queue; each adds its share of the demonstrations
         self._waiting.extend(index for _, index in sorted(ctx.collector.gather(hard)))
-        shown: list[int] = []
+        indices: list[int] = []
         if len(self._waiting) >= self.size:
-            shown = self._waiting[: self.size]
+            indices = self._waiting[: self.size]
             del self._waiting[: self.size]
-        mine = list(enumerate(shown))[ctx.rank :: ctx.world_size]
-        return [*episodes, *(self._demonstrate(place, index, ctx) for place, index in mine)]
+        local_indices = list(enumerate(indices))[ctx.rank :: ctx.world_size]
+        return [*episodes, *(self._demonstrate(place, index, ctx) for place, index in local_indices)]
 
     def _demonstrate(self, place: int, index: int, ctx: Context) -> Episode:
         prompt = ctx.task[index]

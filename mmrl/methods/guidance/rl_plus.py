@@ -1,4 +1,4 @@
-"""Policy-gradient loss for demonstrations whose behaviour probabilities are unknown.
+"""RL-PLUS: policy-gradient loss of demonstrations without behaviour probabilities, by multiple importance sampling.
 
 RL-PLUS: Countering Capability Boundary Collapse of LLMs in Reinforcement Learning with Hybrid-policy Optimization,
 2025, arXiv:2508.00222.
@@ -24,7 +24,7 @@ def mixture_ratio(
     logprobs: Tensor,  # [N, T] nats, with gradient
     old: Tensor,  # [N, T] nats
 ) -> Tensor:  # [N, T]
-    """2 p / (p_old + omega) with omega = (p_old + 1) / 2, the guess at who made the choice.
+    """Importance ratio 2 p / (p_old + omega) with omega = (p_old + 1) / 2, the estimate of the behaviour policy.
 
     Whoever it was is taken to lie half way between the old policy and one that is sure of it, and p is compared with
     the mean of the old policy and that guess: at most 4 p / (3 p_old + 1) <= 4, however unlikely the choice was.

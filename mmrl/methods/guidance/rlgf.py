@@ -1,4 +1,4 @@
-"""RLGF: completions that a guide begins and the policy ends (PPO++), or the other way round (AggreVaTeD).
+"""RLGF: mix a guide and the policy in one completion: the guide rolls in (PPO++) or rolls out (AggreVaTeD).
 
 Learning to Generate Better Than Your LLM, 2023, arXiv:2306.11816, algorithms 1 to 3.
 
@@ -24,7 +24,7 @@ from mmrl.rollouts.text.forced import surround, truncate
 
 
 class GuidedRollout(Rollout):
-    """Single-turn completions whose first t tokens one policy rolls in and whose other tokens another one rolls out.
+    """Single-turn completions: of guide and policy one writes the first t tokens (roll-in), the other one the rest.
 
     With probability `mixing` t is uniform in 1, ..., length of the roll-in - 1, otherwise 0. In an iteration of PPO++
     the guide rolls in and the policy rolls out, in one of AggreVaTeD the policy rolls in and the guide rolls out. Only
@@ -76,17 +76,17 @@ class GuidedRollout(Rollout):
 
     def _policy_first(self, rows: Sequence[_Row], mixed: Sequence[_Row], ctx: Context) -> None:
         """AggreVaTeD: the policy writes the first t tokens, the guide all others."""
-        chosen = {id(row) for row in mixed}
+        mixed_ids = {id(row) for row in mixed}
         for row, done in zip(rows, ctx.engine.sample([row.request("policy") for row in rows], ctx.sampling)):
-            row.chosen = truncate(done, row.draw_length(len(done.action)) if id(row) in chosen else 0)
-        asked = [row.request("guide", row.chosen.action) for row in rows]
-        for row, done in zip(rows, self._ask_guide(asked, ctx)):
+            row.chosen = truncate(done, row.draw_length(len(done.action)) if id(row) in mixed_ids else 0)
+        requests = [row.request("guide", row.chosen.action) for row in rows]
+        for row, done in zip(rows, self._ask_guide(requests, ctx)):
             done = truncate(done, ctx.sampling.max_tokens - len(row.chosen.action))
             row.after, row.ended, row.rolled_out_by_guide = done.action, done.ended, True
 
     def _ask_guide(self, requests: Sequence[Request], ctx: Context) -> list[Completion]:
-        named = [replace(request, model=self.guide) for request in requests]
-        return ctx.engine.sample(named, ctx.sampling) if named else []
+        guide_requests = [replace(request, model=self.guide) for request in requests]
+        return ctx.engine.sample(guide_requests, ctx.sampling) if guide_requests else []
 
 
 class _Row:
@@ -110,10 +110,11 @@ class _Row:
         if by == "guide":
             seed = derive_seed("guide", seed)
         prompt_id = (self.slot, self.ctx.sample_indices(self.slot).start)
-        kept = prefix if prefix is not None and len(prefix) else None
-        return Request(text_observation(self.prompt), seed, kept, prompt_id)
+        forced_ids = prefix if prefix is not None and len(prefix) else None
+        return Request(text_observation(self.prompt), seed, forced_ids, prompt_id)
 
     def episode(self, ctx: Context) -> Episode:
+        # t, the first token of the roll-out: after the forced prefix, or after the policy's tokens
         t = len(self.before) + (len(self.chosen.action) if self.rolled_out_by_guide else 0)
         ids = torch.cat([self.before, self.chosen.action, self.after])
         text = ctx.policy.decode(ids.tolist()) if len(self.before) or len(self.after) else self.chosen.output

@@ -1,4 +1,4 @@
-"""SASR: every iteration is one of supervised fine-tuning or of GRPO, drawn by the norm of the supervised gradient.
+"""SASR: draw each iteration as supervised fine-tuning or GRPO, by the gradient norm of the supervised loss.
 
 Step-wise Adaptive Integration of Supervised Fine-tuning and Reinforcement Learning for Task-Specific LLMs, 2025,
 arXiv:2505.13026.
@@ -78,7 +78,7 @@ def share(norm: float, reference: float, gamma: float) -> float:
 
 
 class StepMixture(Rollout):
-    """All prompts of an iteration are answered by demonstrations, with a probability, or all by the policy.
+    """Rollout with demonstrations for all prompts with a probability per iteration, else with sampled completions.
 
     Rows of demonstrations are `is_demo`; `rollout/imitation` is 1 in their iterations. Source: SASR, 2025,
     arXiv:2505.13026.

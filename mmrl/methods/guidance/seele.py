@@ -1,4 +1,4 @@
-"""SEELE: hints, prefixes of the solution, of a length at which about half of the completions succeed.
+"""SEELE: hints (prefixes of the solution) with a fitted length at which about half of the completions succeed.
 
 SEELE: Staying in the Sweet Spot, Responsive Reasoning Evolution via Capability-Adaptive Hint Scaffolding, 2025,
 arXiv:2509.06923, section 3.
@@ -58,16 +58,17 @@ class Response:
 
 
 def fit_response(points: Sequence[tuple[float, float]]) -> Response:
-    """Least squares over (share, accuracy); accuracies at one share are averaged first.
+    """Fit a `Response` by least squares to points (share, accuracy); accuracies at one share are averaged first.
 
     The best of a grid of curves, which no start and no local minimum can miss.
     """
-    seen: dict[float, list[float]] = defaultdict(list)
+    by_share: dict[float, list[float]] = defaultdict(list)
     for share, accuracy in points:
-        seen[share].append(accuracy)
+        by_share[share].append(accuracy)
+    # (curves,) parameters of all curves, and the prior's penalty of each
     slope, place, floor, unusual = _grid()
     error = unusual.copy()
-    for share, accuracies in seen.items():
+    for share, accuracies in by_share.items():
         error += (_curve(share, slope, place, floor) - np.mean(accuracies)) ** 2
     best = int(error.argmin())
     return Response(float(slope[best]), float(place[best]), float(floor[best]))
@@ -117,10 +118,10 @@ class Hinted(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         visits = [self._visit(slot, prompt, ctx) for slot, prompt in prompts]
         for number in range(self.rounds):
-            asked = [(visit, index) for visit in visits for index in visit.sample_indices[number :: self.rounds]]
-            requests = [visit.request(index, ctx) for visit, index in asked]
-            played = ctx.engine.sample(requests, ctx.sampling)
-            latest = [visit.episode(index, done, ctx) for (visit, index), done in zip(asked, played)]
+            entries = [(visit, index) for visit in visits for index in visit.sample_indices[number :: self.rounds]]
+            requests = [visit.request(index, ctx) for visit, index in entries]
+            completions = ctx.engine.sample(requests, ctx.sampling)
+            latest = [visit.episode(index, done, ctx) for (visit, index), done in zip(entries, completions)]
             ctx.collector.score(latest)
             for visit in visits:
                 self._learn(visit, [episode for episode in latest if episode.group == visit.slot])
@@ -143,16 +144,16 @@ class Hinted(Rollout):
 
     def _learn(self, visit: _Visit, latest: Sequence[Episode]) -> None:
         """Add a point of the completions that were scored, those of failed requests left out, and fit the share."""
-        scored = [episode for episode in latest if episode.ended != "error"]
-        for episode in scored:
+        valid = [episode for episode in latest if episode.ended != "error"]
+        for episode in valid:
             if self.score_name not in episode.scores:
                 raise KeyError(
                     f"rollout.score_name={self.score_name!r} is no score of {visit.prompt.key!r}, "
                     f"which has {sorted(episode.scores)}"
                 )
         visit.episodes += latest
-        if scored:
-            accuracy = sum(episode.scores[self.score_name] >= 1 for episode in scored) / len(scored)
+        if valid:
+            accuracy = sum(episode.scores[self.score_name] >= 1 for episode in valid) / len(valid)
             visit.points.append((visit.share, accuracy))
         if self.hint_fraction is None and visit.points:
             visit.share = fit_response(visit.points).share_for(self.target)

@@ -1,4 +1,4 @@
-"""Semantic soft bootstrapping: the policy is its own teacher, which is shown a right and a wrong attempt.
+"""SSB (semantic soft bootstrapping): distil the policy, with a correct and a wrong attempt as a hint, into itself.
 
 Semantic Soft Bootstrapping: Long Context Reasoning in LLMs without Reinforcement Learning, 2025, arXiv:2512.05105.
 
@@ -25,7 +25,7 @@ MESSAGE = "\nRight: {right}\nWrong: {wrong}\n"
 
 
 class HintedAnswers(Rollout):
-    """Answer each prompt several times, then once more with a right and the most frequent wrong attempt as a hint.
+    """Sample attempts per prompt, then an answer with a correct and the most frequent wrong attempt as a hint.
 
     The answer is a row in the context of the plain prompt, to which `HintedContext` adds the hinted one. Where no
     attempt is right or none is wrong, the first attempt stands for it, and `info["hint"]` is None. Its log-probs are
@@ -47,11 +47,13 @@ class HintedAnswers(Rollout):
         self.attempts, self.message, self.success_threshold = attempts, message, success_threshold
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        # `attempts` completions of each prompt, scored, but not trained on
         tries = replace(ctx, requested_indices={slot: range(self.attempts) for slot, _ in prompts})
         attempts = SingleTurn().collect(prompts, tries)
         ctx.collector.score(attempts)
         groups = group_episodes(attempts)
-        asked: list[tuple[Episode, Request]] = []
+        # one answer per sample index in the hinted context, or the first attempt where no hint can be written
+        entries: list[tuple[Episode, Request]] = []
         episodes = []
         for slot, prompt in prompts:
             hint = self.write_hint(groups[slot])
@@ -64,12 +66,13 @@ class HintedAnswers(Rollout):
                 else:
                     raw = add_hint(text_observation(prompt), hint)
                     seed = turn_seed(slot, sample_index, ctx, 1)  # of a second turn, after the attempts
-                    asked.append((episode, Request(raw, seed, prompt_id=(slot, "hinted"))))
-        answers = ctx.engine.sample([request for _, request in asked], ctx.sampling) if asked else []
-        for (episode, _), done in zip(asked, answers):
+                    entries.append((episode, Request(raw, seed, prompt_id=(slot, "hinted"))))
+        answers = ctx.engine.sample([request for _, request in entries], ctx.sampling) if entries else []
+        for (episode, _), done in zip(entries, answers):
+            # the row has the context of the plain prompt, as the attempts have
             plain = groups[episode.group][0].turns[0].completion
-            own = replace(done, observation=plain.observation, prompt_id=plain.prompt_id)
-            episode.turns, episode.ended = [Turn(own)], done.ended
+            completion = replace(done, observation=plain.observation, prompt_id=plain.prompt_id)
+            episode.turns, episode.ended = [Turn(completion)], done.ended
         return episodes
 
     def write_hint(self, attempts: Sequence[Episode]) -> str | None:
@@ -111,8 +114,8 @@ class HintedContext(EpisodeTransform):
         for turn in episode.turns:
             done = turn.completion
             raw = None if hint is None else add_hint(text_observation(episode.prompt), hint)
-            seen = done.observation if raw is None else ctx.policy.encode(raw)
-            out.append(replace(turn, completion=replace(done, others={**done.others, self.name: seen})))
+            observation = done.observation if raw is None else ctx.policy.encode(raw)
+            out.append(replace(turn, completion=replace(done, others={**done.others, self.name: observation})))
         return out
 
 

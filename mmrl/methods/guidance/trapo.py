@@ -1,4 +1,4 @@
-"""TraPO: unlabelled problems whose success rate develops like that of labelled ones, with majority answers as labels.
+"""TraPO: majority-answer rewards on unlabelled problems with success-rate histories like those of labelled ones.
 
 TraPO: A Semi-Supervised Reinforcement Learning Framework for Boosting LLM Reasoning, 2025, arXiv:2512.13106.
 
@@ -45,18 +45,18 @@ def trajectory_similarity(history: Sequence[float], references: Sequence[Sequenc
         cut = np.asarray(rates[:length], dtype=np.float64)
         return (cut - cut.mean()) / (cut.std() + 1e-8)
 
-    own = standardise(history)
+    target = standardise(history)
     cosines = []
     for reference in references:
         other = standardise(reference)
-        norm = float(np.linalg.norm(own) * np.linalg.norm(other))
-        cosines.append(float(own @ other) / norm if norm > 0 else 0.0)
+        norm = float(np.linalg.norm(target) * np.linalg.norm(other))
+        cosines.append(float(target @ other) / norm if norm > 0 else 0.0)
     return sum(cosines) / len(cosines)
 
 
 @dataclass(frozen=True)
 class SelectByTrajectory(StatefulTransform):
-    """Rewards unlabelled problems by the majority answer and drops those whose history is unlike the labelled ones.
+    """Rewards unlabelled problems by the majority answer, and drops those with low `trajectory_similarity`.
 
     A seeded fraction of the problems is labelled. The rewards of the others are 1 for completions with the majority
     answer and 0 for others, and 0 at a tie; their labels are not read. The mean reward at each visit is the history of
@@ -102,17 +102,18 @@ class SelectByTrajectory(StatefulTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        own = []
+        # (slot, problem, success rate) of each group; gathered, so that all processes have the same histories
+        local_visits = []
         for slot, group in groups.items():
             rewards = self._rewards(group)
             for episode, reward in zip(group, rewards):
                 episode.reward = reward
-            own.append((slot, group[0].prompt.index, sum(rewards) / len(rewards)))
-        visits = sorted(ctx.collector.gather(own))
+            local_visits.append((slot, group[0].prompt.index, sum(rewards) / len(rewards)))
+        visits = sorted(ctx.collector.gather(local_visits))
         for _, index, rate in visits:
             self._histories.setdefault(index, []).append(rate)
-        kept = {slot for slot, index, _ in visits if self.is_labelled(index)} | self._match(visits, ctx)
-        return [episode for slot, group in groups.items() if slot in kept for episode in group]
+        slots = {slot for slot, index, _ in visits if self.is_labelled(index)} | self._match(visits, ctx)
+        return [episode for slot, group in groups.items() if slot in slots for episode in group]
 
     def _rewards(self, group: Sequence[Episode]) -> list[float]:
         if self.is_labelled(group[0].prompt.index):
@@ -126,18 +127,19 @@ class SelectByTrajectory(StatefulTransform):
         """Slots of the unlabelled groups to train on, the same on all ranks."""
         if ctx.iteration < self.warmup:
             return set()
-        known = [index for index in self._histories if self.is_labelled(index) or index in self._matched]
-        references = [self._histories[index] for index in known]
+        indices = [index for index in self._histories if self.is_labelled(index) or index in self._matched]
+        references = [self._histories[index] for index in indices]
+        # similarity of each unlabelled group of the iteration to the labelled and the matched problems
         scores = {
             slot: trajectory_similarity(self._histories[index], references)
             for slot, index, _ in visits
             if not self.is_labelled(index)
         }
         best = sorted(scores, key=lambda slot: -scores[slot])[: math.ceil(self.top_fraction * len(scores))]
-        kept = {slot for slot in scores if scores[slot] >= self.threshold or slot in best}
+        slots = {slot for slot in scores if scores[slot] >= self.threshold or slot in best}
         if self.update_references:
-            self._matched.update(index for slot, index, _ in visits if slot in kept)
-        return kept
+            self._matched.update(index for slot, index, _ in visits if slot in slots)
+        return slots
 
     def state_dict(self) -> dict[str, Any]:
         histories = {index: list(rates) for index, rates in self._histories.items()}

@@ -1,4 +1,4 @@
-"""Kimi k1.5's policy loss: online mirror descent by a squared residual, without a value network.
+"""Kimi k1.5: mirror-descent policy loss, the squared residual of reward and log-ratio, without a value network.
 
 Kimi k1.5: Scaling Reinforcement Learning with LLMs, 2025, arXiv:2501.12599.
 

@@ -1,4 +1,4 @@
-"""Negative sample reinforcement: REINFORCE with one constant advantage of right answers and one of wrong ones.
+"""NSR (negative sample reinforcement): REINFORCE with one constant advantage for correct and one for wrong answers.
 
 The Surprising Effectiveness of Negative Reinforcement in LLM Reasoning, 2025, arXiv:2506.01347.
 
@@ -18,7 +18,7 @@ from mmrl.core.types import Context
 
 @dataclass(frozen=True)
 class SignedAdvantage(Annotator):
-    """Advantage `positive_weight` of right answers and -`negative_weight` of wrong ones, without a baseline.
+    """Advantage `positive_weight` of correct answers and -`negative_weight` of wrong ones, without a baseline.
 
     Weighted-REINFORCE is 0.1 and 1. Negative sample reinforcement (NSR) is 0 and 1, positive (PSR) 1 and 0; the paper
     leaves answers of weight 0 out of the denominator of the loss, here they stay in it. On fresh samples the expected

@@ -1,4 +1,4 @@
-"""Pairwise policy gradient: only differences of rewards between completions of one prompt enter.
+"""P3O: pairwise policy gradient on the reward differences between completions of one prompt.
 
 P3O: Pairwise Proximal Policy Optimization: Harnessing Relative Feedback for LLM Alignment, 2023, arXiv:2310.00212.
 
@@ -53,21 +53,26 @@ class PairwiseSurrogate(Term):
         return frozenset({"action_mask", "group", "episode_reward", self.old})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        # (rows,) log-ratio summed over the choices of a row; rows without a choice do not count
         mask, group = batch["action_mask"], batch["group"]
         log_ratio, counted = row_log_ratio(out.logprobs, batch[self.old], mask), mask.any(1)
+        # (rows, rows) bool, the pairs of different rows of one group
         pairs = (group[:, None] == group) & counted[:, None] & counted
         pairs = pairs & ~torch.eye(len(group), dtype=torch.bool, device=group.device)
+        # (rows, rows) r_i - r_j, which cancels the level of a prompt's rewards
         reward = batch["episode_reward"].to(log_ratio.dtype)
         gap = torch.where(pairs, reward[:, None] - reward, 0)
+        # (rows, rows) ratio of row i alone, or of row i to row j, bounded before exp against overflow
         log_q = log_ratio[:, None].expand_as(gap) if self.clipping == "separate" else log_ratio[:, None] - log_ratio
         q = torch.where(pairs, log_q, 0).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        # (rows,) mean over the other rows of the group
         loss = clipped_surrogate(q, gap, self.clip, self.clip).sum(1) / pairs.sum(1).clamp(min=1)
         return loss if self.clipping == "separate" else loss / 2
 
 
 @dataclass(frozen=True)
 class PromptOffset(WeightedSum):
-    """Reward of an episode: sum_k weights_k * scores_k plus a constant of its prompt, as a reward model's level.
+    """Reward of an episode: sum_k weights_k * scores_k plus a random constant per prompt.
 
     Args:
         weights: by name of the score.

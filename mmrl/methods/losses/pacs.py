@@ -1,4 +1,4 @@
-"""PACS: the outcome as a class label, and the centred log-ratio of the policy as its logit.
+"""PACS: binary cross-entropy of the outcome with the centred log-ratio of the policy as its logit.
 
 Implicit Actor Critic Coupling via a Supervised Learning Framework for RLVR, 2025, arXiv:2509.02522.
 
@@ -38,9 +38,10 @@ def class_weights(
     counted: Tensor,  # [N] bool
 ) -> Tensor:  # [N]
     """n / (2 n_class) in a group of n rows with both classes, else 1: both classes then count alike."""
+    # (rows,) fraction of correct rows in the group, and of the row's own class
     fraction, _ = group_mean(right, group, counted)
-    own = torch.where(right > 0, fraction, 1 - fraction)
-    return torch.where((fraction > 0) & (fraction < 1), 1 / (2 * own.clamp(min=1e-6)), 1)
+    class_share = torch.where(right > 0, fraction, 1 - fraction)
+    return torch.where((fraction > 0) & (fraction < 1), 1 / (2 * class_share.clamp(min=1e-6)), 1)
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class PACSLoss(Term):
         return {"accuracy": ((logit > 0) == (right > 0)).to(logit.dtype)}
 
     def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        # (rows,) scaled log-ratio of the whole row, and its distance from the other rows of the group
         mask, group = batch["action_mask"], batch["group"]
         score, counted = self.beta * row_log_ratio(out.logprobs, batch[self.old], mask), mask.any(1)
         logit = leave_one_out(score, group, counted)

@@ -1,4 +1,4 @@
-"""ROVER: value the uniformly random policy, with the log-probs' change of a language model as its Q-function.
+"""ROVER: value the uniformly random policy, with the change of a language model's log-probs as the Q-function.
 
 Random Policy Valuation is Enough for LLM Reasoning with Verifiable Rewards, 2025, arXiv:2509.24981.
 
@@ -48,6 +48,7 @@ def uniform_bellman_residual(
     V_{t+1} is that of the row's next choice inside the mask, and 0 after its last one: the value of choosing uniformly.
     Source: Random Policy Valuation is Enough for LLM Reasoning, 2025, arXiv:2509.24981.
     """
+    # (rows, choices) Q of the choice, and V, the mean of Q over the vocabulary, without gradient
     q = rho * zero_outside(logprobs - old, mask)
     value = rho * zero_outside(mean_logprob - old_mean_logprob, mask).detach()
     following = next_inside(value, mask)
@@ -73,6 +74,7 @@ class CentredReward(Annotator):
         return frozenset({"token_rewards"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        # one entry per episode: `entry` (rows,) maps rows to episodes, `first` (episodes,) is the first row of each
         ids, entry = batch["episode"].unique(return_inverse=True)
         rows = torch.arange(len(entry))
         first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)

@@ -1,4 +1,4 @@
-"""SuperHF: fine-tune on the best of several samples, with a KL penalty to the start, again and again.
+"""SuperHF: iterative fine-tuning on the best of several samples, with a KL penalty to the initial policy.
 
 SuperHF: Supervised Iterative Learning from Human Feedback, 2023, arXiv:2310.16763.
 
@@ -17,7 +17,7 @@ from mmrl.transforms.base import EpisodeTransform
 
 @dataclass(frozen=True)
 class KeepBest(EpisodeTransform):
-    """Keeps the episodes of each group with the highest rewards; of equals the first ones. Best of n.
+    """Best of n: keeps the episodes with the highest rewards of each group, the first ones among equal rewards.
 
     Args:
         count: of each group.

@@ -1,4 +1,4 @@
-"""A-LoL: offline policy gradient with whole answers as single actions, on positive advantages alone.
+"""A-LoL: offline policy gradient with whole answers as single actions, on answers with a positive advantage.
 
 Leftover Lunch: Advantage-based Offline Reinforcement Learning for Language Models, 2023, arXiv:2305.14718.
 

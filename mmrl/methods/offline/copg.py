@@ -1,4 +1,4 @@
-"""Contrastive policy gradient: a squared difference of regularised rewards on pairs of completions.
+"""CoPG (contrastive policy gradient): squared difference of regularised rewards over pairs of completions.
 
 Contrastive Policy Gradient: Aligning LLMs on sequence-level scores in a supervised-friendly fashion, 2024,
 arXiv:2406.19185.

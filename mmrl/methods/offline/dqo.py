@@ -1,4 +1,4 @@
-"""DQO: a language model as its own soft Q-function, learned offline with a value head.
+"""DQO: offline soft Q-learning of a language model, whose log-ratio is Q - V, with a value head.
 
 Enhancing Multi-Step Reasoning Abilities of Language Models through Direct Q-Function Optimization, 2024,
 arXiv:2410.09302.

@@ -37,7 +37,7 @@ def value_residual(
     mask: Tensor,  # [N, T] bool
     beta: float,
 ) -> Tensor:  # [N, T], 0 outside the mask
-    """V_t - R + beta D_t, D_t the suffix sum of log-ratios, a constant."""
+    """Residual of the value V_t - R + beta D_t, D_t the suffix sum of log-ratios, without gradient."""
     return zero_outside(values - reward[:, None] + beta * suffix_sum(log_ratio.detach(), mask), mask)
 
 
@@ -48,10 +48,10 @@ def policy_residual(
     mask: Tensor,  # [N, T] bool
     beta: float,
 ) -> Tensor:  # [N, T], 0 outside the mask
-    """V_t - R + beta (d_t + D_{t+1}): only the choice's own log-ratio d_t carries gradient."""
-    own = zero_outside(log_ratio, mask)
-    later = suffix_sum(log_ratio.detach(), mask) - own.detach()
-    return zero_outside(values.detach() - reward[:, None] + beta * (own + later), mask)
+    """Residual of the policy V_t - R + beta (d_t + D_{t+1}), with gradient through the log-ratio d_t only."""
+    current = zero_outside(log_ratio, mask)
+    later = suffix_sum(log_ratio.detach(), mask) - current.detach()
+    return zero_outside(values.detach() - reward[:, None] + beta * (current + later), mask)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _PathConsistency(Term):
     """Squared residual of the soft Bellman identity over a row's suffixes.
 
     Args:
-        beta: price of a nat of distance to the reference, in units of reward.
+        beta: KL coefficient of the distance to the reference, reward per nat.
         reference: column of the reference's log-probs.
     """
 
@@ -86,7 +86,7 @@ class _PathConsistency(Term):
 
 @dataclass(frozen=True)
 class PathValue(_PathConsistency):
-    """(V_t - R + beta sum_{i>=t} d_i)^2 with the log-ratios d as constants: fits the values."""
+    """Value loss (V_t - R + beta sum_{i>=t} d_i)^2, without gradient through the log-ratios d."""
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return value_residual(*self._parts(out, batch), self.beta).square()
@@ -94,7 +94,7 @@ class PathValue(_PathConsistency):
 
 @dataclass(frozen=True)
 class PathPolicy(_PathConsistency):
-    """(V_t - R + beta sum_{i>=t} d_i)^2 with all but d_t as constants: fits the policy, choice by choice."""
+    """Policy loss (V_t - R + beta sum_{i>=t} d_i)^2 per choice, with gradient through d_t only."""
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return policy_residual(*self._parts(out, batch), self.beta).square()

@@ -1,4 +1,4 @@
-"""INPO: regress the margin of a pair towards the step of mirror descent from the last policy, anchored to a reference.
+"""INPO: regress the log-prob margin of a pair on a mirror-descent step from the old policy and the reference.
 
 Iterative Nash Policy Optimization: Aligning LLMs with General Preferences via No-Regret Learning, 2024,
 arXiv:2407.00617. Two players with one policy answer each prompt; no-regret updates against the last policy approach the

@@ -1,4 +1,4 @@
-"""Per-step DPO: preferences at the step that spoiled a solution.
+"""Per-step DPO: preference pairs that begin at the first step of a wrong solution that lowers the value.
 
 RL on Incorrect Synthetic Data Scales the Efficiency of LLM Math Reasoning by Eight-Fold, 2024, arXiv:2406.14532.
 
@@ -38,7 +38,7 @@ def find_pit(values: Sequence[float], min_drop: float) -> int | None:
 
 @dataclass(frozen=True)
 class PitPairs(EpisodeTransform):
-    """Of each group one pair: the first wrong completion with a pit, rejected, and a right continuation, preferred.
+    """Preference pair per group: the first wrong completion with a pit (rejected), a correct continuation (chosen).
 
     The continuation is sampled from the state in which the pit begins, the first right one of `continuations`; a group
     without a pit, or without a right continuation, gives no pair. Rewards, and so values, are success rates in [0, 1].
@@ -67,19 +67,21 @@ class PitPairs(EpisodeTransform):
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes).values()
         pits = [pit for group in groups if (pit := next(self._find(group), None)) is not None]
+        # `continuations` requests per pit, from the choices before it
         requests = [
             Request(episode.prompt.observation, seed, _action(episode)[:start] if start else None, episode.group)
             for episode, start in pits
             for seed in self._seeds(episode, start, ctx)
         ]
         sampled = iter(ctx.engine.sample(requests, ctx.sampling) if requests else [])
-        tried = [
+        # (pits, continuations) episodes: the choices before the pit and a sampled rest
+        continuations = [
             [_continue(episode, start, next(sampled), ctx) for _ in range(self.continuations)]
             for episode, start in pits
         ]
-        _score(tried, ctx)
+        _score(continuations, ctx)
         pairs: list[Episode] = []
-        for (rejected, _), row in zip(pits, tried):
+        for (rejected, _), row in zip(pits, continuations):
             right = next((e for e in row if e.ended != "error" and e.reward >= self.success_threshold), None)
             if right is not None:
                 pairs += [label_preference(right, 1), _label(rejected, -1)]
@@ -110,9 +112,9 @@ class PitPairs(EpisodeTransform):
         return [derive_seed(*key, k, *ids) for k in range(self.continuations)]
 
 
-def _score(tried: Sequence[Sequence[Episode]], ctx: Context) -> None:
+def _score(continuations: Sequence[Sequence[Episode]], ctx: Context) -> None:
     """Score continuations one by one: each is a group of its own while it is scored."""
-    each = [episode for row in tried for episode in row]
+    each = [episode for row in continuations for episode in row]
     groups = [episode.group for episode in each]
     for number, episode in enumerate(each):
         episode.group = number

@@ -1,4 +1,4 @@
-"""Absolute Zero self-play: one policy proposes problems and solves them; an executor checks both.
+"""Absolute Zero: self-play in which one policy proposes and solves problems, and an executor verifies both.
 
 Absolute Zero: Reinforced Self-play Reasoning with Zero Data, 2025, arXiv:2505.03335.
 
@@ -40,7 +40,9 @@ BROKEN, UNSOUND = -1.0, -0.5
 
 
 class SelfPlay(Rollout):
-    """Half of the slots propose, the others solve; kinds of problems take turns. The prompts given are only numbers.
+    """Rollout of self-play: even slots propose problems, odd slots solve them, and kinds of problems alternate.
+
+    Of the prompts only the slot numbers are used.
 
     A proposal in view of `references` known problems is checked by execution; a sound one is tried by the policy
     `trials` times, and earns what `learnability` says of the share a that succeeds. A solution earns 1 when execution
@@ -95,18 +97,18 @@ class SelfPlay(Rollout):
     def _begin(self, slot: int, sample_index: int, game: Game, ctx: Context) -> _Play:
         kind = game.kinds[(slot // 2 if self.proposing else slot) % len(game.kinds)]
         rng = derive_rng(ctx.seed, ctx.purpose, "self-play", ctx.iteration, slot)
-        known, key = self.known[kind], f"{game.name}/play/{slot}"
+        problems, key = self.known[kind], f"{game.name}/play/{slot}"
         if self.proposing and slot % 2 == 0:
-            shown = [known[i] for i in rng.permutation(len(known))[: self.references]]
-            return _Play(Episode(game.ask(kind, shown, key), slot, sample_index, role="proposer"), kind)
+            references = [problems[i] for i in rng.permutation(len(problems))[: self.references]]
+            return _Play(Episode(game.ask(kind, references, key), slot, sample_index, role="proposer"), kind)
         # the newest first, each once before any again
-        place = (slot // 2 // len(game.kinds)) if self.proposing else int(rng.integers(len(known)))
-        problem = known[-1 - place % len(known)]
+        place = (slot // 2 // len(game.kinds)) if self.proposing else int(rng.integers(len(problems)))
+        problem = problems[-1 - place % len(problems)]
         return _Play(Episode(game.pose(problem, key), slot, sample_index, role="solver"), kind, problem)
 
     def _judge_solvers(self, plays: Sequence[_Play], game: Game) -> None:
-        asked = [(play.problem, str(play.episode.output)) for play in plays if play.problem is not None]
-        for play, verdict in zip(plays, game.judge(asked)):
+        pairs = [(play.problem, str(play.episode.output)) for play in plays if play.problem is not None]
+        for play, verdict in zip(plays, game.judge(pairs)):
             play.set_verdict(verdict, 1.0 if verdict.outcome == "right" else _below(verdict))
 
     def _judge_proposers(self, plays: Sequence[_Play], game: Game, ctx: Context) -> None:
@@ -124,7 +126,7 @@ class SelfPlay(Rollout):
     def _measure_rates(
         self, sound: Sequence[tuple[_Play, GameProblem]], game: Game, ctx: Context
     ) -> dict[tuple[int, int], float]:
-        """The success rate of the trials of each proposal, without those that could not be judged."""
+        """Success rate of the trials of each proposal; trials that could not be judged do not count."""
         requests, owners = [], []
         for number, (play, problem) in enumerate(sound):
             raw = game.pose(problem, play.episode.prompt.key).observation
@@ -133,10 +135,10 @@ class SelfPlay(Rollout):
                 owners.append((play, problem))
         if not requests:
             return {}
-        tried = ctx.engine.sample(requests, ctx.sampling)
-        verdicts = game.judge([(problem, str(done.output)) for (_, problem), done in zip(owners, tried)])
+        completions = ctx.engine.sample(requests, ctx.sampling)
+        verdicts = game.judge([(problem, str(done.output)) for (_, problem), done in zip(owners, completions)])
         right: dict[tuple[int, int], list[bool]] = {}
-        for (play, _), done, verdict in zip(owners, tried, verdicts):
+        for (play, _), done, verdict in zip(owners, completions, verdicts):
             if done.ended != "error" and verdict.outcome != "executor":
                 right.setdefault(play.key, []).append(verdict.outcome == "right")
         for play, _ in sound:
@@ -146,28 +148,28 @@ class SelfPlay(Rollout):
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Add the valid proposals of all processes to the known problems, each once."""
-        found = [e.info["problem"] for group in groups for e in group if "problem" in e.info]
+        problems = [e.info["problem"] for group in groups for e in group if "problem" in e.info]
         if self.known:
-            self._add_problems(found)
+            self._add_problems(problems)
         else:
-            self._early += found
+            self._early += problems
 
-    def _add_problems(self, found: Sequence[GameProblem]) -> None:
-        for problem in found:
-            known = self.known[problem.kind]
-            if problem not in known:
-                known.append(problem)
-                del known[: -self.max_problems]
+    def _add_problems(self, problems: Sequence[GameProblem]) -> None:
+        for problem in problems:
+            buffer = self.known[problem.kind]
+            if problem not in buffer:
+                buffer.append(problem)
+                del buffer[: -self.max_problems]
 
     def metrics(self) -> dict[str, float]:
         """Known problems of each kind."""
-        return {f"self_play/known_{kind}": float(len(known)) for kind, known in self.known.items()}
+        return {f"self_play/known_{kind}": float(len(problems)) for kind, problems in self.known.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return {kind: [list(problem.body) for problem in known] for kind, known in self.known.items()}
+        return {kind: [list(problem.body) for problem in problems] for kind, problems in self.known.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.known = {kind: [GameProblem(kind, tuple(body)) for body in known] for kind, known in state.items()}
+        self.known = {kind: [GameProblem(kind, tuple(body)) for body in bodies] for kind, bodies in state.items()}
 
 
 def _below(verdict: Verdict) -> float:

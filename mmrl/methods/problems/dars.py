@@ -1,4 +1,4 @@
-"""Adaptive rollout sampling: sample more completions of hard prompts.
+"""DARS: sample more completions of prompts with a low pass rate.
 
 DARS: Difficulty-Adaptive Rollout Sampling, Depth-Breadth Synergy in RLVR, 2025, arXiv:2508.13755.
 

@@ -1,4 +1,4 @@
-"""DRIVE: RL on many problems first, then on ever fewer of the hardest ones with more completions of each.
+"""DRIVE: train on all problems first, then on shrinking sets of the hardest ones with larger groups.
 
 DRIVE: Data Curation Best Practices for Reinforcement Learning with Verifiable Reward in Competitive Code Generation,
 2025, arXiv:2511.06307.
@@ -61,13 +61,13 @@ class HardestPhases(Curriculum):
         self._position = 0  # in `chosen`
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        begun = [start for start in self.phases if start <= ctx.iteration]
-        if not begun:
+        starts = [start for start in self.phases if start <= ctx.iteration]
+        if not starts:
             return self._shuffled.select(count, ctx)
-        for start in begun[self._phase :]:
+        for start in starts[self._phase :]:
             self._begin(start)
-        taken, self._position = take_cyclically(self.chosen, self._position, count)
-        return taken
+        problems, self._position = take_cyclically(self.chosen, self._position, count)
+        return problems
 
     def _begin(self, start: int) -> None:
         """Rank the problems of the phase before and keep the hardest."""

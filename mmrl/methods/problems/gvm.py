@@ -1,4 +1,4 @@
-"""GVM: further completions go to the prompts whose gradient they make more certain, at a fixed number in all.
+"""GVM: allocate a fixed number of completions to prompts by acceptance rate and gradient norm.
 
 Optimizing Chain-of-Thought Reasoners via Gradient Variance Minimization in Rejection Sampling and RL, 2025,
 arXiv:2505.02391.
@@ -20,6 +20,7 @@ from mmrl.core.groups import get_score, group_episodes
 from mmrl.core.types import Context, Episode
 from mmrl.data.collate import collate
 from mmrl.distributed.whole_weights import refuse_sharded
+from mmrl.files.weight_names import name_remedy
 from mmrl.ops.masked import masked_sum
 from mmrl.policies.base import Policy
 from mmrl.transforms.base import EpisodeTransform
@@ -60,7 +61,10 @@ def gradient_norms(policy: Policy, batch: Batch, parameters: str = "") -> list[f
     refuse_sharded(policy, "allocate_samples")
     counted = [p for name, p in policy.named_parameters() if p.requires_grad and name.startswith(parameters)]
     if not counted:
-        raise ValueError(f"allocate_samples.parameters={parameters!r}: no trained parameter's name begins with it")
+        raise ValueError(
+            f"allocate_samples.parameters={parameters!r}: no trained parameter's name begins with it"
+            f"{name_remedy(policy, [parameters])}"
+        )
     norms = []
     for row in range(batch.rows):
         one = Batch({name: column.to(policy.device) for name, column in batch.select(torch.tensor([row])).items()})
@@ -73,7 +77,7 @@ def gradient_norms(policy: Policy, batch: Batch, parameters: str = "") -> list[f
 
 @dataclass(frozen=True)
 class AllocateSamples(EpisodeTransform):
-    """Samples each prompt again, as often as its acceptance rate and gradient norm ask for, and drops the first ones.
+    """Resamples every prompt by its acceptance rate and gradient norm, and drops the first completions.
 
     The completions that arrive, data.group_size of each prompt, are the first stage: they only measure. In the second
     stage all prompts of all processes together get as many completions as in the first. Groups then differ in size.
@@ -103,8 +107,8 @@ class AllocateSamples(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        own = [(slot, *self._measure(group, ctx), len(group)) for slot, group in groups.items()]
-        everyone = sorted(ctx.collector.gather(own))
+        local_groups = [(slot, *self._measure(group, ctx), len(group)) for slot, group in groups.items()]
+        everyone = sorted(ctx.collector.gather(local_groups))
         if not everyone:
             return episodes
         slots, rates, norms, sizes = zip(*everyone)

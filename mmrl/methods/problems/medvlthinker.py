@@ -1,4 +1,4 @@
-"""MedVLThinker: RL on the questions that the start answers right sometimes.
+"""MedVLThinker: RL on questions with a pass rate between two bounds, measured before training.
 
 MedVLThinker: Simple Baselines for Multimodal Medical Reasoning, 2025, arXiv:2508.02669.
 
@@ -70,26 +70,26 @@ class MeasuredPassRates(Curriculum):
         if ctx.iteration < self.measure_iterations:
             return self._measured.select(count, ctx)
         self.chosen = self.chosen or self._choose()
-        taken, self._position = take_cyclically(self.chosen, self._position, count)
-        return taken
+        problems, self._position = take_cyclically(self.chosen, self._position, count)
+        return problems
 
     def _choose(self) -> list[int]:
-        rates = {index: sum(seen) / len(seen) for index, seen in sorted(self.history.rates.items())}
-        chosen = filter_pass_rates(rates, self.min_rate, self.max_rate, self.easy_first)
-        if not chosen:
+        rates = {index: sum(values) / len(values) for index, values in sorted(self.history.rates.items())}
+        problems = filter_pass_rates(rates, self.min_rate, self.max_rate, self.easy_first)
+        if not problems:
             raise ValueError(
                 f"curriculum: none of {len(rates)} measured problems has a pass rate between {self.min_rate} and "
                 f"{self.max_rate}; measure more, with more completions, or begin with another start"
             )
-        return chosen
+        return problems
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         if not self.chosen:
             self.history.observe(groups)
 
     def state_dict(self) -> dict[str, Any]:
-        own = {"chosen": list(self.chosen), "position": self._position}
-        return {**self.history.state_dict(), **own, "measured": self._measured.state_dict()}
+        progress = {"chosen": list(self.chosen), "position": self._position}
+        return {**self.history.state_dict(), **progress, "measured": self._measured.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.history.load_state_dict(state)
@@ -99,7 +99,7 @@ class MeasuredPassRates(Curriculum):
 
 @dataclass(frozen=True)
 class DropMeasuring(EpisodeTransform):
-    """Drops the episodes of the first iterations, which measure the start: nothing is learned from them.
+    """Drops the episodes of the first iterations, which only measure pass rates.
 
     Set data.max_empty_iterations above their number.
 

@@ -1,4 +1,4 @@
-"""Control rewards: what a policy learns from random, mirrored or deliberately wrong rewards.
+"""Model-Task Alignment: control rewards that are random, mirrored or deliberately wrong.
 
 Model-Task Alignment Drives Distinct RL Outcomes, 2025, arXiv:2508.21188. Learning curves under such rewards look like
 those of the true reward where the start already has a high pass@k on the task, and nowhere else.
@@ -54,6 +54,6 @@ class WrongMajority(WeightedSum):
         count = Counter(answer for answer, is_wrong in zip(answers, wrong) if is_wrong and answer is not None)
         label = count.most_common(1)[0][0] if count else None
         return [
-            known + float(is_wrong and label is not None and answer == label)
-            for known, answer, is_wrong in zip(super().__call__(group), answers, wrong)
+            reward + float(is_wrong and label is not None and answer == label)
+            for reward, answer, is_wrong in zip(super().__call__(group), answers, wrong)
         ]

@@ -1,4 +1,4 @@
-"""MoDoMoDo: mixtures of data sets, chosen by a quadratic model of the held-out score.
+"""MoDoMoDo: data mixture with the highest held-out score under a quadratic model of pilot runs.
 
 MoDoMoDo: Multi-Domain Data Mixtures for Multimodal LLM Reinforcement Learning, 2025, arXiv:2505.24871.
 
@@ -97,12 +97,12 @@ class WeightedTasks(BalancedTasks):
             raise ValueError(f"curriculum.weights names {unknown}, the tasks are {sorted(self._problems)}")
         rng = derive_rng("weighted_tasks", ctx.seed, sum(self.counts.values()))
         share = np.array(list(self.weights.values()))
-        chosen = []
+        indices = []
         for number in rng.choice(len(share), size=count, p=share / share.sum()):
             name = list(self.weights)[int(number)]
-            chosen.append(self._find(name, self.counts[name], ctx.seed))
+            indices.append(self._find(name, self.counts[name], ctx.seed))
             self.counts[name] += 1
-        return chosen
+        return indices
 
     def state_dict(self) -> dict[str, Any]:
         return {"counts": dict(self.counts)}

@@ -1,4 +1,4 @@
-"""Thompson sampling of problems whose success rate is near a target, from a Beta posterior per problem.
+"""MoPPS: Thompson sampling of problems with a success rate near a target, from a Beta posterior per problem.
 
 MoPPS: Model Predictive Prompt Selection, 2025, arXiv:2507.04632.
 
@@ -29,7 +29,7 @@ class Posterior(Curriculum):
     Source: Model Predictive Prompt Selection, 2025, arXiv:2507.04632.
 
     Args:
-        target: success rate that is wanted.
+        target: target success rate.
         candidates: problems that are looked at for each that is taken.
         retain: fraction of the pseudo-counts that is kept per update, in [0, 1]; 1: no decay.
         rule: how problems are taken.
@@ -63,14 +63,16 @@ class Posterior(Curriculum):
         self._drawn = Selection()
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        taken = self._drawn.begin(count, ctx)
-        rng = derive_rng("posterior", ctx.seed, ctx.iteration, len(taken))
-        left = np.array([i for i in range(len(ctx.task)) if i not in taken])
-        seen = rng.permutation(left)[: max(self.candidates * count, count)]
-        alpha, beta = np.array([self.known.get(int(i), (1.0, 1.0)) for i in seen]).T
-        chosen = [int(i) for i in seen[select_nearest(rng.beta(alpha, beta), self.target, count, self._within(), rng)]]
-        taken.update(chosen)
-        return chosen
+        selection = self._drawn.begin(count, ctx)
+        rng = derive_rng("posterior", ctx.seed, ctx.iteration, len(selection))
+        rest = np.array([i for i in range(len(ctx.task)) if i not in selection])
+        candidates = rng.permutation(rest)[: max(self.candidates * count, count)]
+        alpha, beta = np.array([self.known.get(int(i), (1.0, 1.0)) for i in candidates]).T
+        problems = [
+            int(i) for i in candidates[select_nearest(rng.beta(alpha, beta), self.target, count, self._within(), rng)]
+        ]
+        selection.update(problems)
+        return problems
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         for group in groups:

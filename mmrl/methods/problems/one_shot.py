@@ -1,4 +1,4 @@
-"""1-shot RLVR: train on the few problems whose success rate varied most in a first part of training.
+"""1-shot RLVR: train on the few problems whose success rate has the highest variance over a first part of training.
 
 Reinforcement Learning for Reasoning in Large Language Models with One Training Example, 2025, arXiv:2504.20571.
 
@@ -18,7 +18,7 @@ from mmrl.curricula.sampler import Shuffled
 
 
 class HighestVariance(Curriculum):
-    """Selects shuffled problems at first, then the same few: those whose success rates vary most over their visits.
+    """Selects shuffled problems at first, then always the `count` with the highest variance of the success rate.
 
     In iteration `explore_iterations` the problems are ranked by the variance of their rates, of equal ones the first of
     the task first. From then on the best `count` are repeated in order until an iteration has its number of prompts.
@@ -48,13 +48,13 @@ class HighestVariance(Curriculum):
         return [self.chosen[k % len(self.chosen)] for k in range(count)]
 
     def _rank(self) -> list[int]:
-        seen = {index: variance(rates) for index, rates in self.history.rates.items()}
-        if len(seen) < self.count:
+        variances = {index: variance(rates) for index, rates in self.history.rates.items()}
+        if len(variances) < self.count:
             raise ValueError(
-                f"curriculum.count={self.count} problems are to be chosen, but {len(seen)} were visited in "
+                f"curriculum.count={self.count} problems are to be chosen, but {len(variances)} were visited in "
                 f"{self.explore_iterations} iterations; raise curriculum.explore_iterations or data.num_prompts"
             )
-        return sorted(seen, key=lambda index: (-seen[index], index))[: self.count]
+        return sorted(variances, key=lambda index: (-variances[index], index))[: self.count]
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         if not self.chosen:

@@ -1,4 +1,4 @@
-"""SPARKLE's second stage: problems that were never solved come back with a part of their solution in the prompt.
+"""SPARKLE: second training stage with partial solutions as hints in the prompts of unsolved problems.
 
 Beyond Accuracy: Dissecting Mathematical Reasoning for LLMs Under Reinforcement Learning, 2025, arXiv:2506.04723.
 
@@ -17,7 +17,7 @@ from mmrl.rollouts.text.hints import INSTRUCTION, HintedPrompts
 
 
 class HintedUnsolved(HintedPrompts):
-    """Gives hints of 0, 25, 50, 75 or 100 % of the solution to problems that no completion solved in a first stage.
+    """Gives hints of 0, 25, 50, 75 or 100 % of the solution to problems without a success in the first stage.
 
     Until iteration `start_iteration` nothing is hinted, and problems that a completion solves are remembered. From then
     on a problem that was visited and never solved draws one of `fractions` at each visit; one that was solved once, in
@@ -62,12 +62,12 @@ class HintedUnsolved(HintedPrompts):
         for group in groups:
             if group[0].info.get("first_stage"):
                 index = group[0].prompt.index
-                found = any(rate > 0 for rate in success_rates(group, self.score_name))
-                self.solved[index] = found or self.solved.get(index, False)
+                success = any(rate > 0 for rate in success_rates(group, self.score_name))
+                self.solved[index] = success or self.solved.get(index, False)
 
     def state_dict(self) -> dict[str, Any]:
         return {"solved": dict(self.solved), "rollout": super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.solved = {int(index): found for index, found in state["solved"].items()}
+        self.solved = {int(index): success for index, success in state["solved"].items()}
         super().load_state_dict(state["rollout"])

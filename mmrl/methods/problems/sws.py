@@ -1,4 +1,4 @@
-"""SwS: problems that are not learned say of which kinds the next problems should be.
+"""SwS: sample the next problems from the categories on which the policy fails.
 
 SwS: Self-aware Weakness-driven Problem Synthesis in Reinforcement Learning for LLM Reasoning, 2025, arXiv:2506.08989.
 
@@ -30,7 +30,7 @@ def is_weak(rates: Sequence[float], max_rate: float = 0.5) -> bool:
 
 
 def failure_shares(ratios: Mapping[Hashable, float]) -> dict[Hashable, float]:
-    """Share of each kind: its ratio of weak problems divided by the sum of all; equal shares if none is weak.
+    """Share of each kind: its fraction of weak problems divided by the sum over kinds; equal if none is weak.
 
     Source: SwS, 2025, budget of the categories, arXiv:2506.08989.
     """
@@ -39,7 +39,7 @@ def failure_shares(ratios: Mapping[Hashable, float]) -> dict[Hashable, float]:
 
 
 class WeakKinds(Curriculum):
-    """Selects among the first problems of the task at first, then among all, kinds in proportion to their weakness.
+    """Selects from the first `pool` problems at first, then from all, kinds in proportion to their weak problems.
 
     The first `pool` problems are trained on for `explore_iterations`. Then the share of every kind is computed once,
     from the problems that `is_weak` finds, and problems of the whole task are drawn, none twice in an iteration: a task
@@ -72,8 +72,9 @@ class WeakKinds(Curriculum):
         self._shares: dict[Hashable, float] | None = None  # of the kinds, after the first part
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        taken = self._drawn.begin(count, ctx)
-        rng = derive_rng("weak_kinds", ctx.seed, ctx.iteration, len(taken))
+        selection = self._drawn.begin(count, ctx)
+        rng = derive_rng("weak_kinds", ctx.seed, ctx.iteration, len(selection))
+        # (problems,) weight of each: uniform over the pool, later each kind's share divided by its problems
         weights = np.zeros(len(ctx.task))
         if ctx.iteration < self.explore_iterations:
             weights[: self.pool] = 1.0
@@ -83,23 +84,24 @@ class WeakKinds(Curriculum):
             for kind, share in shares.items():
                 indices = self._group_kinds(ctx.task)[kind]
                 weights[indices] = share / len(indices)
-        weights[list(taken)] = 0.0
+        # no problem twice in an iteration
+        weights[list(selection)] = 0.0
         if (weights > 0).sum() < count:
             raise ValueError(
                 f"curriculum: {count} further problems are asked for in one iteration, but {(weights > 0).sum()} are "
                 "left; raise curriculum.pool or lower data.num_prompts"
             )
-        chosen = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
-        taken.update(chosen)
-        return chosen
+        choice = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
+        selection.update(choice)
+        return choice
 
     def shares(self, task: Task) -> dict[Hashable, float]:
         """Compute the share of each kind from the problems visited so far."""
         kinds = self._group_kinds(task)
-        of = {index: kind for kind, indices in kinds.items() for index in indices}
+        kind_of = {index: kind for kind, indices in kinds.items() for index in indices}
         verdicts: dict[Hashable, list[bool]] = {kind: [] for kind in kinds}
         for index, rates in self.history.rates.items():
-            verdicts[of[index]].append(is_weak(rates, self.max_rate))
+            verdicts[kind_of[index]].append(is_weak(rates, self.max_rate))
         return failure_shares({kind: sum(weak) / max(len(weak), 1) for kind, weak in verdicts.items()})
 
     def _group_kinds(self, task: Task) -> dict[Hashable, list[int]]:

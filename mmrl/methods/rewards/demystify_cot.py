@@ -1,4 +1,4 @@
-"""Long chains of thought: a reward by length, and a repetition penalty per token with a discount of its own.
+"""Demystifying Long CoT: cosine length reward, and a repetition penalty per token with its own discount factor.
 
 Demystifying Long Chain-of-Thought Reasoning in LLMs, 2025, arXiv:2502.03373.
 
@@ -57,13 +57,13 @@ def repeated_tokens(ids: Sequence[int], ngram: int) -> list[bool]:
 
     Source: Demystifying Long Chain-of-Thought Reasoning in LLMs, 2025, algorithm 1, arXiv:2502.03373.
     """
-    seen: set[tuple[int, ...]] = set()
+    ngrams: set[tuple[int, ...]] = set()
     repeated = [False] * len(ids)
     for start in range(len(ids) - ngram + 1):
         gram = tuple(ids[start : start + ngram])
-        if gram in seen:
+        if gram in ngrams:
             repeated[start : start + ngram] = [True] * ngram
-        seen.add(gram)
+        ngrams.add(gram)
     return repeated
 
 
@@ -96,7 +96,7 @@ class RepetitionRewards(EpisodeTransform):
         if done.action.dim() != 1 or done.action.is_floating_point():
             raise ValueError("repetition_rewards is for tokens of text, and the policy's choices are none")
         rewards: Tensor = done.extra.get("token_rewards", torch.zeros(len(done.action))).clone()
-        chosen = done.action_mask.nonzero().flatten()
-        repeated = torch.tensor(repeated_tokens(done.action[chosen].tolist(), self.ngram), dtype=torch.bool)
-        rewards[chosen[repeated]] += self.penalty
+        indices = done.action_mask.nonzero().flatten()
+        repeated = torch.tensor(repeated_tokens(done.action[indices].tolist(), self.ngram), dtype=torch.bool)
+        rewards[indices[repeated]] += self.penalty
         return turn.with_columns(token_rewards=rewards)

@@ -1,4 +1,4 @@
-"""Hunyuan-MT: a second policy reads several drafts of a translator and writes a better translation (Chimera).
+"""Hunyuan-MT (Chimera): the policy reads several drafts of a frozen translator and writes a better translation.
 
 Hunyuan-MT Technical Report, 2025, arXiv:2509.05209.
 
@@ -29,8 +29,8 @@ def add_drafts(prompt: Prompt, drafts: Sequence[str], mark: str = "~") -> Prompt
     White space in a draft becomes single spaces, so that a draft is one line.
     """
     lines = [" ".join(draft.split()) for draft in drafts]
-    shown = add_hint(prompt, "".join(f"\n{mark}{line}" for line in lines) + "\n", 1.0, "")
-    return replace(shown, info={**prompt.info, "drafts": lines})
+    draft_prompt = add_hint(prompt, "".join(f"\n{mark}{line}" for line in lines) + "\n", 1.0, "")
+    return replace(draft_prompt, info={**prompt.info, "drafts": lines})
 
 
 class DraftThenFuse(Rollout):
@@ -79,7 +79,7 @@ def corrupt(text: str, words: Sequence[str], error: float, rng: np.random.Genera
 
 
 class DraftDemonstrations(Rollout):
-    """The task's answers to prompts with drafts, which are the answers with wrong words: a start that reads drafts.
+    """Demonstrations for prompts with drafts, each draft the answer with some words replaced at random.
 
     Wrong words are words of answers to the prompts of the same iteration. Held-out prompts have such drafts too.
 
@@ -103,9 +103,9 @@ class DraftDemonstrations(Rollout):
         for (slot, prompt), answer in zip(prompts, answers):
             rng = derive_rng("drafts", ctx.seed, ctx.purpose, ctx.iteration, slot)
             drafts = [corrupt(answer, words, self.error, rng) for _ in range(self.drafts)]
-            shown = add_drafts(prompt, drafts, self.mark)
-            turn = Turn(demonstration(shown.observation, answer, ctx))
-            episodes.append(Episode(shown, group=slot, sample_index=0, turns=[turn], source="demo"))
+            draft_prompt = add_drafts(prompt, drafts, self.mark)
+            turn = Turn(demonstration(draft_prompt.observation, answer, ctx))
+            episodes.append(Episode(draft_prompt, group=slot, sample_index=0, turns=[turn], source="demo"))
         return episodes
 
 
@@ -114,10 +114,10 @@ def judge(completion: str, answer: str) -> float:
 
     It stands in for a model that judges by a rubric.
     """
-    found, right = completion.split(), answer.split()
-    if not found or not right:
+    words, right = completion.split(), answer.split()
+    if not words or not right:
         return 0.0
-    return ((len(found) == len(right)) + (found[0] == right[0]) + (found[-1] == right[-1])) / 3
+    return ((len(words) == len(right)) + (words[0] == right[0]) + (words[-1] == right[-1])) / 3
 
 
 def terms(completion: str, answer: str, min_letters: int = 4) -> float:
@@ -125,8 +125,8 @@ def terms(completion: str, answer: str, min_letters: int = 4) -> float:
 
     1 without terms. Source: Hunyuan-MT, 2025, arXiv:2509.05209, where a word aligner finds the terms.
     """
-    wanted = {word for word in answer.split() if len(word) >= min_letters}
-    return len(wanted & set(completion.split())) / len(wanted) if wanted else 1.0
+    reference_terms = {word for word in answer.split() if len(word) >= min_letters}
+    return len(reference_terms & set(completion.split())) / len(reference_terms) if reference_terms else 1.0
 
 
 def repetition(completion: str) -> float:

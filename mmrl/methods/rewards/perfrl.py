@@ -1,4 +1,4 @@
-"""PerfRL: programs are ranked by their tests and their speed, and the policy learns the ranking by RRHF's loss.
+"""PerfRL: rank programs by their unit tests and their speed, and train the policy with RRHF's ranking loss.
 
 Leveraging Reinforcement Learning and Large Language Models for Code Optimization (PerfRL), 2023, arXiv:2312.05657.
 RRHF: Rank Responses to Align Language Models with Human Feedback without tears, 2023, arXiv:2304.05302.
@@ -26,13 +26,16 @@ def rank_loss(
     group: Tensor,  # [N] ids
     counted: Tensor,  # [N] bool
 ) -> Tensor:  # [N] the loss of the row's group
-    """Sum of max(0, p_i - p_j) over the pairs of a group with r_i < r_j, given to each of its rows.
+    """Ranking loss: sum of max(0, p_i - p_j) over the pairs of a group with r_i < r_j, the same for all its rows.
 
     Source: RRHF, 2023, the ranking loss, arXiv:2304.05302.
     """
+    # (rows, rows) bool, row i is worse than row j of its group
     worse = (reward[:, None] < reward[None, :]) & (group[:, None] == group[None, :])
     worse = worse & counted[:, None] & counted[None, :]
+    # (rows,) hinge of the wrong order, summed over the better rows
     pairs = torch.where(worse, (logprob[:, None] - logprob[None, :]).clamp(min=0), 0).sum(1)
+    # (rows,) sum over the group, at each of its rows
     _, place = group.unique(return_inverse=True)
     return pairs.new_zeros(int(place.max()) + 1 if len(place) else 0).index_add(0, place, pairs)[place]
 
@@ -66,7 +69,9 @@ class RRHFLoss(Term):
         counted, (_, place) = mask.any(1), batch["group"].unique(return_inverse=True)
         reward = batch["episode_reward"].to(out.logprobs.dtype)
         loss = rank_loss(masked_mean(out.full_logprobs, mask, dim=1), reward, batch["group"], counted)
+        # (rows,) bool, the rows with the highest reward of their group; several at a tie
         best = counted & (reward == _highest(torch.where(counted, reward, -torch.inf), place))
+        # (rows,) negative log-likelihood, the mean over the best rows of the group, at each of its rows
         total = torch.where(best, masked_sum(out.full_logprobs, mask, dim=1), 0)
         sums = total.new_zeros(len(batch["group"])).index_add(0, place, total)
         counts = total.new_zeros(len(batch["group"])).index_add(0, place, best.to(total.dtype))

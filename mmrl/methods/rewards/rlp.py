@@ -1,4 +1,4 @@
-"""RLP: a thought before a token of raw text is paid for how much more probable it makes the token.
+"""RLP: reward a thought by the gain in log-probability of the next token of raw text.
 
 RLP: Reinforcement as a Pretraining Objective, 2025, arXiv:2510.01265.
 
@@ -34,7 +34,7 @@ def information_gain(
 
 @dataclass(frozen=True)
 class InformationGain(EpisodeTransform):
-    """Replaces the reward by the log-probability that a thought adds to the next tokens of the text.
+    """Replaces the reward by the gain in log-probability of the next tokens of the text after a thought.
 
     The prompt is the text so far, the completion the thought, and the prompt's answer the text that follows. The policy
     scores its first tokens after text, thought and separator; a slow copy of it scores them after the text alone. Both

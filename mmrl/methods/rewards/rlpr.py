@@ -1,4 +1,4 @@
-"""RLPR: the reward is the probability of the reference answer after the policy's own reasoning.
+"""RLPR: reward a completion by the probability of the reference answer after the policy's own reasoning.
 
 RLPR: Extrapolating RLVR to General Domains without Verifiers, 2025, arXiv:2506.18254.
 
@@ -84,7 +84,7 @@ class ProbabilityReward(EpisodeTransform):
 
 @dataclass(frozen=True)
 class FilterRewardStd(StatefulTransform):
-    """Drops groups whose rewards have a standard deviation below a fraction of its moving average over iterations.
+    """Drops groups with a standard deviation of rewards below a fraction of its moving average over iterations.
 
     m <- retain m + (1 - retain) mean std of the iteration's groups, begun with the mean of iteration `start`; from
     iteration `begin` on groups need a population std of at least fraction * m. Source: RLPR, 2025, standard deviation
@@ -114,6 +114,7 @@ class FilterRewardStd(StatefulTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
+        # population std of each group's rewards; `everyone` has those of all processes, in one order
         stds = {slot: float(np.std([episode.reward for episode in group])) for slot, group in groups.items()}
         everyone = [std for _, std in sorted(ctx.collector.gather(list(stds.items())))]
         if everyone and ctx.iteration >= self.start:

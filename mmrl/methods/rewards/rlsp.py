@@ -1,4 +1,4 @@
-"""RLSP: the outcome's reward and a reward of exploration, which grows with the length of the reasoning.
+"""RLSP: outcome reward plus an exploration reward that grows with the length of the reasoning.
 
 On the Emergence of Thinking in LLMs I: Searching for the Right Intuition, 2025, arXiv:2502.06773.
 
@@ -29,7 +29,7 @@ def count_reasoning(completion: str, marker: str | None = "\\boxed") -> float:
 
 
 def search_reward(outcome: float, reasoning: float, length_coef: float, lowest: float | None = None) -> float:
-    """outcome - length_coef / reasoning, at least `lowest`: short reasoning costs most.
+    """Return outcome - length_coef / reasoning, at least `lowest`: a penalty of short reasoning.
 
     The cost has no bound as the reasoning gets short; `lowest` gives it one, and is the reward without reasoning.
     Source: the code of RLSP, 2025, with length_coef = 1000 tokens, arXiv:2502.06773.

@@ -1,4 +1,4 @@
-"""RoRecomp: train on short correct and long wrong completions; the others wait in a buffer and are used now and then.
+"""RoRecomp: train on short correct and long wrong completions, and replay the others from a buffer at times.
 
 RoRecomp: Enhancing Reasoning Efficiency via Rollout Response Recomposition in Reinforcement Learning, 2025,
 arXiv:2509.25958.
@@ -30,16 +30,16 @@ def select_priority(
 
     Of rows of one length the first are taken. Source: RoRecomp, 2025, priority batches, arXiv:2509.25958.
     """
-    chosen = np.zeros(len(correct), dtype=bool)
+    priority = np.zeros(len(correct), dtype=bool)
     for kind, key in ((correct, length), (~correct, -length)):
         rows = np.flatnonzero(kind)
         order = rows[np.argsort(key[rows], kind="stable")]
-        chosen[order[: math.ceil(fraction * len(rows))]] = True
-    return chosen
+        priority[order[: math.ceil(fraction * len(rows))]] = True
+    return priority
 
 
 class RecomposeRows(ReplayRows):
-    """Keeps short correct and long wrong rows, puts the others into a buffer, and adds buffered rows now and then.
+    """Keeps short correct and long wrong rows, stores the others in a replay buffer, and adds buffered rows at times.
 
     Rows keep the advantages of their whole group and the log-probs of the policy that sampled them. With `probability`,
     and whenever the buffer is full, the oldest groups of the buffer are added until they have as many rows as the
@@ -73,20 +73,22 @@ class RecomposeRows(ReplayRows):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         self.buffer = {key: rows for key, rows in self.buffer.items() if ctx.iteration - key[0] <= self.oldest}
-        chosen, count = self._select(batch, ctx)
+        # (rows,) bool of this process, and the number of priority rows of all processes
+        priority, count = self._select(batch, ctx)
         waiting = sorted(ctx.collector.gather([(key, rows.rows) for key, rows in self.buffer.items()]))
-        drawn = derive_rng(ctx.seed, "recompose_rows", ctx.iteration).random() < self.probability
-        added: list[Batch] = []
-        for key, rows in waiting if drawn or len(waiting) >= self.capacity else []:
+        adds_buffer = derive_rng(ctx.seed, "recompose_rows", ctx.iteration).random() < self.probability
+        # oldest groups first, until as many rows as priority rows; every process counts all groups and adds its own
+        replays: list[Batch] = []
+        for key, rows in waiting if adds_buffer or len(waiting) >= self.capacity else []:
             if count <= 0:
                 break
             count -= rows
             if key in self.buffer:
-                added.append(self._replay(key))
+                replays.append(self._replay(key))
                 del self.buffer[key]
-        self._store_rest(batch, ~chosen, ctx)
-        kept = batch.select(chosen.nonzero().flatten())
-        return concatenate([kept, *added], ctx.policy) if added else kept
+        self._store_rest(batch, ~priority, ctx)
+        priority_rows = batch.select(priority.nonzero().flatten())
+        return concatenate([priority_rows, *replays], ctx.policy) if replays else priority_rows
 
     def _select(self, batch: Batch, ctx: Context) -> tuple[torch.Tensor, int]:
         """[N] bool, this process's priority rows, and how many all processes have."""
@@ -94,13 +96,14 @@ class RecomposeRows(ReplayRows):
             raise ValueError("recompose_rows compares completions of one row; leave it out of data.rows here")
         correct = batch["episode_reward"] >= self.success_threshold
         columns = correct, batch["action_mask"].sum(1), batch["group"], batch["episode"]
+        # (4, rows) integers of each process, concatenated over processes
         parts = ctx.collector.gather([(ctx.rank, np.stack([column.numpy().astype(np.int64) for column in columns]))])
         owner = np.concatenate([np.full(part.shape[1], rank) for rank, part in parts])
         right, length, group, episode = np.concatenate([part for _, part in parts], axis=1)
         order = np.lexsort((episode, group))  # the same on any number of processes
-        chosen = np.zeros(len(order), dtype=bool)
-        chosen[order] = select_priority(right[order] > 0, length[order], self.fraction)
-        return torch.from_numpy(chosen[owner == ctx.rank]), int(chosen.sum())
+        priority = np.zeros(len(order), dtype=bool)
+        priority[order] = select_priority(right[order] > 0, length[order], self.fraction)
+        return torch.from_numpy(priority[owner == ctx.rank]), int(priority.sum())
 
     def _store_rest(self, batch: Batch, rest: torch.Tensor, ctx: Context) -> None:
         for group in batch["group"][rest].unique().tolist():

@@ -1,4 +1,4 @@
-"""StepCoder: programs are completed from ever earlier lines, and only tokens of executed lines are trained on.
+"""StepCoder: a curriculum of code completion from ever earlier lines, and a loss on the tokens of executed lines.
 
 StepCoder: Improve Code Generation with Reinforcement Learning from Compiler Feedback, 2024, arXiv:2402.01391.
 
@@ -37,7 +37,7 @@ def compiler_feedback(parses: float, runs: float, exact: float) -> float:
 
 
 class CompletionCurriculum(Rollout):
-    """Complete the task's demonstration from its last lines, then from earlier ones, at last from the prompt (CCCS).
+    """Completions of the task's demonstration from its last lines, later from earlier lines and the prompt (CCCS).
 
     All but `lines` lines of the solution are forced tokens, which are read and not trained on. After an iteration whose
     success rate exceeds `threshold`, one line more is left to write; a prompt whose solution has no more lines is
@@ -56,16 +56,18 @@ class CompletionCurriculum(Rollout):
         self.lines, self.threshold, self.score_name = lines, threshold, score_name
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        # one request per sample, forced to begin with the ids [P] of the solution's first lines
         episodes, requests, prefixes = [], [], []
         for slot, prompt in prompts:
             raw, prefix = text_observation(prompt), self.find_prefix(prompt, ctx)
             observation = ctx.policy.encode(raw)
             for index in ctx.sample_indices(slot):
-                seed, kept = turn_seed(slot, index, ctx), prefix if len(prefix) else None
-                requests.append(Request(raw, seed, kept, prompt_id=(slot, len(prefix))))
+                seed, forced_ids = turn_seed(slot, index, ctx), prefix if len(prefix) else None
+                requests.append(Request(raw, seed, forced_ids, prompt_id=(slot, len(prefix))))
                 episodes.append(Episode(prompt, slot, index, info={"prefix": len(prefix)}))
                 prefixes.append((prefix, observation))
         for episode, (prefix, observation), done in zip(episodes, prefixes, ctx.engine.sample(requests, ctx.sampling)):
+            # the row holds prefix and completion in the context of the prompt; the prefix is masked
             text = ctx.policy.decode([*prefix.tolist(), *done.action.tolist()])
             row = surround(done, prefix, prefix[:0], text)
             episode.turns = [Turn(replace(row, observation=observation, prompt_id=episode.group))]
@@ -99,14 +101,14 @@ def find_executed(program: str, executed: Sequence[int]) -> set[int]:
     lines = set(executed)
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            own = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-            lines |= set(own) if lines & set(own) else set()
+            span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            lines |= set(span) if lines & set(span) else set()
     return lines
 
 
 @dataclass(frozen=True)
 class MaskUnexecuted(EpisodeTransform):
-    """Takes tokens of lines that no unit test executed out of the loss: their `action_mask` becomes False (FGO).
+    """Masks the tokens of lines that no unit test executed: their `action_mask` becomes False (FGO).
 
     The task code reports the lines in info["executed_lines"]. A program that did not run to its end on every test keeps
     all its tokens. The completion has to be the program alone, in one row. Source: StepCoder, 2024, fine-grained
@@ -126,7 +128,8 @@ class MaskUnexecuted(EpisodeTransform):
             return episode
         done, program = episode.turns[0].completion, str(episode.output)
         lines = find_executed(program, episode.info["executed_lines"])
+        # (tokens,) line number of each token, from 1
         texts = fit_texts(ctx.policy.token_texts(done.action.tolist()), program)
         line = locate_steps(texts, program.splitlines(keepends=True)) + 1
-        kept = done.action_mask & torch.isin(line, torch.tensor(sorted(lines), dtype=line.dtype))
-        return replace(episode, turns=[replace(episode.turns[0], completion=replace(done, action_mask=kept))])
+        action_mask = done.action_mask & torch.isin(line, torch.tensor(sorted(lines), dtype=line.dtype))
+        return replace(episode, turns=[replace(episode.turns[0], completion=replace(done, action_mask=action_mask))])

@@ -1,4 +1,4 @@
-"""Vision-R1: progressive thinking suppression, short completions first and longer ones later.
+"""Vision-R1: progressive thinking suppression by a length limit that grows over stages, and the reward of both parts.
 
 Vision-R1: Incentivizing Reasoning Capability in Multimodal Large Language Models, 2025, arXiv:2503.06749.
 

@@ -1,4 +1,4 @@
-"""DPPO: PPO over denoising chains with a denoising discount.
+"""DPPO: PPO over denoising chains with a discount factor and clip range per denoising step.
 
 DPPO: Diffusion Policy Policy Optimization, 2024, section 4.3 and appendix C, arXiv:2409.00588.
 

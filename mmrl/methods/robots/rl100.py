@@ -1,4 +1,4 @@
-"""RL-100 one-step distillation: train one denoising step on the end of the teacher's many.
+"""RL-100: distil the teacher's denoising chain of many steps into one denoising step.
 
 RL-100: Performant Robotic Manipulation with Real-World Reinforcement Learning, 2025, arXiv:2510.14830.
 

@@ -88,12 +88,14 @@ def normalise_by_prompt(
     buffer has fewer than `min_count` rewards. Exactly 0 where all of these rewards are equal. Source: RLCM, 2024,
     arXiv:2404.03673, and its released code, Owen-Oertell/rlcm; DDPO, 2023, section 6.1, arXiv:2305.13301.
     """
+    # (rewards,) of the iteration, the statistics for prompts with few rewards
     every = np.array(rewards, dtype=np.float64)
     result = []
     for reward, prompt in zip(every, prompts):
+        # one prompt's rewards over iterations, or those of the iteration while there are fewer than min_count
         recent = np.array(buffers[prompt], dtype=np.float64)
-        known = recent if len(recent) >= min_count else every
-        advantage = 0.0 if np.ptp(known) == 0 else (reward - known.mean()) / (known.std() + epsilon)
+        values = recent if len(recent) >= min_count else every
+        advantage = 0.0 if np.ptp(values) == 0 else (reward - values.mean()) / (values.std() + epsilon)
         result.append(float(np.clip(advantage, -max_advantage, max_advantage)))
     return result
 
@@ -126,15 +128,15 @@ class PromptAdvantage(StatefulTransform):
             )
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        own = [(e.group, e.sample_index, e.prompt.key, float(e.reward)) for e in episodes]
-        everyone = sorted(ctx.collector.gather(own))  # in one order, however many processes there are
+        local_rewards = [(e.group, e.sample_index, e.prompt.key, float(e.reward)) for e in episodes]
+        everyone = sorted(ctx.collector.gather(local_rewards))  # in one order, however many processes there are
         for _, _, prompt, reward in everyone:
             if not math.isfinite(reward):
                 raise ValueError(f"prompt_advantage: a reward of {prompt!r} is {reward}; check data.reward")
             self._buffers[prompt] = [*self._buffers.get(prompt, []), reward][-self.buffer_size :]
         rewards, prompts = [entry[3] for entry in everyone], [entry[2] for entry in everyone]
-        found = normalise_by_prompt(rewards, prompts, self._buffers, self.min_count, self.max_advantage)
-        advantage = {entry[:2]: value for entry, value in zip(everyone, found)}
+        advantages = normalise_by_prompt(rewards, prompts, self._buffers, self.min_count, self.max_advantage)
+        advantage = {entry[:2]: value for entry, value in zip(everyone, advantages)}
         return [replace(e, reward=advantage[e.group, e.sample_index]) for e in episodes]
 
     def state_dict(self) -> dict[str, Any]:

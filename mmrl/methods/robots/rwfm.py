@@ -1,4 +1,4 @@
-"""RWFM: a flow policy imitates its own episodes in proportion to their reward.
+"""RWFM (reward-weighted flow matching): a flow policy imitates its own episodes in proportion to their reward.
 
 Pfrommer, Huang and Sojoudi, Reinforcement Learning for Flow-Matching Policies, 2025, arXiv:2507.15073.
 
@@ -18,7 +18,7 @@ from mmrl.transforms.base import EpisodeTransform
 
 @dataclass(frozen=True)
 class AsDemonstrations(EpisodeTransform):
-    """Makes every episode a demonstration of the actions that were executed; put `KeepSuccesses` before it.
+    """Turns every episode into a demonstration of its executed actions; put `KeepSuccesses` before it.
 
     For policies whose choices are the steps of a chain: the loss is about the action that the chain led to, not about
     its steps. The sampled choices of other policies can be imitated as they are. Scores, rewards and observations stay.

@@ -1,4 +1,4 @@
-"""DeepSearch: tree search over segments of text, in place of independent samples.
+"""DeepSearch: Monte Carlo tree search over text segments, in place of independent completions.
 
 DeepSearch: Overcome the Bottleneck of Reinforcement Learning with Verifiable Rewards via Monte Carlo Tree Search, 2025,
 arXiv:2509.25454.
@@ -28,7 +28,7 @@ from mmrl.rollouts.text.transcript import Transcript
 
 @dataclass(eq=False)
 class SearchNode:
-    """One piece of an answer. The root is the prompt, at depth -1: the first piece has depth 0."""
+    """Tree node with one segment of an answer. The root is the prompt, at depth -1: the first piece has depth 0."""
 
     script: Transcript  # everything up to and with this piece
     parent: SearchNode | None = None
@@ -75,15 +75,15 @@ def choose_leaf(leaves: Sequence[SearchNode], outcomes: Sequence[float]) -> int:
 
 
 def nodes(root: SearchNode) -> list[SearchNode]:
-    """The whole tree, parents first."""
+    """All nodes of a tree, parents before children."""
     return [root, *(node for child in root.children for node in nodes(child))]
 
 
 class TreeSearch(Rollout):
-    """Grows a tree per prompt until it has as many leaves as a group has episodes, or has spent its expansions.
+    """Tree search per prompt until the tree has `group_size` leaves or `expansions` expansions are done.
 
     An expansion samples `width` pieces of at most `tokens` tokens after one node. When some end, one leaf is kept and
-    says up the tree whether it was right (+1) or not (-1), and the search goes on from the open node of the whole tree
+    its outcome is backed up, right (+1) or not (-1), and the search goes on from the open node of the whole tree
     that promises most; while none ends, it goes deeper along the first child: children that are new have no value and
     no visit yet, so that an upper confidence bound is the same for all. An answer that is as deep as it may be and has
     not ended counts as wrong.
@@ -144,7 +144,7 @@ class TreeSearch(Rollout):
     def _children(
         self, tree: _Tree, pieces: Sequence[Completion], most: int, ctx: Context
     ) -> list[tuple[SearchNode, Episode]]:
-        """The new nodes; those that are leaves with their episodes."""
+        """Add the new nodes to the tree; return those that are leaves with their episodes."""
         parent, leaves = tree.open, []
         assert parent is not None
         parent.closed = True
@@ -164,7 +164,7 @@ class TreeSearch(Rollout):
         return leaves
 
     def _go_on(self, tree: _Tree, leaves: Sequence[tuple[SearchNode, Episode]], most: int) -> None:
-        """Keep a leaf and tell the tree, and choose where to expand next."""
+        """Select a leaf, back up its outcome, and choose the node to expand next."""
         assert tree.open is not None
         if leaves:
             outcomes = [self._outcome(episode) for _, episode in leaves]
@@ -190,7 +190,7 @@ class TreeSearch(Rollout):
 
 @dataclass(eq=False)
 class _Tree:
-    """One prompt's."""
+    """Search tree of one prompt: its leaves and the node to expand next."""
 
     slot: int
     prompt: Prompt

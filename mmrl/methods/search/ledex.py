@@ -1,4 +1,4 @@
-"""LeDex: explain what is wrong with a program and repair it, with a reward of its own for each of the two.
+"""LeDex: separate rewards for the explanation of a wrong program and for its repair.
 
 LeDex: Training LLMs to Better Self-Debug and Explain Code, 2024, arXiv:2405.18649.
 
@@ -17,7 +17,7 @@ SEPARATOR = "#"
 
 
 def code_reward(tests: float, code_similarity: float) -> float:
-    """R(r) = 5 (S_ut + S_cb) - 5, from -5 to 5: all unit tests pass (0 or 1), and likeness to right programs.
+    """Reward of a program R(r) = 5 (S_ut + S_cb) - 5: all unit tests pass (0 or 1), likeness to right programs.
 
     Source: LeDex, 2024, section 3 (RL), arXiv:2405.18649.
     """
@@ -25,7 +25,9 @@ def code_reward(tests: float, code_similarity: float) -> float:
 
 
 def explanation_reward(explanation_similarity: float) -> float:
-    """R(e) = (50 S_ex - 35) / 3: 5 at likeness 1, 0 at .7, -5 at .4, below which embeddings of explanations seldom are.
+    """Reward of an explanation R(e) = (50 S_ex - 35) / 3 by its likeness S_ex to a right one.
+
+    5 at likeness 1, 0 at .7, -5 at .4, below which embeddings of explanations seldom are.
 
     Source: LeDex, 2024, section 3 (RL), arXiv:2405.18649.
     """
@@ -52,6 +54,6 @@ def score_repair(steps: Sequence[str], exact: float, answer: str, explanation: s
     *before, program = steps
     rewards = [0.0] * len(before) + [code_reward(float(exact >= 1), similarity(program.strip(), answer))]
     if before:
-        said = "".join(before).removesuffix(SEPARATOR).strip()
-        rewards[-2] = explanation_reward(0.4 + 0.6 * similarity(said, explanation))
+        text = "".join(before).removesuffix(SEPARATOR).strip()
+        rewards[-2] = explanation_reward(0.4 + 0.6 * similarity(text, explanation))
     return rewards

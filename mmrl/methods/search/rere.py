@@ -1,4 +1,4 @@
-"""ReRe: GRPO for generative recommenders, on the ranked items of a constrained beam search.
+"""ReRe: GRPO for generative recommenders, with ranking rewards of the items of a constrained beam search.
 
 Reinforced Preference Optimization for Recommendation, 2025, arXiv:2510.12211.
 

@@ -1,4 +1,4 @@
-"""SCoRe self-correction: several attempts at a question, each conditioned on the ones before.
+"""SCoRe: self-correction over several attempts, each conditioned on the attempts before it.
 
 SCoRe: Training Language Models to Self-Correct via Reinforcement Learning, 2024, arXiv:2409.12917.
 
@@ -84,7 +84,7 @@ class SelfCorrection(Rollout):
         return episodes
 
     def _attempt(self, number: int, episodes: list[Episode], scripts: list[Transcript], ctx: Context) -> None:
-        """One more row of every episode, and what it alone would earn."""
+        """Sample one more row of every episode, and score it alone."""
         requests = []
         for episode, script in zip(episodes, scripts):
             requests.append(script.request(turn_seed(episode.group, episode.sample_index, ctx, number)))
@@ -95,19 +95,19 @@ class SelfCorrection(Rollout):
             episode.ended = "error" if failed else done.ended
             if failed:
                 episode.info["error"] = "the engine gave no completion for an attempt"
-        alone = [replace(episode, turns=episode.turns[-1:], info={}) for episode in episodes]
-        ctx.collector.score(alone)
-        for episode, judged in zip(episodes, alone):
-            episode.info["attempts"].append(dict(judged.scores))
-            episode.info["earned"].append(judged.reward)
+        attempts = [replace(episode, turns=episode.turns[-1:], info={}) for episode in episodes]
+        ctx.collector.score(attempts)
+        for episode, attempt in zip(episodes, attempts):
+            episode.info["attempts"].append(dict(attempt.scores))
+            episode.info["earned"].append(attempt.reward)
 
     def _pay(self, episode: Episode) -> None:
-        earned: list[float] = episode.info["earned"]
-        last = len(earned) - 1
-        for k, (turn, own) in enumerate(zip(episode.turns, earned)):
-            bonus = self.progress_coef * (own - earned[k - 1]) if k else 0.0
+        rewards: list[float] = episode.info["earned"]
+        last = len(rewards) - 1
+        for k, (turn, reward) in enumerate(zip(episode.turns, rewards)):
+            bonus = self.progress_coef * (reward - rewards[k - 1]) if k else 0.0
             # the episode's reward, which is that of the last attempt, is added to the last row in collation
-            turn.reward = (self.first_reward_weight * own if k == 0 else own if k < last else 0.0) + bonus
+            turn.reward = (self.first_reward_weight * reward if k == 0 else reward if k < last else 0.0) + bonus
 
 
 def format_message(message: str, prompt: Prompt) -> str:
@@ -122,7 +122,7 @@ def _mark_first(done: Completion, first: bool) -> Completion:
 
 
 class SelfCorrectionDemonstrations(Rollout):
-    """One row per prompt: several attempts with the request to try again between them, the last one right.
+    """Demonstrations of several attempts in one row, with follow-up messages between them; the last one is correct.
 
     Every attempt is the task's own answer, but a share of those before the last answers another problem of the task;
     such an attempt is not trained on.
@@ -155,9 +155,9 @@ class SelfCorrectionDemonstrations(Rollout):
                 script.read(ctx.policy.tokenize(format_message(self.message, prompt)))
             other = ctx.task.demonstrate(int(rng.integers(len(ctx.task))))
             right = number == self.num_attempts - 1 or other == answer or rng.random() >= self.wrong
-            said = demonstration(prompt.observation, answer if right else other, ctx)
-            script.write(said if right else replace(said, action_mask=torch.zeros_like(said.action_mask)))
-        row = script.completion(answer, said.ended)
+            attempt = demonstration(prompt.observation, answer if right else other, ctx)
+            script.write(attempt if right else replace(attempt, action_mask=torch.zeros_like(attempt.action_mask)))
+        row = script.completion(answer, attempt.ended)
         return Episode(prompt, group=slot, sample_index=0, turns=[Turn(row)], source="demo")
 
 
@@ -179,8 +179,8 @@ class CorrectionGain(Evaluator):
         pairs = [self._pair(episode) for episode in valid]
         n = len(pairs)
 
-        def share(wanted: Sequence[tuple[bool, bool]]) -> float:
-            return sum(pair in wanted for pair in pairs) / n if n else nan
+        def share(outcomes: Sequence[tuple[bool, bool]]) -> float:
+            return sum(pair in outcomes for pair in pairs) / n if n else nan
 
         corrected, spoiled = share([(False, True)]), share([(True, False)])
         return {

@@ -1,4 +1,4 @@
-"""CLS-RL: the reward of image classification without a thought before the class.
+"""CLS-RL: exact-match reward of image classification for completions without reasoning (No-Thinking-RL).
 
 CLS-RL: Image Classification with Rule-Based Reinforcement Learning, 2025, arXiv:2503.16188.
 

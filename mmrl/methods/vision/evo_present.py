@@ -1,4 +1,4 @@
-"""EvoPresent: a judge of slides trained on three kinds of questions, and revisions that it accepts or takes back.
+"""EvoPresent: a judge of slides trained on scores, defects and comparisons, and revisions with rollback.
 
 Presenting a Paper is an Art: Self-Improvement Aesthetic Agents for Academic Presentations, 2025, arXiv:2510.05571.
 
@@ -21,8 +21,10 @@ from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 
 
 def choose_version(scores: Sequence[float]) -> int:
-    """Return the working version after these scores of the draft and of its revisions: each is of the working version
-    then, and one with a lower score is taken back. So no version before it has a higher score.
+    """Return the index of the working version after these scores of the draft and of its revisions.
+
+    Each revision changes the working version, and one with a lower score is rolled back. So no earlier version has a
+    higher score.
 
     Source: EvoPresent, 2025, rollback, arXiv:2510.05571.
     """
@@ -33,7 +35,7 @@ def choose_version(scores: Sequence[float]) -> int:
 
 
 def read_number(text: str, otherwise: float = 0.0) -> float:
-    """Return a score in words as a number; another text counts as `otherwise`, below every score."""
+    """Parse a score in [0, 10]; another text counts as `otherwise`."""
     try:
         value = float(text)
     except ValueError:
@@ -42,12 +44,13 @@ def read_number(text: str, otherwise: float = 0.0) -> float:
 
 
 class RevisionLoop(Rollout):
-    """The policy scores a draft and its revisions, which the task makes, until a score suffices or the rounds are over.
+    """Rollout in which the policy scores a draft and its revisions by the task, until a score suffices.
 
-    A turn is one score. A revision with a lower score than the working version is taken back. The task has
-    `revise(prompt, rng)`, which returns the prompt of a changed version, and info["quality"] of a prompt is what the
-    version is worth; `info["qualities"]` of an episode lists that of all versions in order and `info["working"]` the
-    chosen one. It is meant for evaluation. Source: EvoPresent, 2025, arXiv:2510.05571.
+    A turn is one score; there are at most `rounds` revisions. A revision with a lower score than the working version is
+    rolled back. The task has `revise(prompt, rng)`, which returns the prompt of a changed version, and info["quality"]
+    of a prompt is the quality of the version. `info["qualities"]` of an episode lists that of all versions in order,
+    and `info["working"]` is the index of the final one. It is meant for evaluation. Source: EvoPresent, 2025,
+    arXiv:2510.05571.
 
     Args:
         rounds: most revisions.
@@ -68,8 +71,8 @@ class RevisionLoop(Rollout):
         scores: list[list[float]] = [[] for _ in episodes]
         live = list(range(len(episodes)))
         for number in range(self.rounds + 1):
-            asked = [episodes[i] for i in live]
-            seeds = [turn_seed(e.group, e.sample_index, ctx, number) for e in asked]
+            live_episodes = [episodes[i] for i in live]
+            seeds = [turn_seed(e.group, e.sample_index, ctx, number) for e in live_episodes]
             requests = [Request(text_observation(versions[i][-1]), seed) for i, seed in zip(live, seeds)]
             for i, done in zip(live, ctx.engine.sample(requests, ctx.sampling) if requests else []):
                 episodes[i].turns = [*episodes[i].turns, Turn(done)]
@@ -80,15 +83,15 @@ class RevisionLoop(Rollout):
             for i in live if number < self.rounds else []:
                 key = (ctx.seed, ctx.purpose, ctx.iteration, episodes[i].group, episodes[i].sample_index, number)
                 versions[i].append(task.revise(versions[i][working[i]], derive_rng("revise", *key)))
-        for episode, prompts_of, own in zip(episodes, versions, scores):
-            qualities = [float(prompt.info["quality"]) for prompt in prompts_of]
-            episode.info |= {"qualities": qualities, "working": choose_version(own)}
+        for episode, episode_versions, episode_scores in zip(episodes, versions, scores):
+            qualities = [float(prompt.info["quality"]) for prompt in episode_versions]
+            episode.info |= {"qualities": qualities, "working": choose_version(episode_scores)}
         return episodes
 
 
 @dataclass(frozen=True)
 class RevisionGain(Evaluator):
-    """Mean quality of the drafts, of the versions that the judge chose and of the best that it saw; gain of the chosen.
+    """Mean quality of drafts, of final versions and of the best versions, and the gain of final versions over drafts.
 
     Episodes are those of `RevisionLoop`. Source: EvoPresent, 2025, arXiv:2510.05571.
     """
@@ -97,12 +100,12 @@ class RevisionGain(Evaluator):
         valid = drop_errors(episodes)
         if any("qualities" not in episode.info for episode in valid):
             raise KeyError("revision_gain: an episode has no info['qualities']; play it with RevisionLoop")
-        found = [(e.info["qualities"], e.info["working"]) for e in valid]
+        results = [(e.info["qualities"], e.info["working"]) for e in valid]
 
         def mean(values: list[float]) -> float:
             return sum(values) / len(values) if values else nan
 
-        draft, chosen = mean([all_[0] for all_, _ in found]), mean([all_[working] for all_, working in found])
-        best = mean([max(all_) for all_, _ in found])
-        counts = {"n": float(len(found)), "errors": count_errors(episodes)}
-        return {"draft": draft, "chosen": chosen, "best": best, "gain": chosen - draft, **counts}
+        draft, final = mean([all_[0] for all_, _ in results]), mean([all_[working] for all_, working in results])
+        best = mean([max(all_) for all_, _ in results])
+        counts = {"n": float(len(results)), "errors": count_errors(episodes)}
+        return {"draft": draft, "chosen": final, "best": best, "gain": final - draft, **counts}

@@ -1,4 +1,4 @@
-"""GUI-G1: prompts with small targets count more.
+"""GUI-G1: weight the reward of a grounding prompt by the relative size of its target, small ones most.
 
 GUI-G1: Understanding R1-Zero-Like Training for Visual Grounding in GUI Agents, 2025, arXiv:2505.15810.
 

@@ -24,17 +24,17 @@ from mmrl.transforms.base import EpisodeTransform
 
 
 def explained_accuracy(completion: str, answer: object) -> float:
-    """1 for the right answer, 0.5 if no text stands between the end of the thought and the answer's tag, else 0.
+    """1 for the correct answer, 0.5 if no text is between the end of the thought and the answer's tag, else 0.
 
     The answer is the content of the last pair of answer tags; without one the whole completion is, which has no place
     for an explanation and loses nothing. Source: OpenVLThinker, 2025, arXiv:2503.17352, and the reward of its released
     code, yihedeng9/OpenVLThinker.
     """
-    said = Tags()(completion)
-    if (completion.strip() if said is None else said) != str(answer).strip():
+    tag_text = Tags()(completion)
+    if (completion.strip() if tag_text is None else tag_text) != str(answer).strip():
         return 0.0
     explanation = (remove_thoughts(completion) or "").rpartition("<answer>")[0]
-    return 1.0 if said is None or explanation.strip() else 0.5
+    return 1.0 if tag_text is None or explanation.strip() else 0.5
 
 
 class SolverTraces(Rollout):
@@ -56,15 +56,15 @@ class SolverTraces(Rollout):
         return frozenset({self.solver})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        asked = [(slot, prompt, index) for slot, prompt in prompts for index in ctx.sample_indices(slot)]
+        entries = [(slot, prompt, index) for slot, prompt in prompts for index in ctx.sample_indices(slot)]
         requests = [
             Request(text_observation(prompt), derive_seed(self.solver, turn_seed(slot, index, ctx)), model=self.solver)
-            for slot, prompt, index in asked
+            for slot, prompt, index in entries
         ]
         out = []
-        for (slot, prompt, index), done in zip(asked, ctx.engine.sample(requests, ctx.sampling) if requests else []):
-            shown = replace(demonstration(prompt.observation, done.output, ctx), ended=done.ended, prompt_id=slot)
-            out.append(Episode(prompt, slot, index, [Turn(shown)], ended=done.ended, source="demo"))
+        for (slot, prompt, index), done in zip(entries, ctx.engine.sample(requests, ctx.sampling) if requests else []):
+            completion = replace(demonstration(prompt.observation, done.output, ctx), ended=done.ended, prompt_id=slot)
+            out.append(Episode(prompt, slot, index, [Turn(completion)], ended=done.ended, source="demo"))
         return out
 
 

@@ -1,4 +1,4 @@
-"""PAPO: a second context of each answer in which patches of the images are black.
+"""PAPO: a second context of each answer, whose images have black patches, for the implicit perception loss.
 
 PAPO: Perception-Aware Policy Optimization for Multimodal Reasoning, 2025, section 3, arXiv:2507.06448.
 

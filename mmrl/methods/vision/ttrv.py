@@ -1,4 +1,4 @@
-"""Test-time reinforcement learning without labels: completions are rewarded for agreeing with each other.
+"""TTRV: test-time RL without labels, rewarding the frequency of an answer in its group minus the answer entropy.
 
 TTRV: Test-Time Reinforcement Learning for Vision Language Models, 2025, arXiv:2510.06783.
 
@@ -62,8 +62,8 @@ class Agreement(WeightedSum):
         answers: dict[int, list[str | None]] = {}
         for episode in episodes:
             answers.setdefault(episode.group, []).append(extractor(str(episode.output)))
-        agreement = {group: iter(self._agreement(given)) for group, given in answers.items()}
-        entropy = {group: answer_entropy(given) for group, given in answers.items()}
+        agreement = {group: iter(self._agreement(texts)) for group, texts in answers.items()}
+        entropy = {group: answer_entropy(texts) for group, texts in answers.items()}
         return [{"agreement": next(agreement[e.group]), "answer_entropy": entropy[e.group]} for e in episodes]
 
     def _agreement(self, answers: Sequence[str | None]) -> list[float]:

@@ -1,4 +1,4 @@
-"""VerIPO: between phases of GRPO a verifier makes preference pairs of the rollouts, from which a phase of DPO learns.
+"""VerIPO: phases of GRPO alternate with phases of DPO on preference pairs of verified rollouts.
 
 VerIPO: Cultivating Long Reasoning in Video-LLMs via Verifier-Guided Iterative Policy Optimization, 2025,
 arXiv:2505.19000.
@@ -27,7 +27,7 @@ from mmrl.transforms.best_worst import label_preference
 
 
 def follows_from_reasoning(completion: str) -> float:
-    """1 if the answer in tags is the last number before them, in thoughts too, else 0: a rule in place of a judge."""
+    """1 if the answer in tags is the last number before them, thoughts included, else 0: a rule in place of a judge."""
     answer, before = Tags()(completion), completion.rpartition("<answer>")[0]
     last = LastNumber().find(before)
     return float(answer is not None and last is not None and answer == last)
@@ -48,19 +48,19 @@ class Verification:
 
 
 def select_pair(verdicts: Sequence[Verification]) -> tuple[int, int] | None:
-    """Return the preferred and the rejected rollout of a prompt; None without one of each.
+    """Return the indices of the chosen and the rejected rollout of a prompt; None without one of each.
 
     The preferred one is the longest that is correct, consistent and not degenerate. The rejected one is a wrong one, or
     without one an inconsistent one, or a degenerate one; of several the longest, of equals the first. Source: VerIPO,
     2025, rollout-aware verifier, arXiv:2505.19000; the order among rejected ones is ours.
     """
     places = range(len(verdicts))
-    chosen = [i for i in places if verdicts[i].good]
-    rejected = [i for i in places if not verdicts[i].good]
-    if not chosen or not rejected:
+    good = [i for i in places if verdicts[i].good]
+    bad = [i for i in places if not verdicts[i].good]
+    if not good or not bad:
         return None
-    kind = {i: (not verdicts[i].correct, not verdicts[i].consistent, verdicts[i].length) for i in rejected}
-    return max(chosen, key=lambda i: verdicts[i].length), max(rejected, key=kind.__getitem__)
+    kind = {i: (not verdicts[i].correct, not verdicts[i].consistent, verdicts[i].length) for i in bad}
+    return max(good, key=lambda i: verdicts[i].length), max(bad, key=kind.__getitem__)
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class VerifiedPairs(EpisodeTransform):
         return out or ([] if spare is None else [label_preference(spare, 0)])  # 0: not trained on
 
     def _verify(self, episode: Episode) -> Verification:
-        judged = self.consistent_score is None or get_score(episode, self.consistent_score) >= 1
-        repeated = repeated_ngrams(str(episode.output), self.ngram, 1.0) > self.max_repeated
-        return Verification(get_score(episode, self.correct_score) >= 1, judged, repeated, episode.tokens)
+        consistent = self.consistent_score is None or get_score(episode, self.consistent_score) >= 1
+        degenerate = repeated_ngrams(str(episode.output), self.ngram, 1.0) > self.max_repeated
+        return Verification(get_score(episode, self.correct_score) >= 1, consistent, degenerate, episode.tokens)
 
 
 def drop_easy(rates: Mapping[int, float], fraction: float) -> set[int]:
@@ -105,7 +105,7 @@ def drop_easy(rates: Mapping[int, float], fraction: float) -> set[int]:
 
 
 class DropEasy(Curriculum):
-    """Selects shuffled problems; after each pass over them most of those that were always solved do not come back.
+    """Selects shuffled problems, and drops a fraction of those with a success rate of 1 after each pass.
 
     Source: VerIPO, 2025, arXiv:2505.19000, which filters between its phases.
 
@@ -122,13 +122,13 @@ class DropEasy(Curriculum):
         self._position, self._passes = 0, 0
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        taken: list[int] = []
-        while len(taken) < count:
+        indices: list[int] = []
+        while len(indices) < count:
             if self._position == len(self._order):
                 self._begin_pass(ctx)
-            part = self._order[self._position : self._position + count - len(taken)]
-            taken, self._position = taken + part, self._position + len(part)
-        return taken
+            part = self._order[self._position : self._position + count - len(indices)]
+            indices, self._position = indices + part, self._position + len(part)
+        return indices
 
     def _begin_pass(self, ctx: Context) -> None:
         pool = self._order or list(range(len(ctx.task)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ class ObservationEncoder(nn.Module):
         normalize: bring the state vector to mean 0 and variance 1 (`RunningStatistics`); otherwise it is as it is.
     """
 
+    renamed_weights: ClassVar[Mapping[str, str]] = {"image": "image_encoder"}
+
     def __init__(
         self,
         observation_dims: int | None,
@@ -42,7 +44,7 @@ class ObservationEncoder(nn.Module):
         if image_size is not None and image_features < 1:
             raise ValueError(f"policy.image_features must be at least 1, got {image_features}")
         self.observation_dims, self.state, self.image_shape = observation_dims, state, read_image_shape(image_size)
-        self.image = None if self.image_shape is None else PixelEncoder(self.image_shape, image_features)
+        self.image_encoder = None if self.image_shape is None else PixelEncoder(self.image_shape, image_features)
         self.statistics = RunningStatistics(observation_dims) if normalize and observation_dims else None
         self.width = (observation_dims or 0) + (image_features if image_size else 0)
 
@@ -61,8 +63,8 @@ class ObservationEncoder(nn.Module):
         parts = [observation["state"]] if self.observation_dims else []
         if self.statistics is not None:
             parts = [self.statistics(parts[0])]
-        if self.image is not None:
-            parts.append(self.image(observation["image"]))
+        if self.image_encoder is not None:
+            parts.append(self.image_encoder(observation["image"]))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def encode_batch(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
@@ -109,21 +111,23 @@ class PixelEncoder(nn.Module):
         features: width of the output.
     """
 
+    renamed_weights: ClassVar[Mapping[str, str]] = {"convolutions": "convs", "out": "head"}
+
     def __init__(self, shape: tuple[int, int, int], features: int):
         super().__init__()
         layers: list[nn.Module] = []
         for i, (a, b) in enumerate(pairwise([shape[2], 32, 32, 32, 32])):
             layers += [nn.Conv2d(a, b, 3, stride=2 if i == 0 else 1), nn.ReLU()]
-        self.convolutions = nn.Sequential(*layers)
+        self.convs = nn.Sequential(*layers)
         height, width = ((size - 3) // 2 + 1 - 6 for size in shape[:2])
         if min(height, width) < 1:
             raise ValueError(f"policy.image_size must be at least 17 for four convolutions, got {min(shape[:2])}")
-        self.out = nn.Sequential(nn.Linear(32 * height * width, features), nn.LayerNorm(features), nn.Tanh())
+        self.head = nn.Sequential(nn.Linear(32 * height * width, features), nn.LayerNorm(features), nn.Tanh())
 
     def forward(self, image: Tensor) -> Tensor:
         """Encode images uint8 [N, H, W, C] to [N, F]."""
-        pixels = image.movedim(-1, 1).to(self.out[0].weight.dtype) / 255 - 0.5  # type: ignore[arg-type]
-        return self.out(self.convolutions(pixels).flatten(1))
+        pixels = image.movedim(-1, 1).to(self.head[0].weight.dtype) / 255 - 0.5  # type: ignore[arg-type]
+        return self.head(self.convs(pixels).flatten(1))
 
 
 def read_image_shape(size: int | Sequence[int] | None) -> tuple[int, int, int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ class ControlPolicy(Policy):
         path: folder that `save_pretrained` wrote; its settings replace all others.
     """
 
+    renamed_weights: ClassVar[Mapping[str, str]] = {"value": "value_net"}
     head: CategoricalHead | MultiCategoricalHead | GaussianHead
     encoder: ObservationEncoder
     low: Tensor
@@ -100,7 +101,7 @@ class ControlPolicy(Policy):
         widths = [self.encoder.width, *options.hidden]
         self.actor = perceptron(widths, ACTIVATIONS[options.activation])
         self.critic = perceptron(widths, ACTIVATIONS[options.activation])
-        self.value = nn.Linear(widths[-1], 1)
+        self.value_net = nn.Linear(widths[-1], 1)
         if self.kind == "categorical":
             self.head = CategoricalHead(widths[-1], options.actions)
         elif self.kind == "multi_categorical":
@@ -113,7 +114,7 @@ class ControlPolicy(Policy):
         policy_folder.load(path, self)
 
     def _orthogonal(self) -> None:
-        gains = {layer: 0.01 for layer in self.head.modules()} | {self.value: 1.0}
+        gains = {layer: 0.01 for layer in self.head.modules()} | {self.value_net: 1.0}
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
                 nn.init.orthogonal_(layer.weight, gains.get(layer, math.sqrt(2)))
@@ -169,7 +170,7 @@ class ControlPolicy(Policy):
         return self.head(self.actor(features), temperature, observation[MASK] if self.reads_mask else None)
 
     def _values(self, features: Tensor) -> Tensor:
-        return self.value(self.critic(features)).float()[:, 0]
+        return self.value_net(self.critic(features)).float()[:, 0]
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:

@@ -29,13 +29,16 @@ def adapters_of(model: Any) -> Adapters:
     if any(isinstance(module, QuantizedLinear) for module in model.modules()):
         model = dequantize_linears(copy.deepcopy(model))
     plain = model.get_base_model()
+    # base weights without the factors, under the names of the checkpoint
     state = {name.replace(BASE, "."): t for name, t in plain.state_dict().items() if FACTOR not in name}
     for name in plain._keys_to_ignore_on_save or ():
         state.pop(name, None)
     base = revert_weight_conversion(plain, state)
+    # tied weights are one tensor with several names: names by address
     owners: dict[int, list[str]] = {}
     for name, tensor in base.items():
         owners.setdefault(tensor.data_ptr(), []).append(name)
+    # (A [r, in], B [out, r], scaling) by the name of the base weight
     pairs, factors = {}, set()
     for path, module in plain.named_modules():
         names = list(getattr(module, "lora_A", ()))
@@ -50,6 +53,7 @@ def adapters_of(model: Any) -> Adapters:
         for owner in owners.get(module.get_base_layer().weight.data_ptr(), ()):
             pairs[owner] = (a, b, float(module.scaling[names[0]]))
         factors |= {id(a), id(b)}
+    # other trainable weights cannot be sent as factors
     others = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in factors]
     if others or not pairs:
         raise ValueError(

@@ -22,6 +22,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
     """
     place = find_package_file(path) if path.startswith(PACKAGE) else path
     folder, _, file = place.rpartition("/")
+    # a folder or a hub id
     if not file.endswith(GGUF):
         if is_local(place) and not Path(place).is_dir():
             raise ValueError(
@@ -29,6 +30,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
                 "processor, a GGUF file, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
             )
         return {"pretrained_model_name_or_path": place}
+    # a GGUF file: transformers takes its folder, or the repository, and the file name
     if importlib.util.find_spec("gguf") is None:
         raise ValueError(f"policy.path={path!r}: GGUF files need the package gguf: pip install 'mmrl-lightning[gguf]'")
     if not Path(place).is_file() and (is_local(folder) or Path(folder).is_dir()):

@@ -35,13 +35,15 @@ def format_tool_results(
     Raises:
         ValueError: the template rewrites earlier turns when results follow, so no row of tokens is a conversation.
     """
+    # the conversation up to the call, and with the results and the opened next turn
     before, after = render(list(messages), False), render([*messages, *results], True)
     if not after.startswith(before):
         raise ValueError(
             "the chat template writes earlier turns in another way once tool results follow, so a conversation is not "
             "the beginning of its continuation; use a template that keeps them, or a TagParser"
         )
-    end, position = max(((token, before.rfind(token)) for token in end_tokens), key=lambda found: found[1])
+    # last end token of the assistant's turn; the template may write a newline behind it
+    end, position = max(((token, before.rfind(token)) for token in end_tokens), key=lambda pair: pair[1])
     if position < 0:
         raise ValueError(f"the chat template ends an assistant's turn with none of {list(end_tokens)}")
     text = before[position + len(end) :] + after[len(before) :]
@@ -82,12 +84,14 @@ def assistant_spans(
             raise ValueError(f"the message {content[:80]!r} holds {matches[0]}, which ends turns; delete it")
         if message["role"] != "assistant":
             continue
+        # the generation prompt of this turn ends where the policy would begin to write
         before = render(list(messages[:position]), True)
         if not text.startswith(before):
             raise ValueError(
                 f"the chat template writes the messages before number {position} in another way once later ones "
                 "follow, so the policy never answers after this text; use a template that keeps them"
             )
+        # first end token behind it, else the end of the rendered turn
         ends = [at + len(token) for token in end_tokens if (at := text.find(token, len(before))) >= 0]
         spans.append((len(before), min(ends) if ends else len(render(list(messages[: position + 1]), False))))
     return text, spans

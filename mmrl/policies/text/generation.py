@@ -1,4 +1,4 @@
-"""Autoregressive sampling with a key-value cache."""
+"""`generate` samples completions token by token with a key-value cache; `next_logits` is its step of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of text policies for engines that sample from a copy of the weights."""
+"""LanguageModelPolicy, base class of text policies: chat templates, stop ids, and exports of prompts and weights."""
 
 from __future__ import annotations
 

@@ -13,10 +13,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from mmrl.core.batch import Ragged, pad_stack
+from mmrl.core.batch import Batch, Ragged, pad_stack
 from mmrl.core.rng import Noise
-from mmrl.core.types import Observation, Sampling
+from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import (
@@ -33,9 +34,11 @@ from mmrl.policies.text.fidelity import Plain, check_fidelity
 from mmrl.policies.text.generation import generate, next_logits
 from mmrl.policies.text.language_model import refuse_mean
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
+from mmrl.policies.text.packing.packer import PackingPolicy
+from mmrl.policies.text.packing.plan import PackedBatch
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
-from mmrl.policies.text.packing.scoring import PackedScoring
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
@@ -45,7 +48,7 @@ MEASURED = frozenset({"qwen2", "llama", "llava"})
 are not compared when they are built."""
 
 
-class TextPolicy(PackedScoring):
+class TextPolicy(PackingPolicy):
     """Any causal language model of transformers whose layers are all attention; only adapters (`lora`) have dropout.
 
     Args:
@@ -116,6 +119,7 @@ class TextPolicy(PackedScoring):
         self.value_head: Any = None
         self.hidden_layers: list[int] = []
 
+        # prompts are shared where the architecture is known, or where the check below measures equal numbers
         def install(shares: bool) -> None:
             set_prefix_sharing(model.config, plain.attention, shares and not unknown)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
@@ -222,6 +226,85 @@ class TextPolicy(PackedScoring):
             extra={} if result.support is None else dict(zip(("packed_support_ids", "support_sizes"), result.support)),
             seconds=result.seconds,
         )
+
+    # ---------------------------------------------------------------- scoring with gradient
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        """Score the choices of the batch; those after the last one of `batch.score_mask` get zeros.
+
+        The scores of a row are those of its prompt and its choices alone, which `score_inputs` computes. Which rows
+        share a sequence is the matter of `PackingPolicy`.
+        """
+        tokens = self.extract_tokens(batch)
+        return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
+
+    def score_inputs(
+        self, inputs: PackedInputs, batch: Batch, statistics: Sequence[ChoiceStatistic] | None = None
+    ) -> list[Tensor]:
+        """Score one packed batch with one call of the network; the result is that of `score_batches`.
+
+        Args:
+            inputs: of the packed batch.
+            batch: with actions and temperatures.
+            statistics: of each choice; None for the policy's own.
+        """
+        measured = tuple(self.statistics.values()) if statistics is None else statistics
+        # [L] the choice that each logit predicts; padding is scored too, since dropping it would copy the logits
+        size = len(inputs.tensors["input_ids"]) * inputs.width
+        choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
+        # [L] ids that the scored tokens predict, with padding in place of forbidden ids
+        action = batch["action"].flatten()[choice_index]
+        forbidden = self._is_forbidden(action)
+        ids = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
+        temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
+
+        def score(logits: Tensor, at: slice) -> list[Tensor]:  # [l, V] -> [l] each: log-softmax, and the choice's entry
+            logits = self._mask_forbidden(logits)
+            arguments = logits[:, None], temperature[at], ids[at][:, None]
+            scored = score_tokens(logits, ids[at], batch, choice_index[at], forbidden[at])
+            return [*scored, *(each.measure(*arguments)[:, 0] for each in measured)]
+
+        # one call of the network, whose logits exist chunk by chunk
+        options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
+        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        results = list(scores)
+        # hidden states [L, layers, D] of the scored tokens; the value head reads the last layer's
+        if self.hidden_layers:
+            results.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
+        if self.value_head is not None:
+            hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
+            results.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
+        return [inputs.choice_index, *(part[inputs.logit_index] for part in results)]
+
+    def _mask_forbidden(self, logits: Tensor) -> Tensor:
+        if not self.forbidden:
+            return logits
+        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
+
+    def score_packed(self, tokens: BatchTokens, batches: list[PackedBatch], batch: Batch) -> PolicyOutput:
+        """Score the rows of the batch in these packed batches."""
+        choice_indices, *parts = self.score_batches(tokens, batches, batch)
+        size = batch["action"].shape  # [N, T]; choices that no packed batch has are zero
+        logprobs, entropy, *more = (
+            part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
+            for part in parts
+        )
+        names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
+        extra = dict(zip(names, more))
+        return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
+
+    def score_batches(
+        self,
+        tokens: BatchTokens,
+        batches: list[PackedBatch],
+        batch: Batch,
+        statistics: Sequence[ChoiceStatistic] | None = None,
+    ) -> list[Tensor]:
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
+        inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
+        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch, statistics) for each in inputs))]
+
+    # ---------------------------------------------------------------- demonstrations and files
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: str) -> Tensor:
         return torch.tensor(encode_answer(self.write_turn(raw, output), self.tokenizer, self.forbidden))

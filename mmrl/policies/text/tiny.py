@@ -31,6 +31,7 @@ def character_tokenizer(image_token: str = "<image>", extra: tuple[str, ...] = (
     """
     special = ["<pad>", "<bos>", "<eos>", "<unk>"]
     characters = [c for c in string.printable if c.isprintable()] + ["\n"]
+    # vocabulary: four special tokens, then each character as byte-level BPE spells it
     spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     vocabulary = {
         token: i for i, token in enumerate([*special, *(spelled.pre_tokenize_str(c)[0][0] for c in characters)])
@@ -90,6 +91,7 @@ def llava_parts(config: dict[str, Any]) -> tuple[Any, Any]:
     _check_llava(config)
     vision = dict(config["vision_config"])
     size, patch = vision["image_size"], vision["patch_size"]
+    # one image is (image_size / patch_size)^2 image tokens, one per patch
     full = build_config(
         "llava",
         {name: config[name] for name in ("text_config", "vision_config")},

@@ -128,7 +128,7 @@ def project_heads(layer: Any, x: Tensor, names: tuple[str, ...]) -> tuple[Tensor
     return tuple(getattr(layer.self_attn, name)(x).unflatten(-1, (-1, layer.self_attn.head_dim)) for name in names)
 
 
-def _finish(layer: Any, hidden: Tensor, found: Tensor) -> Tensor:
+def _finish(layer: Any, hidden: Tensor, attention: Tensor) -> Tensor:
     """Add the attention output [N, L, heads * d] and the MLP to the residual stream."""
-    hidden = hidden + layer.self_attn.o_proj(found)
+    hidden = hidden + layer.self_attn.o_proj(attention)
     return hidden + layer.mlp(layer.post_attention_layernorm(hidden))

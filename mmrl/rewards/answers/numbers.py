@@ -106,8 +106,8 @@ def parse_number(text: str) -> Fraction | None:
     numbers = [_read_number(plain, match) for match in _iterate_tokens(plain)]
     if len(numbers) != 1 or plain[: numbers[0].start].strip(" +") or plain[numbers[0].end :].strip():
         return None
-    written = numbers[0].written
-    return Fraction(written) if written is not None and _VALUE.fullmatch(written) else None
+    digits = numbers[0].written
+    return Fraction(digits) if digits is not None and _VALUE.fullmatch(digits) else None
 
 
 def unify_width(text: str) -> str:

@@ -30,8 +30,8 @@ def write_like(answer: str, examples: Sequence[str]) -> str:
     if len(line) > _LONGEST:
         return answer
     bare = _remove_brackets(line.strip())
-    written = (_write_line(bare, example.rpartition("\n")[2]) for example in examples)
-    return f"{before}{newline}{next((each for each in written if each is not None), line)}"
+    spellings = (_write_line(bare, example.rpartition("\n")[2]) for example in examples)
+    return f"{before}{newline}{next((each for each in spellings if each is not None), line)}"
 
 
 def _write_line(line: str, form: str) -> str | None:
@@ -59,7 +59,7 @@ def _write_integer(line: str) -> str | None:
 def _write_integers(line: str, gap: str) -> str | None:
     between = r"\s*(?:-|\u2013|to)\s*" if gap == "-" else r"\s*[,;]\s*|\s+"
     parts = re.split(between, line)
-    signs = {found.strip() for found in re.findall(between, line)}  # "1 2; 3 4" is two groups
+    signs = {sign.strip() for sign in re.findall(between, line)}  # "1 2; 3 4" is two groups
     if len(signs) != 1 or not all(re.fullmatch(r"-?[0-9]{1,9}", part) for part in parts):
         return None
     return gap.join(parts)

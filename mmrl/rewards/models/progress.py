@@ -46,8 +46,8 @@ class PairProgress(FrameReward):
             self.critic.encode({"image": pair, "proprio": nothing, "instruction": text})
             for pair, text in zip(pairs, instructions)
         ]
-        seen = {name: column.to(self.critic.device) for name, column in self.critic.collate(rows).items()}
-        judged = self.critic.act(seen, Sampling(decode="mean"), Noise([0] * len(rows)))  # nothing is drawn
+        inputs = {name: column.to(self.critic.device) for name, column in self.critic.collate(rows).items()}
+        judged = self.critic.act(inputs, Sampling(decode="mean"), Noise([0] * len(rows)))  # nothing is drawn
         return np.array([float(np.ravel(output)[0]) for output in judged.output])
 
 

@@ -16,14 +16,14 @@ def show_output(descriptor: int) -> None:
 
 
 def _show(descriptor: int) -> None:
-    shown = 0
+    count = 0
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         while piece := pipe.read(_PIECE):  # what is not shown is read too, so that no function waits
-            if shown < LIMIT:
-                _write(escape(piece[: LIMIT - shown].decode(errors="replace")))
-                if shown + len(piece) >= LIMIT:
+            if count < LIMIT:
+                _write(escape(piece[: LIMIT - count].decode(errors="replace")))
+                if count + len(piece) >= LIMIT:
                     _write(f"\n... a worker printed {LIMIT:,} bytes; what it prints from now on is not shown\n")
-            shown += len(piece)
+            count += len(piece)
 
 
 def _write(text: str) -> None:

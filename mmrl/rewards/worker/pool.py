@@ -246,11 +246,11 @@ def _answer(end: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            given = pickle.loads(message)
+            request = pickle.loads(message)
             if function is None:
-                function, value = given(), None
+                function, value = request(), None
             else:
-                value = function(*given[0], **given[1])
+                value = function(*request[0], **request[1])
             answer = pickle.dumps(("ok", value))
         except BaseException as error:  # SystemExit in a function ends only the call
             answer = pickle.dumps(("raised", type(error).__name__, str(error), traceback.format_exc()))

@@ -69,12 +69,12 @@ def explain_request(error: BaseException) -> str:
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
     """The error and those that led to it, also as `reason` of urllib's."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     waiting = [error]
     while waiting:
         each = waiting.pop(0)
-        if isinstance(each, BaseException) and id(each) not in seen:
-            seen.add(id(each))
+        if isinstance(each, BaseException) and id(each) not in ids:
+            ids.add(id(each))
             yield each
             waiting += [each.__cause__, each.__context__, getattr(each, "reason", None)]
 

@@ -68,11 +68,12 @@ class AutoresetAdapter:
 
     def read_observations(self, envs: Sequence[int]) -> dict[str, Any]:
         """The raw observations of some environments: arrays [n, ...], or lists of what no array holds."""
-        seen = self._observations if isinstance(self._observations, Mapping) else {"state": self._observations}
+        observations = self._observations if isinstance(self._observations, Mapping) else {"state": self._observations}
         if len(envs) == self.venv.num_envs:
-            return dict(seen)
+            return dict(observations)
         return {
-            name: part[envs] if isinstance(part, np.ndarray) else [part[w] for w in envs] for name, part in seen.items()
+            name: part[envs] if isinstance(part, np.ndarray) else [part[w] for w in envs]
+            for name, part in observations.items()
         }
 
     def step(self, envs: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> EnvStep:
@@ -104,8 +105,8 @@ class AutoresetAdapter:
         """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
         if not hasattr(self.venv, "state_dict"):
             raise NotImplementedError(f"{self.venv} has no state_dict")
-        seen = _plain(self._observations)
-        return {"venv": self.venv.state_dict(), "seen": seen, "acting": torch.from_numpy(self.acting.copy())}
+        observations = _plain(self._observations)
+        return {"venv": self.venv.state_dict(), "seen": observations, "acting": torch.from_numpy(self.acting.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
@@ -113,8 +114,8 @@ class AutoresetAdapter:
         self._observations, self.acting = _restore_observations(state["seen"]), state["acting"].numpy().copy()
 
     def _check_finite(self) -> None:
-        seen = self._observations
-        for name, array in seen.items() if isinstance(seen, Mapping) else [("state", seen)]:
+        observations = self._observations
+        for name, array in observations.items() if isinstance(observations, Mapping) else [("state", observations)]:
             if getattr(array, "dtype", np.dtype(object)).kind == "f" and not np.isfinite(array).all():
                 raise FloatingPointError(
                     f"{self.venv} gave observation {name!r} with numbers that are not finite; "

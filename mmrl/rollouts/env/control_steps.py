@@ -1,4 +1,4 @@
-"""Whole episodes whose chunks are not played as they were sampled: evaluation, control step by control step."""
+"""Evaluation rollouts that blend or replan chunks at every control step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ControlStepRollout(EpisodicRollout):
     option: ClassVar[str]
     """Name in conf/rollout."""
     plays: ClassVar[str]
-    """What is played, which no log-probability belongs to."""
+    """Name of the executed actions, which have no log-probability."""
 
     _chunk = 1
 
@@ -77,7 +77,7 @@ class ControlStepVectorEnv(VectorWrapper):
         return self.env.reset(seed=seed, options=options)
 
     @abstractmethod
-    def _begin(self, begun: np.ndarray) -> None:
+    def _begin(self, starts: np.ndarray) -> None:
         """Forget the chunks of environments, bool [n], that begin an episode."""
 
     def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]

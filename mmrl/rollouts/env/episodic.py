@@ -67,8 +67,8 @@ class EpisodicRollout(Rollout):
         self._env = self._made_for = None
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("max_envs", "bootstrap", "max_decisions")
-        return {**{name: getattr(self, name) for name in kept}, "_env": None, "_made_for": None}
+        names = ("max_envs", "bootstrap", "max_decisions")
+        return {**{name: getattr(self, name) for name in names}, "_env": None, "_made_for": None}
 
 
 def _play(

@@ -79,13 +79,16 @@ class FixedHorizon(Rollout):
             )
         env = self._open(prompts, ctx)
         envs, errors = len(self._trajectories), self._errors
-        wanted = envs * self.horizon
-        builder, draws = SegmentBuilder(ctx.task.name, wanted, self.num_envs), self._draws(ctx)
-        while builder.rows < wanted:
+        # episodes continue across iterations; an iteration ends after envs * horizon rows
+        num_rows = envs * self.horizon
+        builder, draws = SegmentBuilder(ctx.task.name, num_rows, self.num_envs), self._draws(ctx)
+        while builder.rows < num_rows:
+            # sample one action, or one chunk of them, for each acting environment
             acting = env.acting_envs
             seeds = draws.integers(acting if len(acting) < envs else slice(None))
             acts = ctx.engine.act(env.read_observations(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
+            # environments whose episode ends are reset with the seed that the function returns
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
             builder.add(self._trajectories, acting, acts, step)
             if self.normalize_rewards:
@@ -98,10 +101,12 @@ class FixedHorizon(Rollout):
                     f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
                     f"rollout.max_errors={self.max_errors}; the log has every failure"
                 )
-            ctx.progress("rollout", builder.rows, wanted)
+            ctx.progress("rollout", builder.rows, num_rows)
+        # cut open segments: the observation after the last row gives the bootstrap value
         for w, trajectory in enumerate(self._trajectories):
             builder.cut(trajectory, env.observation(w))
         if self.normalize_rewards:
+            # one scale for all rewards of the iteration: 1 / std of the discounted returns of the run so far
             builder.scale_rewards(self._scale.update())
         return builder.finish(ctx)
 
@@ -123,11 +128,11 @@ class FixedHorizon(Rollout):
                 simulator = self._env.state_dict()
             except NotImplementedError as error:
                 log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
-        kept = ("number", "num_episodes", "episode_return", "episode_length", "discounted_return")
+        names = ("number", "num_episodes", "episode_return", "episode_length", "discounted_return")
         return {
             "simulator": simulator,
             "num_envs": self.num_envs,
-            "trajectories": [{name: getattr(trajectory, name) for name in kept} for trajectory in self._trajectories],
+            "trajectories": [{name: getattr(trajectory, name) for name in names} for trajectory in self._trajectories],
             "returns": list(self._returns),
             "env_steps": self._env_steps,
             "errors": self._errors,

@@ -69,8 +69,8 @@ class RealTimeChunkingRollout(ControlStepRollout):
         return RealTimeVectorEnv(env, self._chunk, self.delay, self.execute)
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("delay", "execute", "limit", "_chunk")
-        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
+        names = ("delay", "execute", "limit", "_chunk")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
 
 def soft_mask(chunk: int, delay: int, execute: int) -> torch.Tensor:
@@ -96,19 +96,19 @@ class _Continuing:
 
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         policy, raws = self.policy, [request.observation for request in requests]
-        seen = policy.collate([policy.encode(raw) for raw in raws])
-        observation = {name: column.to(policy.device) for name, column in seen.items()}
+        inputs = policy.collate([policy.encode(raw) for raw in raws])
+        observation = {name: column.to(policy.device) for name, column in inputs.items()}
         chunks = torch.stack([policy.encode_demonstration(raw, raw[PREVIOUS]) for raw in raws]).to(policy.device)
-        known = torch.tensor([float(raw[KNOWN][0]) for raw in raws], device=policy.device)
-        held = (known[:, None] * self.weights.to(policy.device))[..., None].expand_as(chunks)
+        has_previous = torch.tensor([float(raw[KNOWN][0]) for raw in raws], device=policy.device)
+        weights = (has_previous[:, None] * self.weights.to(policy.device))[..., None].expand_as(chunks)
         with evaluation_mode(policy):
-            drawn = policy.continue_chunks(
-                observation, chunks, held, self.limit, Noise([request.seed for request in requests])
+            samples = policy.continue_chunks(
+                observation, chunks, weights, self.limit, Noise([request.seed for request in requests])
             )
-        empty, unlearned = torch.zeros(drawn.shape[1]), torch.zeros(drawn.shape[1], dtype=torch.bool)
+        empty, unlearned = torch.zeros(samples.shape[1]), torch.zeros(samples.shape[1], dtype=torch.bool)
         return [
             Completion({}, chunk, empty, unlearned, output)
-            for chunk, output in zip(drawn.cpu(), policy.decode_chunks(drawn))
+            for chunk, output in zip(samples.cpu(), policy.decode_chunks(samples))
         ]
 
 
@@ -131,12 +131,12 @@ class RealTimeVectorEnv(ControlStepVectorEnv):
         self._left = np.zeros(self.action_space.shape, np.float32)  # type: ignore[arg-type]
         self._known = np.zeros((env.num_envs, 1), np.float32)
 
-    def _begin(self, begun: np.ndarray) -> None:
-        self._left[begun], self._known[begun] = 0, 0
+    def _begin(self, starts: np.ndarray) -> None:
+        self._left[starts], self._known[starts] = 0, 0
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        seen, infos = super().reset(seed=seed, options=options)
-        return self._describe(seen), infos
+        observation, infos = super().reset(seed=seed, options=options)
+        return self._describe(observation), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         chunks = np.array(actions, np.float32)
@@ -149,16 +149,16 @@ class RealTimeVectorEnv(ControlStepVectorEnv):
             if not live.any():
                 break
             action = chunks[:, step].reshape(space.shape).astype(space.dtype)
-            seen, rewards, *ends, infos = self.env.step(action)
+            observation, rewards, *ends, infos = self.env.step(action)
             total, over = total + live * rewards, np.where(live, ends, over)
             reports = _merge(reports, infos, live)
         self._left = np.concatenate([chunks[:, self.execute :], np.zeros_like(chunks[:, : self.execute])], axis=1)
         self._known[:] = 1
         reports.pop("executed", None)  # the rest of the chunk is played later
-        return self._describe(seen), total, *over, reports
+        return self._describe(observation), total, *over, reports
 
-    def _describe(self, seen: Any) -> dict[str, Any]:
-        entries = seen if isinstance(seen, dict) else {"state": seen}
+    def _describe(self, observation: Any) -> dict[str, Any]:
+        entries = observation if isinstance(observation, dict) else {"state": observation}
         return {**entries, PREVIOUS: self._left.copy(), KNOWN: self._known.copy()}
 
 

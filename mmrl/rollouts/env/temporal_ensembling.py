@@ -64,14 +64,14 @@ class TemporalEnsemblingVectorEnv(ControlStepVectorEnv):
         self._sums = np.zeros((env.num_envs, *self.single_action_space.shape))  # type: ignore[misc]
         self._counts = np.zeros((env.num_envs, chunk), np.int64)
 
-    def _begin(self, begun: np.ndarray) -> None:
-        self._sums[begun], self._counts[begun] = 0, 0
+    def _begin(self, starts: np.ndarray) -> None:
+        self._sums[starts], self._counts[starts] = 0, 0
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         space = self.env.action_space
-        seen = self.env.step(self.average(np.asarray(actions)).reshape(space.shape).astype(space.dtype))
+        result = self.env.step(self.average(np.asarray(actions)).reshape(space.shape).astype(space.dtype))
         # every control step counts: the rest of the chunk is played later, in averages
-        return *seen[:4], {name: value for name, value in seen[4].items() if name != "executed"}
+        return *result[:4], {name: value for name, value in result[4].items() if name != "executed"}
 
     def average(self, actions: np.ndarray) -> np.ndarray:
         """Add chunks [n, H, A] that begin now; return the averages [n, A] of the present control step."""

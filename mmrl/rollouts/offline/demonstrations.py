@@ -34,16 +34,16 @@ class Demonstrations(Rollout):
         return frozenset({"row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known = dict(self._cache) if self.cache_episodes else {}
-        wanted = [prompt for _, prompt in prompts if prompt.key not in known]
-        for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
+        cache = dict(self._cache) if self.cache_episodes else {}
+        missing = [prompt for _, prompt in prompts if prompt.key not in cache]
+        for prompt, decisions in zip(missing, ctx.task.demonstrations(missing) if missing else []):
             turns = [Turn(self.encode(raw, output, ctx)) for raw, output in decisions]
-            known[prompt.key] = cache_observations(turns, ctx) if self.cache_episodes else turns
+            cache[prompt.key] = cache_observations(turns, ctx) if self.cache_episodes else turns
         if self.cache_episodes:
-            self._cache = known
+            self._cache = cache
         return [
             Episode(
-                prompt, group=slot, sample_index=0, turns=add_row_seeds(known[prompt.key], slot, ctx), source="demo"
+                prompt, group=slot, sample_index=0, turns=add_row_seeds(cache[prompt.key], slot, ctx), source="demo"
             )
             for slot, prompt in prompts
         ]
@@ -97,9 +97,9 @@ def cache_observations(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
     rows = {name: column.cpu() for name, column in cached_features.items()}
     out = []
     for i, (turn, completion) in enumerate(zip(turns, done)):
-        kept = {name: part for name, part in completion.observation.items() if name not in policy.cached_inputs}
-        seen = kept | {name: column[i] for name, column in rows.items()}
-        out.append(replace(turn, completion=replace(completion, observation=seen)))
+        rest = {name: part for name, part in completion.observation.items() if name not in policy.cached_inputs}
+        observation = rest | {name: column[i] for name, column in rows.items()}
+        out.append(replace(turn, completion=replace(completion, observation=observation)))
     return out
 
 

@@ -53,30 +53,30 @@ class LoggedEpisodes(Rollout):
     def _read(self) -> Log:
         remedy = "delete the file, so that rollout.play makes it again"
         try:
-            kept: Log = torch.load(self.path, weights_only=True)
+            groups: Log = torch.load(self.path, weights_only=True)
         except Exception as error:  # of every kind, at a broken file
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ValueError(f"rollout.path={self.path} is no log of episodes ({reason}); {remedy}") from error
-        if not kept:
+        if not groups:
             raise ValueError(f"rollout.path={self.path} holds no episodes; {remedy}")
-        entries = kept if isinstance(kept, list) else [None]
+        entries = groups if isinstance(groups, list) else [None]
         if not all(
             isinstance(entry, dict) and entry.keys() >= {"key", "observations", "episodes"} for entry in entries
         ):
             raise ValueError(f"rollout.path={self.path} is no log of episodes: no list of groups; {remedy}")
-        return kept
+        return groups
 
     def _play(self, ctx: Context) -> Log:
         if self.play is None:
             raise FileNotFoundError(f"rollout.path={self.path}: there is no log, and no rollout.play to make one")
         numbered = [(number, ctx.task[number % len(ctx.task)]) for number in range(self.count)]
         episodes = self.play.collect(numbered, replace(ctx, purpose="log", iteration=0))
-        kept = to_log([e for e in episodes if e.ended != "error"])
-        log.info("%d episodes in %d groups logged in %s", len(episodes), len(kept), self.path)
+        groups = to_log([e for e in episodes if e.ended != "error"])
+        log.info("%d episodes in %d groups logged in %s", len(episodes), len(groups), self.path)
         if ctx.rank == 0:
             with replace_file(self.path) as file:  # there or not there, whenever the run is killed
-                torch.save(kept, file)
-        return kept
+                torch.save(groups, file)
+        return groups
 
 
 def to_log(episodes: Sequence[Episode]) -> Log:
@@ -93,7 +93,7 @@ def to_log(episodes: Sequence[Episode]) -> Log:
             {**_completion(turn.completion), "observation": number, "reward": turn.reward}
             for number, turn in zip(numbers, rows)
         )
-        kept = [
+        records = [
             {
                 "turns": list(islice(turns, len(episode.turns))),
                 "ended": episode.ended,
@@ -101,7 +101,7 @@ def to_log(episodes: Sequence[Episode]) -> Log:
             }
             for episode in members
         ]
-        entries.append({"key": members[0].prompt.key, "observations": observations, "episodes": kept})
+        entries.append({"key": members[0].prompt.key, "observations": observations, "episodes": records})
     return entries
 
 
@@ -141,7 +141,9 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
 
 
 def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]], slot: int) -> Turn:
-    kept = {name: turn[name] for name in ("action", "behavior_logprobs", "action_mask", "output", "ended")}
-    seen = turn["observation"]
-    done = Completion(observations[seen], extra=dict(turn["extra"]), policy_version=-1, prompt_id=(slot, seen), **kept)
+    columns = {name: turn[name] for name in ("action", "behavior_logprobs", "action_mask", "output", "ended")}
+    number = turn["observation"]
+    done = Completion(
+        observations[number], extra=dict(turn["extra"]), policy_version=-1, prompt_id=(slot, number), **columns
+    )
     return Turn(done, turn["reward"])

@@ -47,24 +47,24 @@ class PointingDemonstrations(Rollout):
                 "use task=sim with one of the tabletop, as sim=reach"
             )
         ctx.progress("labelled images", 0, len(prompts))
-        made = sim.label_images([prompt.info["seed"] for _, prompt in prompts], self.joint_noise)  # type: ignore[union-attr]
+        images = sim.label_images([prompt.info["seed"] for _, prompt in prompts], self.joint_noise)  # type: ignore[union-attr]
         ctx.progress("labelled images", len(prompts), len(prompts))
         return [
-            Episode(prompt, group=slot, sample_index=0, turns=self._turns(made, i, slot, ctx), source="demo")
+            Episode(prompt, group=slot, sample_index=0, turns=self._turns(images, i, slot, ctx), source="demo")
             for i, (slot, prompt) in enumerate(prompts)
-            if made["masks"][i].sum(axis=(1, 2)).min() >= self.least_pixels
+            if images["masks"][i].sum(axis=(1, 2)).min() >= self.least_pixels
         ]
 
-    def _turns(self, made: dict[str, Any], i: int, slot: int, ctx: Context) -> list[Turn]:
-        return add_row_seeds([Turn(self._completion(made, i, ctx))], slot, ctx)
+    def _turns(self, images: dict[str, Any], i: int, slot: int, ctx: Context) -> list[Turn]:
+        return add_row_seeds([Turn(self._completion(images, i, ctx))], slot, ctx)
 
-    def _completion(self, made: dict[str, Any], i: int, ctx: Context) -> Completion:
-        raw = {name: made[name][i] for name in ("image", "proprio", "instruction")}
-        centroids, size = made["centroids"][i], made["masks"].shape[2]
+    def _completion(self, images: dict[str, Any], i: int, ctx: Context) -> Completion:
+        raw = {name: images[name][i] for name in ("image", "proprio", "instruction")}
+        centroids, size = images["centroids"][i], images["masks"].shape[2]
         answer = np.zeros((self.chunk, self.dims), dtype=np.float32)
         answer[:, :2] = centroids[np.arange(self.chunk) % len(centroids)] / (size / 2) - 1
         valid = np.zeros((self.chunk, self.dims), dtype=bool)
         valid[:, :2] = True
         completion = demonstration(raw, answer, ctx, valid)
-        completion.extra["target_mask"] = torch.from_numpy(made["masks"][i])
+        completion.extra["target_mask"] = torch.from_numpy(images["masks"][i])
         return completion

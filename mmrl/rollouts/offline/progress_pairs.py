@@ -39,15 +39,15 @@ class ProgressPairs(Rollout):
         self.num_pairs, self.identical_fraction, self.mismatched_fraction = num_pairs, *fractions
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        shown = [[raw for raw, _ in decisions] for decisions in ctx.task.demonstrations([p for _, p in prompts])]
-        if shown and not {"image", "proprio", "instruction"} <= set(shown[0][0]):
+        observations = [[raw for raw, _ in decisions] for decisions in ctx.task.demonstrations([p for _, p in prompts])]
+        if observations and not {"image", "proprio", "instruction"} <= set(observations[0][0]):
             raise ValueError(
                 f"rollout=progress_pairs needs demonstrations in a simulator with a camera; those of task "
-                f"{ctx.task.name!r} show {sorted(shown[0][0])}"
+                f"{ctx.task.name!r} show {sorted(observations[0][0])}"
             )
-        instructions = sorted({str(raws[0]["instruction"]) for raws in shown})
+        instructions = sorted({str(raws[0]["instruction"]) for raws in observations})
         episodes = []
-        for (slot, prompt), raws in zip(prompts, shown):
+        for (slot, prompt), raws in zip(prompts, observations):
             rng = derive_rng(ctx.seed, "pairs", ctx.iteration, slot)
             pairs = [self._pair(raws, instructions, rng) for _ in range(self.num_pairs)]
             turns = [Turn(demonstration(raw, np.array([[share]], np.float32), ctx)) for raw, share in pairs]

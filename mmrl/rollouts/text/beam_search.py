@@ -48,11 +48,11 @@ class BeamSearch(Rollout):
             Request(text_observation(prompt), turn_seed(slot, 0, ctx), prompt_id=slot) for slot, prompt in prompts
         ]
         ctx.progress("rollout", 0, len(requests))
-        found = engine.search_beams(requests, tree, num_beams, ctx.sampling) if requests else []
+        completions = engine.search_beams(requests, tree, num_beams, ctx.sampling) if requests else []
         ctx.progress("rollout", len(requests), len(requests))
         return [
             Episode(prompt, group=slot, sample_index=rank, turns=[Turn(beams[rank])])
-            for (slot, prompt), ranks, beams in zip(prompts, indices, found)
+            for (slot, prompt), ranks, beams in zip(prompts, indices, completions)
             for rank in ranks
         ]
 

@@ -48,10 +48,10 @@ class EnvironmentEpisode:
         messages, images, past = list(raw["messages"]), list(raw["images"]), len(self.actions)
         for turn in range(max(0, past - history), past + 1):
             step = self.steps[turn]
-            shown = step.images if turn >= past - image_history else ()
-            parts = [{"type": "image"}] * len(shown) + [{"type": "text", "text": step.text}]
-            messages.append({"role": "user", "content": parts if shown else step.text})
-            images += shown
+            step_images = step.images if turn >= past - image_history else ()
+            parts = [{"type": "image"}] * len(step_images) + [{"type": "text", "text": step.text}]
+            messages.append({"role": "user", "content": parts if step_images else step.text})
+            images += step_images
             if turn < past:
                 messages.append({"role": "assistant", "content": self.actions[turn]})
         return {"messages": tuple(messages), "images": tuple(images)}
@@ -81,5 +81,5 @@ class EnvironmentEpisode:
             self.episode.info["error"] = error
         if self.steps:
             earned = sum(self.gamma**t * turn.reward for t, turn in enumerate(turns))
-            own = {name: float(score) for name, score in self.steps[-1].scores.items()}
-            self.episode.info["scores"] = {"return": float(earned), "turns": float(len(turns)), **own}
+            scores = {name: float(score) for name, score in self.steps[-1].scores.items()}
+            self.episode.info["scores"] = {"return": float(earned), "turns": float(len(turns)), **scores}

@@ -23,12 +23,14 @@ def surround(done: Completion, before: Tensor, after: Tensor, output: str) -> Co
         output: text of all P + T + Q ids.
     """
 
+    # [T, ...] per-choice column to [P + T + Q, ...]
     def fill(part: Tensor, value: float) -> Tensor:
         shape = part.shape[1:]
         return torch.cat(
             [part.new_full((len(before), *shape), value), part, part.new_full((len(after), *shape), value)]
         )
 
+    # columns per row and ragged columns are not padded
     extra = {
         name: fill(column, pad_value(name)) if per_choice(name) and not is_ragged(name) else column
         for name, column in done.extra.items()

@@ -25,12 +25,12 @@ def add_hint(prompt: Prompt, solution: str, fraction: float, instruction: str = 
         fraction: of its characters, in [0, 1].
         instruction: text between the user's message and the hint.
     """
-    shown = solution[: round(fraction * len(solution))]
-    if not shown:
+    hint = solution[: round(fraction * len(solution))]
+    if not hint:
         return prompt
     if not prompt.messages or prompt.messages[-1].get("role") != "user":
         raise ValueError(f"hints stand in the user's message, with which {prompt.key!r} does not end")
-    last, text = prompt.messages[-1], instruction + shown
+    last, text = prompt.messages[-1], instruction + hint
     content = last["content"]
     content = content + text if isinstance(content, str) else [*content, {"type": "text", "text": text}]
     return replace(

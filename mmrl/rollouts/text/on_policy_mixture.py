@@ -28,11 +28,11 @@ class OnPolicyMixture(Rollout):
         self._single_turn = SingleTurn()
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        own = {slot for slot, _ in prompts if self._is_on_policy(slot, ctx)}
-        shown = [(slot, prompt) for slot, prompt in prompts if slot not in own]
-        episodes = self._single_turn.collect([pair for pair in prompts if pair[0] in own], ctx)
-        decisions = ctx.task.demonstrations([prompt for _, prompt in shown]) if shown else []
-        for (slot, prompt), steps in zip(shown, decisions):
+        on_policy = {slot for slot, _ in prompts if self._is_on_policy(slot, ctx)}
+        off_policy = [(slot, prompt) for slot, prompt in prompts if slot not in on_policy]
+        episodes = self._single_turn.collect([pair for pair in prompts if pair[0] in on_policy], ctx)
+        decisions = ctx.task.demonstrations([prompt for _, prompt in off_policy]) if off_policy else []
+        for (slot, prompt), steps in zip(off_policy, decisions):
             turns = [Turn(demonstration(raw, output, ctx)) for raw, output in steps]
             episodes.append(Episode(prompt, group=slot, sample_index=0, turns=turns, source="demo"))
         return sorted(episodes, key=lambda episode: (episode.group, episode.sample_index))

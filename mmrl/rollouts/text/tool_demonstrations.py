@@ -40,13 +40,13 @@ class ToolDemonstrations(ToolUse):
         return frozenset({"row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known = dict(self._cache) if self.cache_episodes else {}
-        wanted = [(slot, prompt) for slot, prompt in prompts if prompt.key not in known]
-        for episode in super().collect(wanted, replace(ctx, group_size=1)):
-            known[episode.prompt.key] = replace(episode, source="demo")
+        cache = dict(self._cache) if self.cache_episodes else {}
+        missing = [(slot, prompt) for slot, prompt in prompts if prompt.key not in cache]
+        for episode in super().collect(missing, replace(ctx, group_size=1)):
+            cache[episode.prompt.key] = replace(episode, source="demo")
         if self.cache_episodes:
-            self._cache = known
-        return [_place(known[prompt.key], slot, ctx) for slot, prompt in prompts]
+            self._cache = cache
+        return [_place(cache[prompt.key], slot, ctx) for slot, prompt in prompts]
 
     def sample(self, ready: Sequence[ActiveEpisode], ctx: Context, sampling: Sampling) -> list[Completion]:
         return [self._scripted_turn(play, ctx) for play in ready]
@@ -55,11 +55,11 @@ class ToolDemonstrations(ToolUse):
         prompt, turn = play.episode.prompt, play.turns
         turns = ctx.task.script(prompt.index)
         text = turns[min(turn, len(turns) - 1)]
-        seen = play.script.observation if play.script.turns else ctx.policy.encode(play.script.raw)
+        observation = play.script.observation if play.script.turns else ctx.policy.encode(play.script.raw)
         # only the answer ends with the end of the text, or every turn of a chat model
         last = turn >= len(turns) - 1 or self.chat
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
-        return demonstrated_choices(ids, seen, text)
+        return demonstrated_choices(ids, observation, text)
 
 
 def _place(episode: Episode, slot: int, ctx: Context) -> Episode:

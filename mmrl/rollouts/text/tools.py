@@ -62,8 +62,8 @@ class ToolUse(Rollout):
         batch_timeout_s: float | None = None,
         max_timeouts: int = 64,
     ):
-        made = [FunctionTool(function) for function in functions or ()]
-        tools = {**(tools or {}), **{tool.name: tool for tool in made}}
+        function_tools = [FunctionTool(function) for function in functions or ()]
+        tools = {**(tools or {}), **{tool.name: tool for tool in function_tools}}
         if not tools:
             raise ValueError(
                 "rollout.tools is empty: name a function, as in rollout.functions=[tools.py:multiply], or use "
@@ -90,21 +90,24 @@ class ToolUse(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
-        shown = self._shows_tools(ctx.policy)
+        in_template = self._shows_tools(ctx.policy)
+        # one active episode per prompt and sample
         plays = []
         for slot, prompt in prompts:
-            raw = self._observe(prompt, shown)
+            raw = self._observe(prompt, in_template)
             plays += [
                 ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, slot))
                 for sample_index in ctx.sample_indices(slot)
             ]
         waiting, ready, busy, ended = deque(plays), list[ActiveEpisode](), list[ActiveEpisode](), 0
         while waiting or ready or busy:
+            # at most max_concurrent conversations are generated or wait for tools
             while waiting and len(ready) + len(busy) < self.max_concurrent:
                 ready.append(waiting.popleft())
                 ready[-1].begin(self.tools)
             self._write(ready, ctx, sampling)
             busy += [play for play in ready if play.pending]
+            # wait for all tool calls; after batch_timeout_s seconds only until one of them is done
             self.executor.wait([call for play in busy for call in play.pending], self.batch_timeout_s)
             answered = [all(call.is_done() for call in play.pending) for play in busy]
             ready = [play for play, done in zip(busy, answered) if done]
@@ -123,7 +126,7 @@ class ToolUse(Rollout):
         """Whether the policy's chat template shows the tools."""
         return self.chat is not None and policy.template_shows_tools(self.schemas)
 
-    def _observe(self, prompt: Prompt, shown: bool) -> Mapping[str, Any]:
+    def _observe(self, prompt: Prompt, in_template: bool) -> Mapping[str, Any]:
         """Return the observation of a prompt; a chat model's one has the tools in its template or system message."""
         raw = text_observation(prompt)
         if "tools" in raw:
@@ -133,7 +136,7 @@ class ToolUse(Rollout):
             )
         if self.chat is None:
             return raw
-        if shown:
+        if in_template:
             return {**raw, "tools": self.schemas}
         return {**raw, "messages": add_to_system(raw["messages"], self.chat.describe_tools(self.schemas))}
 
@@ -144,6 +147,7 @@ class ToolUse(Rollout):
         for play, done in zip(ready, self.sample(ready, ctx, sampling)):
             play.script.write(done)
             play.last = done
+            # a turn without its end, such as one cut off at max_tokens, ends the episode
             if done.ended != "done":
                 play.end(done.ended)
                 continue
@@ -197,11 +201,12 @@ class ToolUse(Rollout):
         if self.chat:
             before, answers = self._write_results(play, results)
             if play.last is not None and not ctx.policy.template_shows_calls(before[-1]["tool_calls"]):
-                said = safe(ctx.policy.turn_text(play.last.action.tolist()))  # else the new row would not have the call
-                before[-1] = {"role": "assistant", "content": said}
+                # the text as sampled: the template would leave the call out of the new row
+                content = safe(ctx.policy.turn_text(play.last.action.tolist()))
+                before[-1] = {"role": "assistant", "content": content}
         else:
-            said = safe(ctx.policy.decode(play.script.ids.tolist()))
-            before = [*play.messages, {"role": "assistant", "content": said}]
+            content = safe(ctx.policy.decode(play.script.ids.tolist()))
+            before = [*play.messages, {"role": "assistant", "content": content}]
             answers = [{"role": "user", "content": self._format(result)} for result in results]
         for answer, result in zip(answers, results):
             text = {"type": "text", "text": safe(answer["content"])}

@@ -65,12 +65,12 @@ class Sandbox:
         """Run programs one after the other; a worker that dies is restarted once."""
         done = []
         for source in sources:
-            said = self._ask(source) or self._ask(source)
-            if said is None:
+            reply = self._ask(source) or self._ask(source)
+            if reply is None:
                 raise ExecutorDown("the sandbox's worker died twice at one program; check free memory and disk space")
-            if "down" in said:
-                raise ExecutorDown(f"the sandbox could not start a program: {said['down']}")
-            done.append(Ran(said["outcome"], said["output"], said["reason"]))
+            if "down" in reply:
+                raise ExecutorDown(f"the sandbox could not start a program: {reply['down']}")
+            done.append(Ran(reply["outcome"], reply["output"], reply["reason"]))
         return done
 
     def close(self) -> None:

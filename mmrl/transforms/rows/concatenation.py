@@ -38,9 +38,9 @@ def concatenate(batches: Sequence[Batch], policy: Policy) -> Batch:
     for context in dict.fromkeys(name.split(".")[1] for name in batches[0] if name.startswith("other.")):
         prefix = f"other.{context}."
         parts = [{n.removeprefix(prefix): c for n, c in batch.items() if n.startswith(prefix)} for batch in batches]
-        own = [{name: part.pop(name) for name in ("prompt_id", "prompt_length")} for part in parts]
+        prompts = [{name: part.pop(name) for name in ("prompt_id", "prompt_length")} for part in parts]
         out |= _add_prefix(prefix, policy.concatenate(parts))
-        out |= _add_prefix(prefix, {name: concatenate_columns([each[name] for each in own]) for name in own[0]})
+        out |= _add_prefix(prefix, {name: concatenate_columns([each[name] for each in prompts]) for name in prompts[0]})
     return out
 
 

@@ -64,9 +64,9 @@ class ReplayRows(RowTransform):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         self.buffer = {key: rows for key, rows in self.buffer.items() if ctx.iteration - key[0] <= self.oldest}
         everyone = sorted(ctx.collector.gather(list(self.buffer)))
-        drawn = derive_rng(ctx.seed, "replay_rows", ctx.iteration).permutation(len(everyone))[: self.groups]
-        chosen = sorted(everyone[i] for i in drawn)
-        replayed = [self._replay(key) for key in chosen if key in self.buffer]
+        indices = derive_rng(ctx.seed, "replay_rows", ctx.iteration).permutation(len(everyone))[: self.groups]
+        keys = sorted(everyone[i] for i in indices)
+        replayed = [self._replay(key) for key in keys if key in self.buffer]
         self._store(batch, ctx)
         return concatenate([batch, *replayed], ctx.policy) if replayed else batch
 
@@ -91,8 +91,8 @@ class ReplayRows(RowTransform):
 
     def state_dict(self) -> dict[str, Any]:
         """The groups of all processes, in order."""
-        own = [(list(key), to_plain(rows)) for key, rows in self.buffer.items()]
-        return {"groups": sorted(parallel.gather(own), key=lambda pair: pair[0])}
+        groups = [(list(key), to_plain(rows)) for key, rows in self.buffer.items()]
+        return {"groups": sorted(parallel.gather(groups), key=lambda pair: pair[0])}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take this process's share of the groups, of any number of processes that saved them."""

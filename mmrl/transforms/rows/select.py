@@ -45,6 +45,6 @@ class SelectByAdvantage(RowTransform):
         parts = ctx.collector.gather([(ctx.rank, keys)])
         owner = np.concatenate([np.full(part.shape[1], rank) for rank, part in parts])
         order = np.lexsort(np.concatenate([part for _, part in parts], axis=1))  # the last key counts first
-        kept = np.zeros(len(order), dtype=bool)
-        kept[order[: math.ceil(self.fraction * len(order))]] = True
-        return batch.select(torch.from_numpy(np.flatnonzero(kept[owner == ctx.rank])))
+        selected = np.zeros(len(order), dtype=bool)
+        selected[order[: math.ceil(self.fraction * len(order))]] = True
+        return batch.select(torch.from_numpy(np.flatnonzero(selected[owner == ctx.rank])))

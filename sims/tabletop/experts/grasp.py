@@ -25,36 +25,36 @@ def grasp(task: PlacingTask, forecast: Forecast) -> np.ndarray:
     home &= cube[:, 2] <= rest[:, 2] + _SLACK_M
     around = np.linalg.norm((tip - cube)[:, :2], axis=1) < 0.02
     around &= np.abs(tip[:, 2] - cube[:, 2]) < 0.02
-    held = around & (forecast.gap < 2 * BLOCK_HALF_M + _HELD_M)
-    # not held: over the cube, then down around it, then close
+    in_hand = around & (forecast.gap < 2 * BLOCK_HALF_M + _HELD_M)
+    # not in the hand: over the cube, then down around it, then close
     flat = np.linalg.norm((at - cube)[:, :2], axis=1)
     fetch = np.column_stack([cube[:, :2], np.where(flat < _OVER_M, cube[:, 2], _CRUISE_M)])
     low = (tip[:, 2] < _CRUISE_M - 0.03) & (flat >= _OVER_M)
     fetch[low, :2] = at[low, :2]
     closing = (np.linalg.norm((tip - cube)[:, :2], axis=1) < 0.012) & (np.abs(tip[:, 2] - cube[:, 2]) < 0.015)
-    # held: up, over the place, down
+    # in the hand: up, over the place, down
     lift = tip - cube
-    left = np.linalg.norm((cube - rest)[:, :2], axis=1)
+    distance = np.linalg.norm((cube - rest)[:, :2], axis=1)
     high = cube[:, 2] > rest[:, 2] + 0.7 * _CLEAR_M
-    carry = np.column_stack([rest[:, :2], np.where(left < _OVER_M, rest[:, 2], rest[:, 2] + _CLEAR_M)]) + lift
-    rising = ~high & (left >= _OVER_M)
+    carry = np.column_stack([rest[:, :2], np.where(distance < _OVER_M, rest[:, 2], rest[:, 2] + _CLEAR_M)]) + lift
+    rising = ~high & (distance >= _OVER_M)
     carry[rising, :2] = at[rising, :2]
     away = at.copy()
     away[:, 2] = _CRUISE_M
-    aim = np.where(held[:, None], carry, fetch)
+    aim = np.where(in_hand[:, None], carry, fetch)
     let_go = home & (forecast.gap > 2 * BLOCK_HALF_M + _HELD_M)
     aim[home] = at[home]
     aim[let_go] = away[let_go]
-    grip = np.where((held | closing) & ~home, -1.0, 1.0)
+    grip = np.where((in_hand | closing) & ~home, -1.0, 1.0)
     action = np.column_stack([towards(forecast, aim), grip])
-    _foresee(forecast, action, held & ~home, around, rows)
+    _foresee(forecast, action, in_hand & ~home, around, rows)
     return action
 
 
-def _foresee(forecast: Forecast, action: np.ndarray, held: np.ndarray, around: np.ndarray, rows: np.ndarray) -> None:
+def _foresee(forecast: Forecast, action: np.ndarray, in_hand: np.ndarray, around: np.ndarray, rows: np.ndarray) -> None:
     """Predict that a grasped cube moves with the hand, and that fingers stop at a cube between them."""
     moved = FOLLOWS * (forecast.at + STEP_M * action[:, :3] - forecast.tip)
-    forecast.objects[rows, forecast.state.named[:, 0]] += np.where(held[:, None], moved, 0)
-    wanted = 2 * (SHUT_M + (OPEN_M - SHUT_M) * (action[:, 3] + 1) / 2)
-    wanted = np.where(around, np.maximum(wanted, 2 * BLOCK_HALF_M), wanted)
-    forecast.gap = forecast.gap + _CLOSES * (wanted - forecast.gap)
+    forecast.objects[rows, forecast.state.named[:, 0]] += np.where(in_hand[:, None], moved, 0)
+    opening = 2 * (SHUT_M + (OPEN_M - SHUT_M) * (action[:, 3] + 1) / 2)
+    opening = np.where(around, np.maximum(opening, 2 * BLOCK_HALF_M), opening)
+    forecast.gap = forecast.gap + _CLOSES * (opening - forecast.gap)

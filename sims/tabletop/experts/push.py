@@ -24,8 +24,8 @@ def push(task: PushTask, forecast: Forecast) -> np.ndarray:
     """The next action, [n, 3]."""
     at, cube, disc = forecast.at, forecast.named_object(0), forecast.named_object(1)
     way = (disc - cube)[:, :2]
-    left = np.linalg.norm(way, axis=1)
-    way = way / np.maximum(left, 1e-9)[:, None]
+    distance = np.linalg.norm(way, axis=1)
+    way = way / np.maximum(distance, 1e-9)[:, None]
     rows = np.arange(len(at))
     x_axis = forecast.state.turns[rows, forecast.state.named[:, 0], :2, 0]
     lean = np.abs((x_axis * way).sum(1))  # |cos| of the angle between the way and a side of the cube
@@ -40,7 +40,7 @@ def push(task: PushTask, forecast: Forecast) -> np.ndarray:
     action = towards(forecast, np.column_stack([ground, np.where(near, _LOW_M, _CRUISE_M)]))
     # the hand stands `touch` behind the cube's centre when the cube has arrived; a little more against its lag
     ahead, aside = _split(at - cube, way)
-    forward = np.minimum((left - ahead - touch + 0.01) / GENTLE, _SLOW * STEP_M)
+    forward = np.minimum((distance - ahead - touch + 0.01) / GENTLE, _SLOW * STEP_M)
     drive = forward[:, None] * way - _STEER * aside / GENTLE
     drive = np.column_stack([drive, (_LOW_M - at[:, 2]) / GENTLE]) / STEP_M
     action[pushing] = np.clip(drive, -1, 1)[pushing]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.data.row_transforms import apply_rows
+from mmrl.data.collate import apply_rows
 from mmrl.methods.rewards.rorecomp import RecomposeRows, select_priority
 from mmrl.schedules import Cosine
 from mmrl.transforms.rows.replay import STRIDE

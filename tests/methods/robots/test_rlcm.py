@@ -52,7 +52,7 @@ def test_all_transitions_but_the_last_are_drawn():
 
 def test_the_head_predicts_down_to_time_0_with_the_weights_of_a_mean_flow():
     flow, policy = build(MeanFlow(), policy=ActionFlowPolicy), build()
-    torch.nn.init.normal_(flow.expert.span.weight, std=0.3)
+    torch.nn.init.normal_(flow.expert.duration_proj.weight, std=0.3)
     policy.load_state_dict(flow.state_dict())
     assert policy.contract() == flow.contract()
     assert {name for name, part in policy.named_parameters() if not part.requires_grad} == {

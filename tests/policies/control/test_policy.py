@@ -160,7 +160,7 @@ def test_decodes():
 
 def test_weights_start_orthogonal():
     policy = ControlPolicy(5, 4, hidden=[16, 8])
-    for layer, gain in ((policy.actor[2], 2), (policy.head.linear, 1e-4), (policy.value, 1)):
+    for layer, gain in ((policy.actor[2], 2), (policy.head.linear, 1e-4), (policy.value_net, 1)):
         torch.testing.assert_close(
             layer.weight @ layer.weight.T, gain * torch.eye(len(layer.weight)), atol=1e-5, rtol=0
         )

@@ -1,4 +1,4 @@
-"""First tokens that all prompts share are read once, and change no draw."""
+"""`generate`: first tokens that all prompts share are read once, and change no draw."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What an engine with a copy of the weights is given: names, prompts before expansion, endings, a canary."""
+"""`LanguageModelPolicy`: names of exported weights, prompts before expansion, stop ids and strings, the canary."""
 
 import pytest
 import torch

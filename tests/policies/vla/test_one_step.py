@@ -100,7 +100,7 @@ def test_over_no_time_an_average_velocity_is_the_velocity():
 def test_the_target_holds_the_derivative_of_the_network():
     """Against central differences along the path, and none of it is learned through."""
     policy = build_policy("mean_flow")
-    torch.nn.init.normal_(policy.expert.span.weight, std=0.1)
+    torch.nn.init.normal_(policy.expert.duration_proj.weight, std=0.1)
     policy.chain = MeanFlow(flow_ratio=0.0)
     batch = demonstrated(policy, np.full((3, 5, 3), 0.4, np.float32))
     prefix = policy.encode_context(batch.observation()).prefix
@@ -112,7 +112,7 @@ def test_the_target_holds_the_derivative_of_the_network():
     target = velocity - (time - end_time)[:, None, None] * (ahead - behind) / (2 * h)
     prediction = policy.predict(prefix, x, time, end_time)[0]
     assert_close(policy._prediction_error(prefix, denoising), prediction - target, atol=2e-2, rtol=2e-2)
-    weight = policy.expert.enter.weight
+    weight = policy.expert.action_in_proj.weight
     slope = torch.autograd.grad(policy._prediction_error(prefix, denoising).sum(), weight, retain_graph=True)[0]
     assert_close(slope, torch.autograd.grad(prediction.sum(), weight)[0], atol=1e-4, rtol=1e-4)
 

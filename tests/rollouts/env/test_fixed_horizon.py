@@ -69,8 +69,8 @@ def valued(values: list[float]) -> ControlPolicy:
     """A policy whose value of state i is values[i]."""
     policy = ControlPolicy(len(values), 2, hidden=[])
     with torch.no_grad():
-        policy.value.weight.copy_(torch.tensor([values]))
-        policy.value.bias.zero_()
+        policy.value_net.weight.copy_(torch.tensor([values]))
+        policy.value_net.bias.zero_()
     return policy
 
 

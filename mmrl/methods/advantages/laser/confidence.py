@@ -1,4 +1,7 @@
-"""Confidence of a policy in its held-out answers, and how well it tells right from wrong (LaSeR, arXiv:2510.14943)."""
+"""LaSeR: self-rewards as confidence in held-out answers, its ROC AUC, and votes weighted by it.
+
+LaSeR: Reinforcement Learning with Last-Token Self-Rewarding, 2025, arXiv:2510.14943.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +52,9 @@ class Confidence(EpisodeTransform):
             raise KeyError("evaluator confidence needs a reference: set model.reference=true, or its log-probability")
         reference = ask(ctx.models["reference"]) if self.reference is None else self.reference
         score = self_reward(ask(ctx.policy), reference, batch["self_reward_mask"], self.scale)
-        of = np.zeros(len(probed))
-        np.add.at(of, batch["episode"].numpy(), score.numpy())
-        scores = iter(of.tolist())
+        totals = np.zeros(len(probed))
+        np.add.at(totals, batch["episode"].numpy(), score.numpy())
+        scores = iter(totals.tolist())
         return [
             replace(e, info={**e.info, "confidence": next(scores), "answer": e.output}) if e.turns else e
             for e in episodes
@@ -117,7 +120,7 @@ class WeightedVote(Evaluator):
 
 
 def read_info(episode: Episode, name: str):
-    """An entry of the episode's `info`."""
+    """Read an entry of the episode's `info`."""
     if name not in episode.info:
         raise KeyError(
             f"the episode of {episode.prompt.key!r} has no info[{name!r}]; name what writes it, such as Confidence, "

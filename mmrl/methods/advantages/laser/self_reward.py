@@ -1,4 +1,4 @@
-"""Last-token self-rewards: the policy scores its own answers with the log-probability of one reserved token.
+"""LaSeR: last-token self-reward, the log-ratio of a reserved token after the answer, and its loss.
 
 LaSeR: Reinforcement Learning with Last-Token Self-Rewarding, 2025, arXiv:2510.14943.
 
@@ -53,8 +53,8 @@ def balanced_weights(
         zeros: rows that count and are not.
     """
     n = ones + zeros
-    of = torch.where(positive, n / (2 * max(ones, 1)), n / (2 * max(zeros, 1)))
-    return torch.where(counted, of, 0.0)
+    weights = torch.where(positive, n / (2 * max(ones, 1)), n / (2 * max(zeros, 1)))
+    return torch.where(counted, weights, 0.0)
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,10 @@ def token_id(policy: Any, token: str) -> int:
         raise ValueError(f"token {token!r}: {type(policy).__name__} has no tokenizer; this is for policies that write")
     number = tokenizer.convert_tokens_to_ids(token)
     if number is None or tokenizer.convert_ids_to_tokens(number) != token:
-        known = tokenizer.all_special_tokens
-        raise ValueError(f"token {token!r} is not one of the policy's vocabulary; its special ones are {known}")
+        special_tokens = tokenizer.all_special_tokens
+        raise ValueError(
+            f"token {token!r} is not one of the policy's vocabulary; its special ones are {special_tokens}"
+        )
     return number
 
 
@@ -136,15 +138,15 @@ class SelfReward(Annotator):
         return frozenset({"self_reward", "self_reward_weight"})
 
     def reads(self) -> frozenset[str]:
-        known = {"self_reward_mask", "old_logprobs", "episode_reward"}
-        return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
+        columns = {"self_reward_mask", "old_logprobs", "episode_reward"}
+        return frozenset(columns if self.reference is not None else columns | {"ref_logprobs"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         self_reward_mask, right = batch["self_reward_mask"], _right(batch["episode_reward"], batch["self_reward_mask"])
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
         counted = self_reward_mask.any(1)
-        mine = (int((right & counted).sum()), int((~right & counted).sum()))
-        ones, zeros = map(sum, zip(*ctx.collector.gather([mine])))
+        local_counts = (int((right & counted).sum()), int((~right & counted).sum()))
+        ones, zeros = map(sum, zip(*ctx.collector.gather([local_counts])))
         return batch.with_columns(
             self_reward=self_reward(batch["old_logprobs"], reference, self_reward_mask, self.scale),
             self_reward_weight=balanced_weights(right, counted, ones, zeros),
@@ -154,7 +156,7 @@ class SelfReward(Annotator):
         """Mean self-reward of right and of wrong completions, on the rows to learn from."""
         counted = batch["self_reward_mask"].any(1)
         right = _right(batch["episode_reward"], batch["self_reward_mask"])
-        parts = ctx.collector.gather([[batch["self_reward"][counted & of].double() for of in (right, ~right)]])
+        parts = ctx.collector.gather([[batch["self_reward"][counted & mask].double() for mask in (right, ~right)]])
         sums = [(sum(float(part[k].sum()) for part in parts), sum(len(part[k]) for part in parts)) for k in (0, 1)]
         return {name: total / count for name, (total, count) in zip(("right", "wrong"), sums) if count}
 
@@ -185,8 +187,8 @@ class SelfRewardLoss(Term):
     reference: float | None = None
 
     def reads(self) -> frozenset[str]:
-        known = {"self_reward_mask", "self_reward_weight", "episode_reward"}
-        return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
+        columns = {"self_reward_mask", "self_reward_weight", "episode_reward"}
+        return frozenset(columns if self.reference is not None else columns | {"ref_logprobs"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
@@ -226,12 +228,12 @@ class MixedAdvantage(Annotator):
         return frozenset({"advantages", "action_mask", "group", "episode", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        own = zero_outside(batch["advantages"], batch["action_mask"])
+        advantages = zero_outside(batch["advantages"], batch["action_mask"])
         ids, entry = batch["episode"].unique(return_inverse=True)
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)
         group = batch["group"].new_zeros(len(ids)).scatter(0, entry, batch["group"])
         other = group_advantage(score, group, "mean", "sample", 1e-6)
         informative = (group_std(score, group, "sample") > self.min_std) & (ctx.iteration >= self.start_iteration)
-        mixed = (1 - self.weight) * own + self.weight * other[entry][:, None]
-        chosen = informative[entry][:, None] & batch["action_mask"]
-        return batch.with_columns(advantages=torch.where(chosen, mixed, own))
+        mixed = (1 - self.weight) * advantages + self.weight * other[entry][:, None]
+        mask = informative[entry][:, None] & batch["action_mask"]
+        return batch.with_columns(advantages=torch.where(mask, mixed, advantages))

@@ -1,4 +1,4 @@
-"""Preference pairs from answers that are rescored by their repairs: trace-back based rescore (TbR).
+"""VeriRL: preference pairs of answers whose scores come from their repairs: trace-back based rescore (TbR).
 
 - the score of an answer: `Attempt.rescore`; pairs of answers: `select_pairs`; both of a frozen model: `RepairTrees`
 """
@@ -25,7 +25,7 @@ class Attempt:
     repairs: list[Attempt] = field(default_factory=list)
 
     def rescore(self) -> float:
-        """Return the mean of the repairs' scores, themselves rescored; the own score without repairs (TbR)."""
+        """Return the mean of the rescored repairs, or the own score without repairs (TbR)."""
         scores = [repair.rescore() for repair in self.repairs]
         return sum(scores) / len(scores) if scores else self.score
 
@@ -47,7 +47,7 @@ Node = tuple[int, Prompt, Attempt | None]
 
 
 class RepairTrees(Rollout):
-    """Preference pairs for a reward model: a frozen model's answers, those that fail rescored by their repairs.
+    """Preference pairs for a reward model: answers of a frozen model, with failing ones rescored by their repairs.
 
     An answer below `repair_below` is shown to the model again, with a message, which writes `num_repairs` others; so
     are these, `rounds` times in all. Each pair is a group of its own. data.reward is the pass rate. Source: VeriRL,
@@ -109,24 +109,26 @@ class RepairTrees(Rollout):
             out.append(label_preference(episode, sign))
         return out
 
-    def _answer(self, asked: Sequence[Node], count: int, number: int, ctx: Context) -> list[list[Attempt]]:
+    def _answer(self, nodes: Sequence[Node], count: int, number: int, ctx: Context) -> list[list[Attempt]]:
         """Return `count` scored answers to each (slot, prompt, failing answer or None)."""
         requests, episodes = [], []
-        asked_before: Counter[int] = Counter()  # of a slot: draws do not depend on the other prompts of a process
-        for place, (slot, prompt, failed) in enumerate(asked):
+        request_counts: Counter[int] = Counter()  # of a slot: draws do not depend on the other prompts of a process
+        for place, (slot, prompt, failed) in enumerate(nodes):
             raw = text_observation(prompt)
+            # a repair continues the conversation with the failing answer and the message
             if failed is not None:
                 turns = ({"role": "assistant", "content": failed.text}, {"role": "user", "content": self.message})
                 raw = {**raw, "messages": (*raw["messages"], *turns)}
             for index in range(count):
                 seed = derive_seed(
-                    "repairs", ctx.seed, ctx.purpose, ctx.iteration, slot, number, asked_before[slot], index
+                    "repairs", ctx.seed, ctx.purpose, ctx.iteration, slot, number, request_counts[slot], index
                 )
                 requests.append(Request(raw, seed, prompt_id=(number, place), model=self.solver))
                 episodes.append(Episode(prompt, place, index))
-            asked_before[slot] += 1
+            request_counts[slot] += 1
         for episode, done in zip(episodes, ctx.engine.sample(requests, ctx.sampling) if requests else []):
             episode.turns, episode.ended = [Turn(done)], done.ended
         ctx.collector.score(episodes)
-        made = [Attempt(str(e.output), e.reward) for e in episodes]
-        return [made[start : start + count] for start in range(0, len(made), count)]
+        # `count` consecutive episodes belong to one node
+        attempts = [Attempt(str(e.output), e.reward) for e in episodes]
+        return [attempts[start : start + count] for start in range(0, len(attempts), count)]

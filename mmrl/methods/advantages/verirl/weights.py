@@ -1,4 +1,4 @@
-"""Rewards of a frozen reward model, and weights of samples by reward and probability: sample-balanced weighting (SbW).
+"""VeriRL: rewards of a frozen reward model, and sample-balanced weighting (SbW) by reward and probability.
 
 - scores of the model in place of rewards: `ModelReward`
 - the weights: `sample_balanced_weights`, in the advantages and for `WeightedKL`: `BalancedWeights`
@@ -34,9 +34,9 @@ class ModelReward(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         raws = [{**text_observation(e.prompt), "answer": str(e.output)} for e in episodes]
-        asked = [Request(raw, 0, model=self.model) for raw in raws]
-        scored = ctx.engine.sample(asked, ctx.sampling) if asked else []
-        return [replace(episode, reward=float(done.output)) for episode, done in zip(episodes, scored)]
+        requests = [Request(raw, 0, model=self.model) for raw in raws]
+        completions = ctx.engine.sample(requests, ctx.sampling) if requests else []
+        return [replace(episode, reward=float(done.output)) for episode, done in zip(episodes, completions)]
 
 
 def sample_balanced_weights(
@@ -70,8 +70,9 @@ class BalancedWeights(Annotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         mask = batch["action_mask"]
         probabilities = masked_mean(zero_outside(batch["behavior_logprobs"], mask), mask, dim=1).exp()
-        rewards, chosen = batch["episode_reward"].float().sigmoid(), mask.any(1)
-        pairs = ctx.collector.gather(list(zip(probabilities[chosen].tolist(), rewards[chosen].tolist())))
+        rewards, valid = batch["episode_reward"].float().sigmoid(), mask.any(1)
+        # means over the rows of all processes; sorted, so that the sum does not depend on their number
+        pairs = ctx.collector.gather(list(zip(probabilities[valid].tolist(), rewards[valid].tolist())))
         count = max(len(pairs), 1)
         means = sum(p for p, _ in sorted(pairs)) / count, sum(r for _, r in sorted(pairs)) / count
         alpha, beta = sample_balanced_weights(probabilities, rewards, means)

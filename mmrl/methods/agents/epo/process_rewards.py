@@ -1,4 +1,4 @@
-"""Process rewards of EPO: turns that a judge calls decisive get the final score, and returns of turns.
+"""EPO: process rewards of the turns that a judge calls decisive, and discounted returns over turns.
 
 - the turns that a frozen judge lists get the reward of the episode: `DecisiveTurns`
 - returns R_t = sum_k gamma^(k - t) r_k of the turns, minus a baseline: `TurnReturns`
@@ -55,7 +55,9 @@ class DecisiveTurns(EpisodeTransform):
     def _request(self, episode: Episode, ctx: Context) -> Request:
         done = [turn.completion for turn in episode.turns]
         pairs = [(ctx.policy.decode(each.action.tolist()), each.output) for each in done]
-        lines = [f"\nTurn {n}. Strategy: {strategy}. Action: {acted}." for n, (strategy, acted) in enumerate(pairs, 1)]
+        lines = [
+            f"\nTurn {n}. Strategy: {strategy}. Action: {action}." for n, (strategy, action) in enumerate(pairs, 1)
+        ]
         content = "".join(lines) + self.question.format(score=episode.reward)
         messages = (*episode.prompt.messages, {"role": "user", "content": content})
         seed = derive_seed("judge", ctx.seed, ctx.purpose, ctx.iteration, episode.group, episode.sample_index)
@@ -98,10 +100,10 @@ class TurnReturns(Annotator):
         ids, episode = batch["episode"].unique(return_inverse=True)
         step, mask = batch["step"], batch["action_mask"]
         table = torch.zeros(len(ids), int(step.max()) + 1, dtype=torch.float64)
-        there = torch.zeros_like(table, dtype=torch.bool)
-        table[episode, step], there[episode, step] = batch["reward"].double(), True
-        found = discounted_returns(table, there, table.new_zeros(len(ids)), self.gamma)[episode, step]
+        turn_mask = torch.zeros_like(table, dtype=torch.bool)
+        table[episode, step], turn_mask[episode, step] = batch["reward"].double(), True
+        returns = discounted_returns(table, turn_mask, table.new_zeros(len(ids)), self.gamma)[episode, step]
         if self.baseline is not None:
-            everyone = ctx.collector.gather(found[mask.any(1)].tolist())
-            found = found - math.fsum(everyone) / max(len(everyone), 1)
-        return batch.with_columns(advantages=torch.where(mask, found[:, None].float(), 0.0))
+            everyone = ctx.collector.gather(returns[mask.any(1)].tolist())
+            returns = returns - math.fsum(everyone) / max(len(everyone), 1)
+        return batch.with_columns(advantages=torch.where(mask, returns[:, None].float(), 0.0))

@@ -1,4 +1,4 @@
-"""Strategies of the policy for a frozen actor (EPO): the rollout, and demonstrations for an actor that follows them."""
+"""EPO: rollouts in which a frozen actor follows the policy's strategies, and demonstrations for the actor."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def add_strategy(raw: Mapping[str, Any], template: str, strategy: str) -> dict[s
         strategy: the text that the policy wrote.
     """
     *before, last = raw["messages"]
-    text, seen = template.replace("{strategy}", strategy), last["content"]
-    seen = seen + text if isinstance(seen, str) else [*seen, {"type": "text", "text": text}]
-    return {**raw, "messages": (*before, {**last, "content": seen})}
+    text, content = template.replace("{strategy}", strategy), last["content"]
+    content = content + text if isinstance(content, str) else [*content, {"type": "text", "text": text}]
+    return {**raw, "messages": (*before, {**last, "content": content})}
 
 
 def check_template(template: str) -> str:
@@ -66,14 +66,16 @@ class StrategyRollout(EnvironmentRollout):
             raw = add_strategy(raw, self.template, str(strategy.output))
             requests.append(Request(raw, derive_seed("actor", seed), model=self.actor))
         actions = ctx.engine.sample(requests, ctx.sampling)
-        pairs = [(done, acted, "error" in (done.ended, acted.ended)) for done, acted in zip(strategies, actions)]
-        return [replace(done, output=acted.output, ended="error" if bad else done.ended) for done, acted, bad in pairs]
+        pairs = [(done, action, "error" in (done.ended, action.ended)) for done, action in zip(strategies, actions)]
+        return [
+            replace(done, output=action.output, ended="error" if bad else done.ended) for done, action, bad in pairs
+        ]
 
 
 class StrategyDemonstrations(EnvironmentDemonstrations):
     """Demonstrations for an actor that follows strategies: the strategy that it reads is the action that it takes.
 
-    With `random_fraction` above 0 some actions are random, so that only the strategy tells them.
+    With `random_fraction` above 0 some actions are random, so that only the strategy determines them.
 
     Args:
         template: how the actor reads a strategy.
@@ -85,8 +87,8 @@ class StrategyDemonstrations(EnvironmentDemonstrations):
         self.template = check_template(template)
 
     def sample(self, ready: Sequence[RunningEpisode], ctx: Context) -> list[Completion]:
-        shown = []
+        completions = []
         for play, done in zip(ready, super().sample(ready, ctx)):
             raw = play.observation(self.history, self.image_history)
-            shown.append(demonstration(add_strategy(raw, self.template, str(done.output)), done.output, ctx))
-        return shown
+            completions.append(demonstration(add_strategy(raw, self.template, str(done.output)), done.output, ctx))
+        return completions

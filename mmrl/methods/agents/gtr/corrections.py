@@ -1,4 +1,4 @@
-"""The DAgger buffer of corrected thoughts, and the columns of turns that begin with a thought (GTR).
+"""GTR: the DAgger buffer of corrected thoughts, and the columns that mark the thought tokens of a turn.
 
 - which tokens are the thought, and the reward of the format: `ThoughtColumns`
 - corrected thoughts of all iterations, imitated beside the policy's own turns: `CorrectedThoughts`
@@ -22,11 +22,11 @@ from mmrl.transforms.steps import fit_texts
 
 def thought_length(tokens: Sequence[str], marker: str) -> int:
     """Number of tokens up to the one that completes the last marker; 0 without a marker."""
-    text, seen, length = "", 0, 0
+    text, count, length = "", 0, 0
     for position, token in enumerate(tokens, start=1):
         text += token
-        if text.count(marker) > seen:
-            seen, length = text.count(marker), position
+        if text.count(marker) > count:
+            count, length = text.count(marker), position
     return length
 
 
@@ -88,23 +88,25 @@ class CorrectedThoughts(StatefulTransform):
             )
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        own = [
+        local_thoughts = [
             ((e.group, e.sample_index, step), self._encode(e, step, right, ctx))
             for e in episodes
             for step, right in enumerate(e.info.get("corrections", [])[: len(e.turns)])
             if right is not None
         ]
-        self._buffer.extend(entry for _, entry in sorted(ctx.collector.gather(own), key=lambda pair: pair[0]))
+        self._buffer.extend(
+            entry for _, entry in sorted(ctx.collector.gather(local_thoughts), key=lambda pair: pair[0])
+        )
         del self._buffer[: -self.capacity]
         draw = derive_rng("corrected_thoughts", ctx.seed, ctx.iteration).permutation(len(self._buffer))
-        chosen = list(enumerate(draw[: self.samples].tolist()))[ctx.rank :: ctx.world_size]
-        return [*episodes, *(self._demonstrate(place, self._buffer[number], ctx) for place, number in chosen)]
+        entries = list(enumerate(draw[: self.samples].tolist()))[ctx.rank :: ctx.world_size]
+        return [*episodes, *(self._demonstrate(place, self._buffer[number], ctx) for place, number in entries)]
 
     def _encode(self, episode: Episode, step: int, right: str, ctx: Context) -> dict[str, Any]:
-        seen: Mapping[str, Tensor] = episode.turns[step].completion.observation
+        observation: Mapping[str, Tensor] = episode.turns[step].completion.observation
         return {
             "index": episode.prompt.index,
-            "observation": dict(seen),
+            "observation": dict(observation),
             "thought": ctx.policy.tokenize(right + self.marker),
         }
 

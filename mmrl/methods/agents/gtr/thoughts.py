@@ -1,4 +1,4 @@
-"""Turns of a thought and an action, whose thoughts the environment's corrector reads (GTR).
+"""GTR: rollouts with a thought and an action per turn, and the environment's correction of each thought.
 
 - episodes of the policy: `ThoughtRollout`; of the expert: `ThoughtDemonstrations`
 """
@@ -77,8 +77,8 @@ class ThoughtDemonstrations(EnvironmentDemonstrations):
         self.marker = marker
 
     def sample(self, ready: Sequence[RunningEpisode], ctx: Context) -> list[Completion]:
-        shown = []
+        completions = []
         for play, done in zip(ready, super().sample(ready, ctx)):
             text = f"{correct_thought(play, '') or ''}{self.marker}{self.extractor(str(done.output))}"
-            shown.append(demonstration(play.observation(self.history, self.image_history), text, ctx))
-        return shown
+            completions.append(demonstration(play.observation(self.history, self.image_history), text, ctx))
+        return completions

@@ -1,4 +1,4 @@
-"""PPO over turns of a thought and an action (GTR).
+"""GTR: PPO with advantages, ratios and values per turn of a thought and an action.
 
 - advantages of whole turns, with a bonus after GAE: `TurnAdvantage`
 - the ratio of a turn, in which thoughts count less than actions: `ThoughtSurrogate`

@@ -1,4 +1,4 @@
-"""RLCoder: a retriever learns to rank first what most lowers a frozen generator's loss on the true completion.
+"""RLCoder: train a retriever to rank first the candidate that most lowers a frozen generator's loss.
 
 RLCoder: Reinforcement Learning for Repository-Level Code Completion, 2024, arXiv:2407.19487.
 """

@@ -1,4 +1,4 @@
-"""Candidates of a query, and the one that most lowers a frozen generator's loss on the true completion as its label.
+"""RLCoder: rank the candidates of a query, and label the one with the least generator loss on the true completion.
 
 - weights of the completion's tokens: `token_weights`; the loss: `weighted_loss`
 - the retriever's choice among candidates: `Retrieval`; the generator's, to be imitated: `LabelledRetrieval`
@@ -50,7 +50,7 @@ def query_of(prompt: Prompt, lines: int) -> str:
 
 
 class Retrieval(Rollout):
-    """The retriever chooses among its best candidates for a prompt and the stop candidate, in one decision.
+    """Rollout of one choice: the retriever samples one of its best candidates for a prompt, or the stop candidate.
 
     The prompt's text is the code before the cursor, its info["candidates"] the texts of the repository, and the output
     is the chosen text, "" for the stop candidate. Source: RLCoder, 2024, arXiv:2407.19487.
@@ -68,10 +68,12 @@ class Retrieval(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         raws = self.rank([prompt for _, prompt in prompts], ctx)
-        asked = [(slot, prompt, i, raw) for (slot, prompt), raw in zip(prompts, raws) for i in ctx.sample_indices(slot)]
-        requests = [Request(raw, turn_seed(slot, index, ctx)) for slot, _, index, raw in asked]
+        entries = [
+            (slot, prompt, i, raw) for (slot, prompt), raw in zip(prompts, raws) for i in ctx.sample_indices(slot)
+        ]
+        requests = [Request(raw, turn_seed(slot, index, ctx)) for slot, _, index, raw in entries]
         out = []
-        for (slot, prompt, index, raw), done in zip(asked, ctx.engine.sample(requests, ctx.sampling)):
+        for (slot, prompt, index, raw), done in zip(entries, ctx.engine.sample(requests, ctx.sampling)):
             turn = Turn(replace(done, output=self._text(raw, int(done.action[0]))))
             out.append(Episode(prompt, slot, index, [turn], ended=done.ended))
         return out
@@ -87,15 +89,15 @@ class Retrieval(Rollout):
             columns = policy.collate([policy.encode(raw) for raw in raws])
             logits = policy.logits({name: column.to(policy.device) for name, column in columns.items()})
         best = logits.argsort(dim=1, descending=True, stable=True)[:, : self.num_candidates - 1].tolist()
-        chosen = [[raw["candidates"][i] for i in places] for raw, places in zip(raws, best)]
-        return [{**raw, "candidates": [*texts, self.stop]} for raw, texts in zip(raws, chosen)]
+        top_texts = [[raw["candidates"][i] for i in places] for raw, places in zip(raws, best)]
+        return [{**raw, "candidates": [*texts, self.stop]} for raw, texts in zip(raws, top_texts)]
 
     def _text(self, raw: dict[str, Any], place: int) -> str:
         return raw["candidates"][place] if place < len(raw["candidates"]) - 1 else ""
 
 
 class LabelledRetrieval(Retrieval):
-    """The candidate with which a frozen generator's `weighted_loss` on the true completion is least, to be imitated.
+    """Demonstrations of the candidate with the least `weighted_loss` of a frozen generator on the true completion.
 
     The generator reads a candidate, a line break and the code before the cursor; with the stop candidate the code
     alone. Of equal losses the first candidate counts. Source: RLCoder, 2024, arXiv:2407.19487.
@@ -125,7 +127,7 @@ class LabelledRetrieval(Retrieval):
         generator, target = ctx.models[self.generator], reference_answer(prompt, "labelled_retrieval")
         texts = [self._text(raw, place) for place in range(len(raw["candidates"]))]
         before = [f"{text}\n{prompt_text(prompt)}" if text else prompt_text(prompt) for text in texts]
-        asked = [Splice(replace(prompt, messages=({"role": "user", "content": b},)), "", target) for b in before]
+        splices = [Splice(replace(prompt, messages=({"role": "user", "content": b},)), "", target) for b in before]
         weights = token_weights(fit_texts(generator.token_texts(generator.tokenize(target).tolist()), target))
-        found = answer_probabilities(asked, replace(ctx, policy=generator), model=self.generator)
-        return [weighted_loss((-one.clamp(min=1e-30).log()).tolist(), weights) for one in found]
+        probabilities = answer_probabilities(splices, replace(ctx, policy=generator), model=self.generator)
+        return [weighted_loss((-row.clamp(min=1e-30).log()).tolist(), weights) for row in probabilities]

@@ -1,4 +1,4 @@
-"""The retriever of RLCoder: a bi-encoder that chooses one of the candidates for a query."""
+"""RLCoder: the retriever, a bi-encoder policy that chooses one of the candidates of a query."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def retrieval_logits(
 
 
 class RetrieverPolicy(Policy):
-    """Bi-encoder: embeds a query and its candidates by one encoder, and chooses a candidate by `retrieval_logits`.
+    """Bi-encoder: embeds a query and its candidates with one encoder, and samples a candidate by `retrieval_logits`.
 
     The raw observation has `query` and `candidates`, whose number is the same in every observation; a row's one choice
     is the place of a candidate. An embedding is the mean of the last hidden states over a text's tokens.
@@ -62,8 +62,8 @@ class RetrieverPolicy(Policy):
                 model = load_model(AutoModel, path, ())
         else:
             self.tokenizer = character_tokenizer()
-            given = dict(config or {})
-            full = build_config(given.pop("model_type", "qwen2"), given, **special_ids(self.tokenizer))
+            options = dict(config or {})
+            full = build_config(options.pop("model_type", "qwen2"), options, **special_ids(self.tokenizer))
             model = build_pretrained(AutoModel, full)
         set_pad_token(self.tokenizer, str(path))
         noise = list_noise(model)

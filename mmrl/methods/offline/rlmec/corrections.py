@@ -1,4 +1,4 @@
-"""Corrections of wrong answers by the editor, with weights of edited and of kept tokens (RLMEC).
+"""RLMEC: the editor's corrections of wrong answers as rows, with weights of edited and unchanged tokens.
 
 - which tokens of a correction differ from the answer: `edited_tokens`
 - corrections as rows to imitate, and the editor's context of all rows: `AddCorrections`
@@ -28,10 +28,12 @@ def edited_tokens(before: Sequence[int], after: Sequence[int]) -> list[bool]:
     Among equally short ones, seen from the end, a token is rather kept or replaced than inserted, and rather inserted
     than removed.
     """
+    # (before + 1, after + 1) Levenshtein distance of all prefixes of both
     cost = np.add.outer(np.arange(len(before) + 1), np.arange(len(after) + 1))
     for i, old in enumerate(before, 1):
         for j, new in enumerate(after, 1):
             cost[i, j] = min(cost[i - 1, j - 1] + (old != new), cost[i, j - 1] + 1, cost[i - 1, j] + 1)
+    # trace back from the end of both: a step to i - 1, j - 1 keeps or replaces, to j - 1 inserts, to i - 1 removes
     edited, i, j = [False] * len(after), len(before), len(after)
     while j:
         if i and cost[i, j] == cost[i - 1, j - 1] + (before[i - 1] != after[j - 1]):
@@ -80,33 +82,36 @@ class AddCorrections(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)
-        shown = dict(zip(groups, references([group[0].prompt for group in groups.values()], ctx)))
+        solutions = dict(zip(groups, references([group[0].prompt for group in groups.values()], ctx)))
+        # one prompt for the editor per episode: question, reference solution, answer
         raws = [
-            edit_observation(e.prompt.observation, shown[e.group], str(_answer(e).output), self.template)
+            edit_observation(e.prompt.observation, solutions[e.group], str(_answer(e).output), self.template)
             for e in episodes
         ]
-        own = [self._weigh_answer(episode, ctx.policy.encode(raw)) for episode, raw in zip(episodes, raws)]
-        wrong = [(i, episode) for i, episode in enumerate(own) if episode.reward < self.success_threshold]
+        answers = [self._weigh_answer(episode, ctx.policy.encode(raw)) for episode, raw in zip(episodes, raws)]
+        wrong = [(i, episode) for i, episode in enumerate(answers) if episode.reward < self.success_threshold]
+        # one greedy correction per wrong answer
         requests = [
             Request(raws[i], derive_seed("editor", turn_seed(e.group, e.sample_index, ctx)), model=self.editor)
             for i, e in wrong
         ]
         corrections = ctx.engine.sample(requests, replace(ctx.sampling, decode="argmax")) if requests else []
+        # corrections join the group of their answer, with sample indices above those of the answers
         after = {slot: 1 + max(episode.sample_index for episode in group) for slot, group in groups.items()}
-        return own + [
+        return answers + [
             self._correct(e, done, after[e.group] + e.sample_index)
             for (_, e), done in zip(wrong, corrections)
             if done.ended == "done" and len(done.action)
         ]
 
-    def _weigh_answer(self, episode: Episode, seen: dict[str, Any]) -> Episode:
+    def _weigh_answer(self, episode: Episode, observation: dict[str, Any]) -> Episode:
         """Return the episode with the editor's context, and its answer's weights."""
         done = _answer(episode)
         weight = self.kept_weight if episode.reward >= self.success_threshold else 0.0
         extra = {**done.extra, "imitation_weights": weight * done.action_mask.float()}
         # rows that share a prompt_id share their contexts, and this one differs from answer to answer
-        own = replace(done, others={**done.others, self.context: seen}, prompt_id=None, extra=extra)
-        return replace(episode, turns=[replace(episode.turns[0], completion=own)])
+        completion = replace(done, others={**done.others, self.context: observation}, prompt_id=None, extra=extra)
+        return replace(episode, turns=[replace(episode.turns[0], completion=completion)])
 
     def _correct(self, episode: Episode, correction: Completion, sample_index: int) -> Episode:
         """Return the correction of an answer as an episode to imitate."""

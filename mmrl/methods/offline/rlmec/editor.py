@@ -1,4 +1,4 @@
-"""The editor of RLMEC, a generative reward model: what it reads, and demonstrations of corrections to train it on.
+"""RLMEC: prompts of the editor, a generative reward model, and demonstrations of corrections for its training.
 
 Source: RLMEC, 2024, arXiv:2401.06081.
 """
@@ -19,17 +19,17 @@ TEMPLATE = "\n{reference}\n---\n{answer}\n---\n"
 def edit_observation(raw: Mapping[str, Any], reference: str, answer: str, template: str) -> dict[str, Any]:
     """The editor's observation: the question, and after it the reference solution and the answer to correct."""
     *before, last = raw["messages"]
-    text, seen = template.replace("{reference}", reference).replace("{answer}", answer), last["content"]
-    seen = seen + text if isinstance(seen, str) else [*seen, {"type": "text", "text": text}]
-    return {**raw, "messages": (*before, {**last, "content": seen})}
+    text, content = template.replace("{reference}", reference).replace("{answer}", answer), last["content"]
+    content = content + text if isinstance(content, str) else [*content, {"type": "text", "text": text}]
+    return {**raw, "messages": (*before, {**last, "content": content})}
 
 
 def references(prompts: Sequence[Prompt], ctx: Context) -> list[str]:
     """The task's demonstration of each prompt, which has to be one text."""
-    shown = ctx.task.demonstrations(prompts) if prompts else []
-    if any(len(steps) != 1 or not isinstance(steps[0][1], str) for steps in shown):
+    demonstrations = ctx.task.demonstrations(prompts) if prompts else []
+    if any(len(steps) != 1 or not isinstance(steps[0][1], str) for steps in demonstrations):
         raise ValueError(f"RLMEC corrects answers of one row, but task {ctx.task.name!r} is solved in several")
-    return [str(output) for ((_, output),) in shown]
+    return [str(output) for ((_, output),) in demonstrations]
 
 
 class EditDemonstrations(Rollout):

@@ -1,4 +1,4 @@
-"""Token rewards of RLMEC from the editor's probabilities, and the two losses of the policy.
+"""RLMEC: token rewards from the editor's probabilities, and the two losses of the policy.
 
 - clip(p - 0.5, ...) by the outcome: `EditRewards`
 - clipped token weights times log-probs: `EditSurrogate`; the regulariser, weighted imitation: `EditImitation`

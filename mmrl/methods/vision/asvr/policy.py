@@ -1,4 +1,4 @@
-"""A vision-language policy with a visual head, and the loss of its predictions.
+"""ASVR: a vision-language policy with a visual head, and the loss of its code predictions.
 
 - the head that predicts codes level by level: `VisualHead`; the policy with it: `ReconstructingPolicy`
 - the loss of a row: `reconstruction_loss`, `VisualReconstruction`

@@ -1,4 +1,4 @@
-"""The frozen tokenizer of images: a residual quantiser of another model's image features, as a column of rows.
+"""ASVR: the frozen image tokenizer, a residual quantiser of image features, as a column of rows.
 
 - codebooks by k-means and the ids of features: `fit_codebooks`, `quantise`
 - image features of a model, and their codes in every row: `encode_images`, `VisualTokens`
@@ -27,12 +27,12 @@ def fit_codebooks(features: Tensor, levels: int, codes: int, steps: int = 10) ->
     """
     rest, books = features, []
     for _ in range(levels):
-        distance, chosen = (rest - rest.mean(0)).square().sum(1), []
+        distance, points = (rest - rest.mean(0)).square().sum(1), []
         for _ in range(codes):
-            chosen.append(rest[distance.argmax()])
-            apart = (rest - chosen[-1]).square().sum(1)
-            distance = apart if len(chosen) == 1 else torch.minimum(distance, apart)
-        centres = torch.stack(chosen)
+            points.append(rest[distance.argmax()])
+            apart = (rest - points[-1]).square().sum(1)
+            distance = apart if len(points) == 1 else torch.minimum(distance, apart)
+        centres = torch.stack(points)
         for _ in range(steps):
             nearest = torch.cdist(rest, centres).argmin(1)
             counts = torch.bincount(nearest, minlength=codes)[:, None]
@@ -87,8 +87,8 @@ class VisualTokens(StatefulTransform):
                 f"visual_tokens.encoder={self.encoder!r} is none of the learner's models {sorted(ctx.models)}; set "
                 "model.reference=true or add it to model.frozen_models"
             )
-        seen = [turn.completion.observation for episode in episodes for turn in episode.turns]
-        features = encode_images(seen, ctx.models[self.encoder], self.rows)
+        observations = [turn.completion.observation for episode in episodes for turn in episode.turns]
+        features = encode_images(observations, ctx.models[self.encoder], self.rows)
         if self._codebooks is None:
             parts = [each for part in ctx.collector.gather([features]) for each in part if len(each)]
             if parts:
@@ -120,10 +120,10 @@ def encode_images(observations: Sequence[Observation], model: Any, rows: int) ->
         for start in range(0, len(observations), rows):
             part = observations[start : start + rows]
             counts = [int((each["input_ids"] == model.image_id).sum()) for each in part]
-            found = torch.zeros(0, model.hidden_size)
+            features = torch.zeros(0, model.hidden_size)
             if sum(counts):
                 inputs = model.extra_inputs(model.collate(part))
                 pixels = {name: column.to(model.device) for name, column in inputs.items() if name not in PER_TOKEN}
-                found = torch.cat(list(model.model.get_image_features(**pixels).pooler_output)).float().cpu()
-            out += found.split(counts)
+                features = torch.cat(list(model.model.get_image_features(**pixels).pooler_output)).float().cpu()
+            out += features.split(counts)
     return out

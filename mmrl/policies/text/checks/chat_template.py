@@ -71,6 +71,7 @@ def check_chat_template(tokenizer: Any) -> None:
         ValueError: with what is wrong.
     """
     template = getattr(tokenizer, "chat_template", None)
+    # one template, or several by name
     templates = list(template.values()) if isinstance(template, dict) else [template] if template else []
     if wrong := [each for each in templates if not isinstance(each, str)]:
         raise ValueError(f"its chat template is {type(wrong[0]).__name__}, not a text; correct chat_template.jinja")
@@ -80,6 +81,7 @@ def check_chat_template(tokenizer: Any) -> None:
         return
     tokens = getattr(tokenizer, "tokenizer", tokenizer)
     names = ("bos_token", "eos_token", "pad_token", "unk_token")
+    # render one question with text or parts as content, with and without a system message
     arguments = {
         "templates": templates,
         "messages": [

@@ -34,20 +34,24 @@ def check_rows(
         ValueError: the numbers differ by more than a thousandth.
     """
     modes = [(module, module.training) for module in model.modules()]
+    # ids other than padding and end, in rows of two lengths [L_i]
     first = max(padding, end) + 1
     rows = [torch.tensor([*range(first, first + length - 1), end]) for length in LENGTHS]
     kind = model.config.model_type
     try:
         with torch.no_grad(), fixed_draws(), in_fp32(model):
             model.eval()
+            # each row alone [1, L_i] in evaluation mode: [D] numbers
             with restore_noise(noise):
                 alone = [score(row[None], torch.ones_like(row)[None])[0] for row in rows]
             model.train()
+            # both rows in one batch [2, max L_i], padded on the right, in training mode
             masks = pad_stack([torch.ones_like(row) for row in rows])
             together = score(pad_stack(rows, padding), masks)
     finally:
         for module, mode in modes:
             module.training = mode
+    # largest difference relative to the largest number; NaN counts as infinite
     scale = max(1.0, *(float(each.abs().max()) for each in alone))
     worst = max(float((one - other).abs().nan_to_num(torch.inf).max()) for one, other in zip(together, alone)) / scale
     if worst > EXACT:

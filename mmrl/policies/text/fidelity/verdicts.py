@@ -89,6 +89,6 @@ def remove_oldest(folder: Path, entries: int) -> None:
 
 
 def cache_folder() -> Path:
-    """Folder of stored verdicts: `MMRL_FIDELITY`, or mmrl/fidelity in the user's cache folder."""
+    """Folder of stored verdicts: `MMRL_FIDELITY`, or the folder `fidelity` of mmrl in the user's cache folder."""
     folder = os.environ.get(FOLDER)
     return Path(folder or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmrl" / "fidelity")

@@ -185,6 +185,7 @@ def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSeque
     most, rows = min(int(np.bincount(prompt).max()), MAX_GROUP), len(order)
     alike = _count_shared(lengths, order)  # with the completion before
     ends = np.full((rows + 1, most), np.inf)  # cost of the w + 1 completions that end before j
+    # [N - w] common prefix and number of choices of w + 1 adjacent completions
     common = scored = choices
     for w in range(most):
         count = rows - w
@@ -193,12 +194,14 @@ def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSeque
         width = scored - w * common
         cost = cost_model(1, lengths.prompt_lengths[prompt[:count]] - 1 + width, width) - cost_model.call
         ends[w + 1 :, w] = np.where(prompt[:count] == prompt[w:], cost, np.inf)
+    # dynamic program over the end j of the last group
     best, came = np.full(rows + 1 + most, np.inf), np.zeros(rows + 1, dtype=int)
     best[most] = 0.0  # no completion; earlier entries cannot be reached
     for j in range(1, rows + 1):
         whole = best[j : j + most][::-1] + ends[j]
         came[j] = whole.argmin()
         best[j + most] = whole[came[j]]
+    # follow the best cuts back from the end
     sequences, j = list[PackedSequence](), rows
     while j > 0:
         first = j - came[j] - 1
@@ -238,6 +241,7 @@ def _split_by_length(
     ends = [*(np.flatnonzero(masked | (np.diff(length) != 0) | (np.diff(width) != 0)) + 1).tolist(), len(sequences)]
     starts = np.array([0, *ends[:-1]])
     widest = np.maximum.reduceat(width, starts)
+    # dynamic program over the end i of the last batch, whose sequences are padded to its longest
     best, came = np.zeros(len(ends) + 1), np.zeros(len(ends), dtype=int)
     for i, end in enumerate(ends):
         first = slice(0, 1 if one_pass else i + 1)
@@ -248,6 +252,7 @@ def _split_by_length(
             cost = np.where(count * length[end - 1] ** 2 > MAX_MASK, np.inf, cost)
         came[i] = cost.argmin()
         best[i + 1] = cost[came[i]]
+    # follow the best cuts back from the end
     batches, i = [], len(ends)
     while i > 0:
         start = starts[came[i - 1]]

@@ -106,6 +106,7 @@ def prefix_attention(
     """
     prefix: Prefix | None = getattr(key, "prefix", None)
     head = getattr(attention_mask, "head", 0)
+    # scoring: packed sequences of prompts and completions
     if prefix is None and attention_mask is not None and head:
         return _packed_attention(
             module, query, key, value, attention_mask, head, dropout=dropout, scaling=scaling, **others
@@ -115,18 +116,22 @@ def prefix_attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
     prefix.used = True
+    # several query tokens or a position bias: copy the prompt's keys [U, Hk, P, D] to each row, [R, Hk, P + t, D]
     if query.shape[2] > 1 or others.get("position_bias") is not None:
         key, value = (torch.cat([p[prefix.owner], row], -2) for p, row in ((prefix.keys, key), (prefix.values, value)))
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
+    # one new token: the H / Hk query heads of a key head are the rows of a matrix product, [R, Hk, H / Hk, D]
     rows, heads, _, size = query.shape
     grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size) * (
         size**-0.5 if scaling is None else scaling
     )
+    # [R, Hk, H / Hk, P + t] scores in float32, against the shared prompt and the row's own tokens
     scores = torch.cat([prefix.times_keys(grouped), grouped @ key.transpose(-1, -2)], -1).float()
     if attention_mask is not None:
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    # [R, Hk, H / Hk, D] means, then [R, 1, H, D] as transformers expects
     weights = scores.softmax(-1).to(query.dtype)
     out = prefix.times_values(weights[..., : prefix.length]) + weights[..., prefix.length :] @ value
     return out.reshape(rows, heads, 1, size).transpose(1, 2).contiguous(), None

@@ -69,8 +69,8 @@ class ImageSettings:
             return np.asarray(picture.resize((width, height), method))
         short = min(picture.size)  # the shorter side becomes `width`, as torchvision resizes by one number
         whole = tuple(width if side == short else int(width * side / short) for side in picture.size)
-        left, top = round((whole[0] - width) / 2), round((whole[1] - height) / 2)
-        return np.asarray(picture.resize(whole, method).crop((left, top, left + width, top + height)))
+        x, y = round((whole[0] - width) / 2), round((whole[1] - height) / 2)
+        return np.asarray(picture.resize(whole, method).crop((x, y, x + width, y + height)))
 
 
 def crop_centre(images: Tensor, area: float) -> Tensor:
@@ -92,7 +92,7 @@ def crop_centre(images: Tensor, area: float) -> Tensor:
 def _pad_to_square(picture: Image.Image, fill: tuple[int, ...]) -> Image.Image:
     """Add borders of one colour on both sides of the shorter axis."""
     longest = max(picture.size)
-    left, top = ((longest - side) // 2 for side in picture.size)
-    whole = Image.new("RGB", (picture.width + 2 * left, picture.height + 2 * top), fill)
-    whole.paste(picture, (left, top))
+    x, y = ((longest - side) // 2 for side in picture.size)
+    whole = Image.new("RGB", (picture.width + 2 * x, picture.height + 2 * y), fill)
+    whole.paste(picture, (x, y))
     return whole

@@ -121,5 +121,5 @@ def resize_centred(images: Tensor, height: int, width: int) -> Tensor:
     ratio = max(images.shape[3] / width, images.shape[2] / height)
     size = int(images.shape[2] / ratio), int(images.shape[3] / ratio)
     fitted = interpolate(images, size=size, mode="bilinear", align_corners=False).clamp(0, 1)
-    above, left = (height - size[0]) // 2, (width - size[1]) // 2
-    return pad(fitted, (left, width - size[1] - left, above, height - size[0] - above))
+    pad_top, pad_left = (height - size[0]) // 2, (width - size[1]) // 2
+    return pad(fitted, (pad_left, width - size[1] - pad_left, pad_top, height - size[0] - pad_top))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from safetensors.torch import save_file
@@ -34,11 +34,13 @@ Reads = Literal["shared", "detached", "own"]
 class ActionPolicy(Policy):
     """VLA policy from image, instruction and proprioception to a chunk of H x A numbers.
 
-    Subclasses add `body` and a head.
+    Subclasses add `transformer` and a head.
 
     Args:
-        vision: timm model that supports features_only.
-        vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
+        vision: image backbone: name of a timm model that supports features_only, as convnext_atto, resnet18 and
+            vit_tiny_patch16_224 do. It reads pixels in [-1, 1].
+        vision_args: further arguments of timm.create_model, such as {pretrained: true, out_indices: [2]}; None gives
+            the small encoder `SMALL_CONVNEXT`, whose entries are those of a ConvNeXt.
         visual_tokens: tokens that the image becomes; 0: the policy reads no image, only instruction and state.
         hidden_size: width of the transformer, and of the expert of a continuous head.
         layers: depth of the transformer that reads the context.
@@ -58,7 +60,8 @@ class ActionPolicy(Policy):
         head: entries of the architecture that the subclass adds.
     """
 
-    body: ContextTransformer
+    renamed_weights: ClassVar[Mapping[str, str]] = {"vision": "vision_encoder", "body": "transformer"}
+    transformer: ContextTransformer
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class ActionPolicy(Policy):
         self.proprio_dims = architecture["proprio_dims"]
         width = architecture["hidden_size"]
         tokens = architecture["visual_tokens"]
-        self.vision = (
+        self.vision_encoder = (
             VisionEncoder(architecture["vision"], architecture["vision_args"], width, width, tokens) if tokens else None
         )
 
@@ -111,9 +114,9 @@ class ActionPolicy(Policy):
         self.value_head = self._critic() if self._predicts_values else None
         if self.path is not None:
             self._load(Path(self.path))
-        if self.freeze_vision and self.vision is not None:
-            self.vision.requires_grad_(False)
-            self.body.words.requires_grad_(False)
+        if self.freeze_vision and self.vision_encoder is not None:
+            self.vision_encoder.requires_grad_(False)
+            self.transformer.embed_tokens.requires_grad_(False)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert {"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} to tensors; words become ids [L]."""
@@ -127,7 +130,7 @@ class ActionPolicy(Policy):
             self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
         proprio = read_proprio(raw["proprio"], self.proprio_dims)
         encoded = {"instruction": self._spelt[text], "proprio": proprio}
-        if self.vision is None:
+        if self.vision_encoder is None:
             return encoded
         return {"image": read_image("image", raw["image"]), **encoded}
 
@@ -140,7 +143,7 @@ class ActionPolicy(Policy):
 
     def _inputs(self) -> tuple[str, ...]:
         """Return the names of the observations that the network reads."""
-        return ("proprio", "instruction") if self.vision is None else ("image", "proprio", "instruction")
+        return ("proprio", "instruction") if self.vision_encoder is None else ("image", "proprio", "instruction")
 
     @torch.no_grad()
     def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -174,15 +177,15 @@ class ActionPolicy(Policy):
         """Compute visual tokens [N, K, D] and map logits from the image; stored tokens are returned instead."""
         if "visual" in observation:
             return observation["visual"], None
-        if self.vision is None:
+        if self.vision_encoder is None:
             require_inputs(observation, ("instruction", "proprio"), self)
             width = self.architecture["hidden_size"]
-            return self.body.words.weight.new_zeros(len(observation["proprio"]), 0, width), None
+            return self.transformer.embed_tokens.weight.new_zeros(len(observation["proprio"]), 0, width), None
         require_inputs(observation, ("image", "instruction"), self)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
             present = self._present(observation)[..., None].float()
-            words = self.body.words(observation["instruction"]) * present
-            return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
+            words = self.transformer.embed_tokens(observation["instruction"]) * present
+            return self.vision_encoder(observation["image"], words.sum(dim=1) / present.sum(dim=1))
 
     def _critic(self) -> StateValue:
         """Build the layers that predict the return from the input that `critic` selects."""
@@ -195,7 +198,7 @@ class ActionPolicy(Policy):
         if self.value_head is None:
             return None
         if self.critic == "own":
-            words = self.body.words(observation["instruction"]).detach()
+            words = self.transformer.embed_tokens(observation["instruction"]).detach()
             proprio = observation["proprio"]
             return self.value_head(image_text_state(visual.detach(), words, self._present(observation), proprio))
         return self.value_head(summary if self.critic == "shared" else summary.detach())

@@ -57,12 +57,12 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         self.expert.gradient_checkpointing = gradient_checkpointing
         self._ready()
         if freeze_context:
-            self.body.requires_grad_(False)
+            self.transformer.requires_grad_(False)
 
     def _build(self) -> None:
         architecture = self.architecture
         shared = {name: architecture[name] for name in ("hidden_size", "heads", "intermediate_size")}
-        self.body = ContextTransformer(
+        self.transformer = ContextTransformer(
             vocabulary=len(self.tokenizer), layers=architecture["layers"], proprio_dims=self.proprio_dims, **shared
         )
         sizes: Any = {"action_dims": self.action_dims, "chunk": self.chunk}
@@ -97,6 +97,6 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     def _context(self, visual: Tensor, observation: Mapping[str, Any], complete: bool) -> tuple[Prefix, Tensor | None]:
         """Compute the expert's keys and values of every context, and values [N]."""
         present = None if complete else self._present(observation)
-        hidden, mask = self.body.read(visual, observation["instruction"], present, observation["proprio"])
+        hidden, mask = self.transformer.read(visual, observation["instruction"], present, observation["proprio"])
         prefix = self.expert.prefix(hidden, mask)
         return prefix, self._values(hidden[:, -1], visual, observation)

@@ -47,7 +47,7 @@ class ActionTokenPolicy(ActionPolicy):
         other = ("vision", "vision_args", "visual_tokens", "layout")
         body = {k: v for k, v in self.architecture.items() if k not in other}
         self.bins, self.layout = body["bins"], self.architecture.get("layout", "equal")
-        self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
+        self.transformer = ActionTransformer(vocabulary=len(self.tokenizer), **body)
         self._ready()
 
     @classmethod
@@ -107,6 +107,6 @@ class ActionTokenPolicy(ActionPolicy):
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Compute logits [N, T, B] and values [N]."""
         present = None if self.is_complete(observation) else self._present(observation)
-        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
+        logits, summary = self.transformer(visual, observation["instruction"], present, observation["proprio"])
         logits = without_twins(logits, self.layout)
         return logits, self._values(summary, visual, observation)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from transformers import Qwen2Config, Qwen2Model
@@ -15,6 +18,8 @@ class ContextTransformer(nn.Module):
         hidden_size, layers, heads, intermediate_size: of the transformer.
         proprio_dims: P.
     """
+
+    renamed_weights: ClassVar[Mapping[str, str]] = {"transformer": "model", "proprio": "state_proj"}
 
     def __init__(
         self, vocabulary: int, hidden_size: int, layers: int, heads: int, intermediate_size: int, proprio_dims: int
@@ -31,13 +36,13 @@ class ContextTransformer(nn.Module):
             initializer_range=hidden_size**-0.5,
             use_cache=False,
         )
-        self.transformer = Qwen2Model(config)
-        self.proprio = nn.Linear(proprio_dims, hidden_size)
+        self.model = Qwen2Model(config)
+        self.state_proj = nn.Linear(proprio_dims, hidden_size)
 
     @property
-    def words(self) -> nn.Embedding:
+    def embed_tokens(self) -> nn.Embedding:
         """The word vectors."""
-        return self.transformer.embed_tokens
+        return self.model.embed_tokens
 
     def read(
         self, visual: Tensor, ids: Tensor, present: Tensor | None, proprio: Tensor, queries: Tensor | None = None
@@ -47,8 +52,8 @@ class ContextTransformer(nn.Module):
         Tokens are visual [N, K, D], words (ids and present [N, L]), proprio [N, P], then queries [H, D]; `present` is
         None if no word is padding.
         """
-        words = self.words(ids)
-        body = self.proprio(proprio.to(words.dtype))[:, None]
+        words = self.embed_tokens(ids)
+        body = self.state_proj(proprio.to(words.dtype))[:, None]
         tokens = [visual.to(words.dtype), words, body]
         if queries is not None:
             tokens.append(queries.expand(len(ids), -1, -1))
@@ -59,17 +64,17 @@ class ContextTransformer(nn.Module):
         # positions skip padding, so that padding changes nothing
         position, token_mask = mask.cumsum(dim=1) - 1, mask.bool()
         causal_mask = None if present is None else _causal(token_mask)
-        turned = self.transformer.rotary_emb(joined, position)
-        for layer in self.transformer.layers:
+        turned = self.model.rotary_emb(joined, position)
+        for layer in self.model.layers:
             joined = layer(joined, attention_mask=causal_mask, position_ids=position, position_embeddings=turned)
-        return self.transformer.norm(joined), token_mask
+        return self.model.norm(joined), token_mask
 
 
-def _causal(there: Tensor) -> Tensor:
+def _causal(mask: Tensor) -> Tensor:
     """Build the causal attention mask, bool [N, 1, L, L], without padding."""
-    length = there.shape[1]
-    before = torch.ones(length, length, dtype=torch.bool, device=there.device).tril()
-    return before & there[:, None, None]
+    length = mask.shape[1]
+    before = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
+    return before & mask[:, None, None]
 
 
 class ActionTransformer(ContextTransformer):
@@ -78,6 +83,8 @@ class ActionTransformer(ContextTransformer):
     Args:
         action_dims: A. chunk: H. bins: B. The others as of ContextTransformer.
     """
+
+    renamed_weights: ClassVar[Mapping[str, str]] = {**ContextTransformer.renamed_weights, "queries": "query_embed"}
 
     def __init__(
         self,
@@ -93,10 +100,10 @@ class ActionTransformer(ContextTransformer):
     ):
         super().__init__(vocabulary, hidden_size, layers, heads, intermediate_size, proprio_dims)
         self.chunk, self.choices, self.bins = chunk, chunk * action_dims, bins
-        self.queries = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
+        self.query_embed = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
         self.head = nn.Linear(hidden_size, action_dims * bins)
 
     def forward(self, visual: Tensor, ids: Tensor, present: Tensor | None, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Compute logits [N, H * A, B] and the features [N, D] of the last query, which attends to all tokens."""
-        hidden = self.read(visual, ids, present, proprio, self.queries)[0][:, -self.chunk :]
+        hidden = self.read(visual, ids, present, proprio, self.query_embed)[0][:, -self.chunk :]
         return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

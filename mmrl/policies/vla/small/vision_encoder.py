@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import timm
@@ -37,13 +37,23 @@ class VisionEncoder(nn.Module):
     (spatial softmax).
 
     Args:
-        name: of a timm model that supports features_only; the grid is its first feature map.
-        arguments: further arguments of timm.create_model.
+        name: of a timm model that supports features_only; the grid [h, w] is its first feature map in `out_indices`.
+        arguments: further arguments of timm.create_model. An encoder whose input size is fixed, such as a vision
+            transformer, needs `img_size` in pixels.
         text_size: width of the instruction vector.
         token_size: width of the visual tokens.
         tokens: K.
         sharpness: factor of the map logits, so that maps become narrow early in training.
     """
+
+    renamed_weights: ClassVar[Mapping[str, str]] = {
+        "features": "backbone",
+        "project": "input_proj",
+        "condition": "film",
+        "maps": "map_proj",
+        "token": "projector",
+        "identity": "pos_embed",
+    }
 
     def __init__(
         self,
@@ -56,28 +66,28 @@ class VisionEncoder(nn.Module):
     ):
         super().__init__()
         features: Any = timm.create_model(name, features_only=True, **arguments)
-        self.features, size = features.to(memory_format=torch.channels_last), features.feature_info.channels()[0]
+        self.backbone, size = features.to(memory_format=torch.channels_last), features.feature_info.channels()[0]
         self.sharpness = sharpness
-        self.project = nn.Linear(size, size)
+        self.input_proj = nn.Linear(size, size)
         # instructions differ in one word of many; the norm enlarges the difference, which speeds up learning
-        self.condition = nn.Sequential(nn.LayerNorm(text_size), nn.Linear(text_size, 2 * size))
-        self.maps = nn.Linear(size, tokens)
-        self.token = nn.Sequential(nn.Linear(size + 2, token_size), nn.GELU(), nn.Linear(token_size, token_size))
-        self.identity = nn.Parameter(0.02 * torch.randn(tokens, token_size))
+        self.film = nn.Sequential(nn.LayerNorm(text_size), nn.Linear(text_size, 2 * size))
+        self.map_proj = nn.Linear(size, tokens)
+        self.projector = nn.Sequential(nn.Linear(size + 2, token_size), nn.GELU(), nn.Linear(token_size, token_size))
+        self.pos_embed = nn.Parameter(0.02 * torch.randn(tokens, token_size))
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Compute tokens [N, K, D] and map logits [N, K, h, w] from image uint8 [N, H, W, 3] and text [N, size]."""
-        weight = self.project.weight
+        weight = self.input_proj.weight
         pixels = image.permute(0, 3, 1, 2).to(weight.dtype) / 127.5 - 1  # channels last in memory already
-        grid = self.features(pixels)[0]
+        grid = self.backbone(pixels)[0]
         height, width = grid.shape[2:]
-        scale, shift = self.condition(text)[:, None].chunk(2, dim=-1)
-        features = torch.relu(self.project(grid.flatten(2).transpose(1, 2)) * (1 + scale) + shift)  # [N, h*w, C]
-        logits = self.sharpness * self.maps(features).transpose(1, 2)  # [N, K, h*w]
+        scale, shift = self.film(text)[:, None].chunk(2, dim=-1)
+        features = torch.relu(self.input_proj(grid.flatten(2).transpose(1, 2)) * (1 + scale) + shift)  # [N, h*w, C]
+        logits = self.sharpness * self.map_proj(features).transpose(1, 2)  # [N, K, h*w]
         attention = logits.softmax(dim=-1)
         where = torch.from_numpy(places(height, width)).to(features)
         pooled = torch.cat([attention @ features, attention @ where], dim=-1)
-        return self.token(pooled) + self.identity, logits.unflatten(2, (height, width))
+        return self.projector(pooled) + self.pos_embed, logits.unflatten(2, (height, width))
 
 
 @lru_cache(maxsize=8)

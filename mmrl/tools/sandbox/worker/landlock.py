@@ -27,13 +27,13 @@ def version() -> int:
 
 def create_ruleset(scratch: str) -> int:
     """Create a Landlock ruleset: read the standard library, write the scratch folder, nothing else. Raises OSError."""
-    known = version()
-    rights = (1 << max(bits for since, bits in _KNOWN.items() if since <= known)) - 1
-    handled = struct.pack("=QQQ", rights, _NETWORK, _SCOPES)[: 8 if known < 4 else 16 if known < 6 else 24]
+    abi = version()
+    rights = (1 << max(bits for since, bits in _KNOWN.items() if since <= abi)) - 1
+    handled = struct.pack("=QQQ", rights, _NETWORK, _SCOPES)[: 8 if abi < 4 else 16 if abi < 6 else 24]
     rules = call("landlock_create_ruleset", handled, ctypes.c_size_t(len(handled)), 0)
-    for path, wanted in [*library_rights(), (scratch, rights & ~_NEVER)]:
+    for path, access in [*library_rights(), (scratch, rights & ~_NEVER)]:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        call("landlock_add_rule", rules, 1, struct.pack("=Qi", wanted, place), 0)
+        call("landlock_add_rule", rules, 1, struct.pack("=Qi", access, place), 0)
         os.close(place)
     return rules
 
@@ -48,17 +48,17 @@ def library_rights() -> list[tuple[str, int]]:
 
     Folders can be listed, which shows the names of installed packages, but not their contents.
     """
-    found: list[tuple[str, int]] = []
+    rights: list[tuple[str, int]] = []
     for path in library_paths():
         if not os.path.isdir(path):
-            found.append((path, _READ_FILE))
+            rights.append((path, _READ_FILE))
             continue
-        found.append((path, _READ_FOLDER))
+        rights.append((path, _READ_FOLDER))
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name not in _FOREIGN and os.path.exists(entry.path):
-                    found.append((entry.path, _READ_FILE | (_READ_FOLDER if entry.is_dir() else 0)))
-    return found
+                    rights.append((entry.path, _READ_FILE | (_READ_FOLDER if entry.is_dir() else 0)))
+    return rights
 
 
 def restrict_files(rules: int) -> None:

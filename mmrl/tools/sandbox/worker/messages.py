@@ -8,9 +8,9 @@ import struct
 
 def write_message(end: int, message: bytes) -> None:
     """Write a whole message. Raises OSError if the reader has gone."""
-    left = memoryview(struct.pack("<Q", len(message)) + message)
-    while left:
-        left = left[os.write(end, left) :]
+    rest = memoryview(struct.pack("<Q", len(message)) + message)
+    while rest:
+        rest = rest[os.write(end, rest) :]
 
 
 def read_message(end: int) -> bytes:

@@ -44,8 +44,8 @@ def _prepare(place: Place, pipes: dict[str, int], parent: int) -> None:
         os.write(score, b"1000")  # if the machine runs out of memory, the program is killed before the trainer
     os.dup2(pipes["out"], 1)
     os.dup2(pipes["out"], 2)
-    kept = sorted({0, 1, 2, pipes["setup"], pipes["reason"]} | ({place.rules} if place.rules is not None else set()))
-    for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")]):
+    fds = sorted({0, 1, 2, pipes["setup"], pipes["reason"]} | ({place.rules} if place.rules is not None else set()))
+    for low, high in zip(fds, [*fds[1:], os.sysconf("SC_OPEN_MAX")]):
         os.closerange(low + 1, high)
     os.umask(0o077)
     os.chdir(place.scratch.folder)

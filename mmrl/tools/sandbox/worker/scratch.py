@@ -54,9 +54,9 @@ def measure_folder(folder: str, most: int) -> tuple[int, int]:
                 for name in os.listdir(place):
                     files += 1
                     try:
-                        found = os.stat(name, dir_fd=place, follow_symlinks=False)
-                        size += found.st_blocks * 512
-                        if stat.S_ISDIR(found.st_mode):
+                        status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                        size += status.st_blocks * 512
+                        if stat.S_ISDIR(status.st_mode):
                             waiting.append(os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place))
                     except FileNotFoundError:
                         pass

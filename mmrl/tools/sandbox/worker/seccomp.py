@@ -36,9 +36,9 @@ def build_filter() -> bytes:
     # the kernel evaluates a new filter for every call number, so one comparison skips a whole group
     groups = [cases[start : start + _GROUP] for start in range(0, len(cases), _GROUP)]
     for group, following in pairwise(groups):
-        body = [step for found, steps in group for step in ((_EQUAL, 0, len(steps), found), *steps)]
+        body = [step for syscall, steps in group for step in ((_EQUAL, 0, len(steps), syscall), *steps)]
         code += [(_AT_LEAST, len(body) + 1, 0, following[0][0]), *body, _REFUSE]
-    code += [step for found, steps in groups[-1] for step in ((_EQUAL, 0, len(steps), found), *steps)]
+    code += [step for syscall, steps in groups[-1] for step in ((_EQUAL, 0, len(steps), syscall), *steps)]
     return b"".join(struct.pack("HBBI", *step) for step in [*code, _REFUSE])
 
 
@@ -59,9 +59,9 @@ def _cases() -> Iterator[tuple[int, list[Instruction]]]:
     for name in allowed.MISSING:
         bodies[name] = [(_RETURN, 0, 0, _MISSING)]
     for name, body in bodies.items():
-        found = number(name)
-        if found is not None:
-            yield found, body
+        syscall = number(name)
+        if syscall is not None:
+            yield syscall, body
 
 
 def _argument(index: int, high: int = 0) -> Instruction:

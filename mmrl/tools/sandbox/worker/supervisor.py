@@ -92,12 +92,12 @@ def open_one_way() -> tuple[int, int]:
 
 def _read_setup(end: int) -> bytes:
     """Read the message of a program's process from before the program starts; until then only mmrl's code has run."""
-    late, said = time.monotonic() + _SETUP, b""
-    while (left := late - time.monotonic()) > 0 and select.select([end], [], [], left)[0]:
+    late, message = time.monotonic() + _SETUP, b""
+    while (remaining := late - time.monotonic()) > 0 and select.select([end], [], [], remaining)[0]:
         piece = os.read(end, _PIECE)
         if not piece:
-            return said
-        said += piece
+            return message
+        message += piece
     return b"0it took too long to confine a process"
 
 
@@ -175,7 +175,9 @@ def _fits(folder: str, limits: dict[str, Any]) -> bool:
 
 def _report(watched: Watched, limits: dict[str, Any], status: int, cpu: float) -> dict[str, Any]:
     """Build the result from the process's exit status; the program's own report is used only as the reason."""
-    said = "".join(c if c.isprintable() else "\ufffd" for c in watched.read["reason"][:REASON].decode(errors="replace"))
+    report = "".join(
+        c if c.isprintable() else "\ufffd" for c in watched.read["reason"][:REASON].decode(errors="replace")
+    )
     reason = ""
     if watched.verdict:
         outcome = watched.verdict
@@ -187,8 +189,8 @@ def _report(watched: Watched, limits: dict[str, Any], status: int, cpu: float) -
     elif os.WEXITSTATUS(status) == 0:
         outcome = "ok"
     else:
-        outcome = "out_of_memory" if said.startswith("MemoryError") else "raised"
-        reason = said or f"exit status {os.WEXITSTATUS(status)}"
+        outcome = "out_of_memory" if report.startswith("MemoryError") else "raised"
+        reason = report or f"exit status {os.WEXITSTATUS(status)}"
     try:
         text = bytes(watched.read["out"][: int(limits["output"])]).decode()
     except UnicodeDecodeError:

@@ -48,8 +48,8 @@ def unshare(flags: int) -> None:
 
 def prctl(option: int, *values: object) -> None:
     """prctl(2). Raises OSError."""
-    given = [*values, *([ctypes.c_ulong(0)] * (4 - len(values)))]
-    _check_result(_libc.prctl(option, *given), f"prctl {option}")
+    arguments = [*values, *([ctypes.c_ulong(0)] * (4 - len(values)))]
+    _check_result(_libc.prctl(option, *arguments), f"prctl {option}")
 
 
 def _check_result(result: int, name: str) -> int:

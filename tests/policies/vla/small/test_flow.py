@@ -51,7 +51,7 @@ def test_what_a_value_trains(critic, trained):
     policy = build_policy("flow_sde", value_head=True, critic=critic)
     names = touched(policy, policy(sampled(policy)).values.sum())
     assert any(name.startswith("value_head.") for name in names)
-    assert any(name.startswith(("body.", "vision.", "expert.")) for name in names) is trained
+    assert any(name.startswith(("transformer.", "vision_encoder.", "expert.")) for name in names) is trained
 
 
 def test_checkpointed_blocks_have_the_same_gradient():

@@ -92,8 +92,8 @@ def test_freezing_leaves_vision_and_words_alone() -> None:
     model = policy(freeze_vision=True)
     model(sampled(model, Sampling())).logprobs.sum().backward()
     touched = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
-    assert touched and not [n for n in touched if n.startswith("vision.") or "embed_tokens" in n]
-    assert {"body.queries", "body.head.weight", "body.proprio.weight"} <= touched
+    assert touched and not [n for n in touched if n.startswith("vision_encoder.") or "embed_tokens" in n]
+    assert {"transformer.query_embed", "transformer.head.weight", "transformer.state_proj.weight"} <= touched
 
 
 def test_every_parameter_learns_when_nothing_is_frozen() -> None:
@@ -110,8 +110,8 @@ def test_masked_choices_give_no_gradient() -> None:
     weights = torch.zeros(6, 15)
     weights[:, :6] = 1 / 36  # the first two of five control steps were executed
     (model(batch).logprobs * weights).sum().backward()
-    assert (model.body.queries.grad[2:] == 0).all()  # a query is seen by itself and by later ones only
-    assert (model.body.queries.grad[:2] != 0).any()
+    assert (model.transformer.query_embed.grad[2:] == 0).all()  # a query is seen by itself and by later ones only
+    assert (model.transformer.query_embed.grad[:2] != 0).any()
 
 
 def test_gradient_is_that_of_finite_differences() -> None:
@@ -119,7 +119,7 @@ def test_gradient_is_that_of_finite_differences() -> None:
     batch = sampled(model.float(), Sampling())
     model.double()
     batch = batch.with_columns(**{k: v.double() for k, v in batch.items() if v.is_floating_point()})
-    weight = model.body.proprio.weight
+    weight = model.transformer.state_proj.weight
 
     def loss() -> torch.Tensor:
         # the model computes log-probabilities in float32: compare slopes at 1e-3
@@ -304,7 +304,7 @@ def test_map_cross_entropy_by_hand() -> None:
 
 def test_without_visual_tokens_a_policy_reads_no_image(tmp_path):
     blind = policy(visual_tokens=0, value_head=True, critic="own")
-    assert blind.vision is None and blind.observation_names() == ("proprio", "instruction")
+    assert blind.vision_encoder is None and blind.observation_names() == ("proprio", "instruction")
     without = [{name: value for name, value in raw.items() if name != "image"} for raw in raws()]
     observation = blind.collate([blind.encode(raw) for raw in without])
     assert set(observation) == {"proprio", "instruction"}

@@ -1,4 +1,4 @@
-"""Scoring of rows with gradient, in the cheapest packing of their prompts and completions."""
+"""Packing of rows: which prompts and completions share a sequence and a call of the network, without another score."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.types import PolicyOutput
-from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
 from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
-from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
+from mmrl.policies.text.packing.packed_inputs import BatchTokens
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic, LogSurprise
 
 
-class PackedScoring(LanguageModelPolicy):
-    """Policy that scores the choices of a batch with one network, each prompt once where that is exact."""
+class PackingPolicy(LanguageModelPolicy):
+    """Text policy that packs the rows of a batch: each prompt once, where every row has the same scores as alone."""
 
     statistics: dict[str, ChoiceStatistic]
     prefix_sharing: PrefixSharing
@@ -45,10 +43,15 @@ class PackedScoring(LanguageModelPolicy):
     def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return the model's inputs of prompts other than ids, mask and positions."""
 
-    def forward(self, batch: Batch) -> PolicyOutput:
-        """Score the batch in the cheapest packing. Choices after the last one of `batch.score_mask` get zeros."""
-        tokens = self.extract_tokens(batch)
-        return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
+    @abstractmethod
+    def score_batches(
+        self,
+        tokens: BatchTokens,
+        batches: list[packing.PackedBatch],
+        batch: Batch,
+        statistics: Sequence[ChoiceStatistic] | None = None,
+    ) -> list[Tensor]:
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
 
     def extract_tokens(self, batch: Batch) -> BatchTokens:
         """Extract the tokens of the batch, each prompt once."""
@@ -90,18 +93,6 @@ class PackedScoring(LanguageModelPolicy):
             return best
         return packing.plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
 
-    def score_packed(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> PolicyOutput:
-        """Score the rows of the batch in these packed batches."""
-        choice_indices, *parts = self._score_batches(tokens, batches, batch)
-        size = batch["action"].shape
-        logprobs, entropy, *more = (
-            part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
-            for part in parts
-        )
-        names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
-        extra = dict(zip(names, more))
-        return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
-
     def score_distributions(
         self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -111,54 +102,8 @@ class PackedScoring(LanguageModelPolicy):
             Positions in the batch, log-probs, entropies and `LogSurprise` of the choices, each [M].
         """
         whole = Batch({name: column for name, column in batch.items() if name != "packed_support_ids"})
-        choice, logprobs, entropies, surprise, *_ = self._score_batches(tokens, batches, whole, (LogSurprise(),))
+        choice, logprobs, entropies, surprise, *_ = self.score_batches(tokens, batches, whole, (LogSurprise(),))
         return choice, logprobs, entropies, surprise
-
-    def _score_batches(
-        self,
-        tokens: BatchTokens,
-        batches: list[packing.PackedBatch],
-        batch: Batch,
-        statistics: Sequence[ChoiceStatistic] | None = None,
-    ) -> list[Tensor]:
-        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
-        inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
-        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch, statistics) for each in inputs))]
-
-    def score_inputs(
-        self, inputs: PackedInputs, batch: Batch, statistics: Sequence[ChoiceStatistic] | None = None
-    ) -> list[Tensor]:
-        """Score one packed batch with one call of the network; the result is that of `_score_batches`.
-
-        Args:
-            inputs: of the packed batch.
-            batch: with actions and temperatures.
-            statistics: of each choice; None for the policy's own.
-        """
-        measured = tuple(self.statistics.values()) if statistics is None else statistics
-        size = len(inputs.tensors["input_ids"]) * inputs.width
-        # padding is scored too, since dropping it would copy the logits
-        choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
-        action = batch["action"].flatten()[choice_index]
-        forbidden = self._is_forbidden(action)
-        ids = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
-        temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
-
-        def score(logits: Tensor, at: slice) -> list[Tensor]:
-            logits = self._mask_forbidden(logits)
-            arguments = logits[:, None], temperature[at], ids[at][:, None]
-            scored = score_tokens(logits, ids[at], batch, choice_index[at], forbidden[at])
-            return [*scored, *(each.measure(*arguments)[:, 0] for each in measured)]
-
-        options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
-        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
-        results = list(scores)
-        if self.hidden_layers:
-            results.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
-        if self.value_head is not None:
-            hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
-            results.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
-        return [inputs.choice_index, *(part[inputs.logit_index] for part in results)]
 
     def measure_network(self) -> None:
         self.output_layer.verify(self.model, self.text_ids())
@@ -169,8 +114,3 @@ class PackedScoring(LanguageModelPolicy):
 
     def _is_forbidden(self, ids: Tensor) -> Tensor:
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
-
-    def _mask_forbidden(self, logits: Tensor) -> Tensor:
-        if not self.forbidden:
-            return logits
-        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
