@@ -20,7 +20,7 @@ from typing import Any
 
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
-from mmrl.experiments.runner import RunFailed, SeedRun
+from mmrl.experiments.runner import ExperimentRun, RunFailed
 
 ROOT = Path(__file__).parent.parent
 METRIC = "val/mean/success/mean"
@@ -53,7 +53,7 @@ HEADS = (
 )
 
 
-def list_runs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[SeedRun]:
+def list_runs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[ExperimentRun]:
     """The cloning run, if separate, and the run that learns from rewards."""
     common = (*words, f"data.evaluation.offset={EPISODES * 2}")
     learn_words = (
@@ -71,14 +71,14 @@ def list_runs(head: Head, seed: int, iterations: int, words: Sequence[str], runs
     yield _list_run("learn", learn_words, seed, runs)
 
 
-def is_finished(run: SeedRun) -> bool:
+def is_finished(run: ExperimentRun) -> bool:
     """Whether the run has ended without an error."""
     return (run.folder / "receipt.json").exists()
 
 
-def _list_run(side: str, words: tuple[str, ...], seed: int, runs: Path) -> SeedRun:
+def _list_run(side: str, words: tuple[str, ...], seed: int, runs: Path) -> ExperimentRun:
     content = hash_content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
-    return SeedRun("heads", side, seed, words, content, runs / f"{side}-{content[:12]}-{seed}")
+    return ExperimentRun("heads", side, seed, words, content, runs / f"{side}-{content[:12]}-{seed}")
 
 
 def row(head: Head, results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from mmrl.experiments.comparison import (
 from mmrl.experiments.comparison_page import format_page, plot_comparison
 from mmrl.experiments.experiment import Experiment, read_experiment
 from mmrl.experiments.results import FOLDER, format_result, format_table, read_result, result_state
-from mmrl.experiments.runner import SeedRun, run_experiments
+from mmrl.experiments.runner import ExperimentRun, run_experiments
 
 ROOT = Path(__file__).parent.parent
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -108,7 +108,7 @@ def _run(options: argparse.Namespace, console: Console) -> dict[str, str]:
     with Progress(*COLUMNS, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("experiments", total=total)
 
-        def report(run: SeedRun, error: str | None) -> None:
+        def report(run: ExperimentRun, error: str | None) -> None:
             bar.update(task, advance=1, description=f"{run.recipe}, {run.side}, seed {run.seed}")
             if error:
                 console.print(error, style="red")
@@ -129,7 +129,7 @@ def _run_table(options: argparse.Namespace, console: Console) -> dict[str, str]:
     with Progress(*COLUMNS, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("runs", total=len(missing))
 
-        def report(run: SeedRun, error: str | None) -> None:
+        def report(run: ExperimentRun, error: str | None) -> None:
             bar.update(task, advance=1, description=f"{run.recipe}, seed {run.seed}")
             if error:
                 console.print(error, style="red")

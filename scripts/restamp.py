@@ -148,7 +148,7 @@ def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | N
     """Store today's hashes where only names changed; the reason for each other recipe."""
     import yaml
 
-    from mmrl.experiments.renames import Comparison, Form
+    from mmrl.experiments.renames import ConfigComparison, Form
 
     stale = [name for name in recipes or list_stored() if is_stale(name)]
     if not stale:
@@ -156,7 +156,7 @@ def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | N
     before = record_commit(commit, stale, jobs)
     now = record_checkout(ROOT, Path(__file__).resolve(), stale, jobs)
     table = yaml.safe_load((ROOT / "scripts" / "restamp.yaml").read_text())
-    comparison = Comparison([Form(**form) for form in table["forms"]], table["words"])
+    comparison = ConfigComparison([Form(**form) for form in table["forms"]], table["words"])
     reasons: dict[str, str | None] = {}
     for name in stale:
         missing = [where for where, entries in ((commit, before), ("this checkout", now)) if name not in entries]

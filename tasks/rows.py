@@ -11,7 +11,7 @@ from mmrl.core.types import Prompt
 from mmrl.files.strict_json import quote
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
-from tasks.dataset.source import Record, Source, find_source
+from tasks.dataset.source import Record, TableSource, find_source
 from tasks.dataset.tables import open_table
 from tasks.generated import choose_split
 
@@ -89,6 +89,6 @@ def need_text(record: Record, *names: str, place: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _read_rows(source: Source) -> list[tuple[str, dict[str, Any]]]:
+def _read_rows(source: TableSource) -> list[tuple[str, dict[str, Any]]]:
     table = open_table(source)
     return [(table.place(i), table.record(i)) for i in range(len(table))]

@@ -50,6 +50,12 @@ VERBS = {
 }
 LINKS = {"again", "as", "at", "by", "for", "from", "in", "into", "of", "on", "to", "when", "where", "with"}
 
+SHARED_CLASS_NAMES = {
+    "Problem",  # what a task draws and writes its prompt from; no other folder imports it, and splits hash its repr
+    "Step",  # of a program to write, a countdown and a graph; no other folder imports it
+}
+"""Class names that several folders of tasks/ have; nothing of mmrl/ or sims/ is called so."""
+
 LOCALS = {
     *("asked", "begun", "chosen", "drawn", "found", "given", "gone", "held", "kept", "known", "left", "made", "meant"),
     *("named", "of", "own", "said", "seen", "sent", "shown", "taken", "there", "told", "wanted", "written", "its"),
@@ -89,6 +95,27 @@ def test_a_function_is_a_verb_and_no_past_participle():
             if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
                 found.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert found == []
+
+
+def test_a_class_has_a_name_of_its_own():
+    """Private classes included; a task may share a name with another task if neither is imported elsewhere."""
+    places: dict[str, list[Path]] = {}
+    for file in CODE:
+        folder = file.relative_to(ROOT)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and folder.parts[0] in ("mmrl", "tasks", "sims"):
+                places.setdefault(node.name, []).append(folder)
+    several = {name: files for name, files in places.items() if len(files) > 1}
+    assert set(several) == SHARED_CLASS_NAMES, several
+    for name, files in several.items():
+        folders = {file.parent for file in files}
+        assert len(folders) == len(files) and all(file.parts[0] == "tasks" for file in files), f"{name}: {files}"
+        modules = {".".join(file.with_suffix("").parts) for file in files}
+        for file in CODE:
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module in modules:
+                    shared = name in [alias.name for alias in node.names]
+                    assert not shared or file.relative_to(ROOT).parent in folders, f"{file}: {node.module}.{name}"
 
 
 def test_a_first_line_of_a_docstring_is_literal():

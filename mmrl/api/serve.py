@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from mmrl.api.loaded_policy import load_policy
 from mmrl.api.serving.server import PolicyServer
-from mmrl.commands.data import SERVE_OPTIONS as OPTIONS
-from mmrl.commands.data import parse_count, parse_switch, split_options
+from mmrl.commands.options import SERVE_OPTIONS as OPTIONS
+from mmrl.commands.options import parse_count, parse_switch, split_options
 from mmrl.core.errors import ConfigError
 from mmrl.files.contract import read_contract
 from mmrl.policies.remote.token import TOKEN, read_token

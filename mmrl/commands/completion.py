@@ -9,11 +9,11 @@ from omegaconf import OmegaConf
 
 from mmrl.commands import COMMANDS
 from mmrl.commands.catalogue.listing import DESCRIPTIONS, PARTS, plural
-from mmrl.commands.data import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.help.jobs import JOBS
 from mmrl.commands.help.usage import PLAN_OPTIONS
 from mmrl.commands.new.new import KINDS
+from mmrl.commands.options import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.core.errors import ConfigError

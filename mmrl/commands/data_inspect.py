@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from mmrl.commands.data import parse_switch, split_options
+from mmrl.commands.options import parse_switch, split_options
 from mmrl.core.errors import ConfigError
 from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.contact_sheet import write_contact_sheet

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
-from mmrl.commands.data import RECORD_OPTIONS, parse_count, parse_number, parse_switch, split_options
 from mmrl.commands.evaluation.arguments import parse
+from mmrl.commands.options import RECORD_OPTIONS, parse_count, parse_number, parse_switch, split_options
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
@@ -36,7 +36,7 @@ DECODES = get_args(get_type_hints(Sampling)["decode"])
 
 
 @dataclass(frozen=True)
-class Source:
+class EpisodeSource:
     """The task, the actor, and a description of the actor."""
 
     task: Any
@@ -87,7 +87,7 @@ def record(arguments: Sequence[str]) -> None:
     _report(console, writer, errors, source.description, Path(options["out"]))
 
 
-def _expert(options: dict[str, str], more: Sequence[str], noise: float) -> Source:
+def _expert(options: dict[str, str], more: Sequence[str], noise: float) -> EpisodeSource:
     if options.get("policy", "expert") != "expert":
         raise ConfigError(f"policy={options['policy']}: policy=expert, or run=RUN_FOLDER for a trained one")
     for name in ("checkpoint", "decode"):
@@ -107,10 +107,12 @@ def _expert(options: dict[str, str], more: Sequence[str], noise: float) -> Sourc
     if not hasattr(task.sim, "expert"):
         raise ConfigError(f"sim {task.sim.name!r} has no scripted expert; record a trained policy with run=RUN_FOLDER")
     sim = task.sim.stepwise()
-    return Source(task, lambda seeds: ExpertActor(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
+    return EpisodeSource(
+        task, lambda seeds: ExpertActor(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}"
+    )
 
 
-def _policy(options: dict[str, str], more: Sequence[str]) -> Source:
+def _policy(options: dict[str, str], more: Sequence[str]) -> EpisodeSource:
     for name in ("policy", "noise"):
         if name in options:
             raise ConfigError(f"{name}={options[name]} is an option of the expert; leave it out beside run=...")
@@ -133,7 +135,7 @@ def _policy(options: dict[str, str], more: Sequence[str]) -> Source:
     sampling = data.sampling
     if "decode" in options:
         sampling = replace(sampling, decode=options["decode"])
-    return Source(
+    return EpisodeSource(
         data.task,
         lambda seeds: PolicyActor(data.engine, sampling, seeds),
         f"{request.checkpoint}, decode {sampling.decode}",

@@ -49,7 +49,7 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
     if {"-h", "--help"} & set(arguments):
         CLI(["--help"], build=False)  # prints LightningCLI's options and exits
     if set(MANY) & set(arguments):
-        run_sweep(arguments)
+        run_sweep(arguments, train)
         return None
     only_print = "--print_config" in arguments
     arguments, switches = split_switches([argument for argument in arguments if argument != "--print_config"])

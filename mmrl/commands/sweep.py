@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,17 @@ _PLUGINS = {"sweeper": (*MAXIMISE,), "launcher": ("joblib", "ray", "rq", "submit
 _ONLY_SHOWS = {"--cfg", "-c", "--info", "-i", "--hydra-help", "--version"}
 
 
-def run_sweep(arguments: Sequence[str]) -> None:
+def run_sweep(arguments: Sequence[str], train: Callable[..., None]) -> None:
     """Run `mmrl fit` for every combination of the arguments' values, each in <run_dir>/<number>.
 
     Hydra's launcher runs them, one after the other by default; a job that fails ends the sweep. trust=true and
     overwrite=true are those of every run, and metric=NAME is the result of a run, by default the held-out mean of its
     first evaluator. A sweeper that searches, such as Optuna's, gets it as the objective, to be maximised unless the
     arguments say otherwise. The results of all runs are printed, and written into <run_dir>/results.csv.
+
+    Args:
+        arguments: of the command line.
+        train: `mmrl.commands.fit.train`, which trains one run.
 
     Raises:
         ConfigError: the sweep has no run, or an argument cannot be used.
@@ -66,7 +70,7 @@ def run_sweep(arguments: Sequence[str]) -> None:
     started = time.time()
 
     def run_job(cfg: DictConfig) -> float | None:
-        return _run_job(cfg, switches, metric)
+        return _run_job(cfg, switches, metric, train)
 
     before = sys.argv
     sys.argv = [before[0], *overrides]
@@ -94,7 +98,9 @@ def require_plugins(arguments: Sequence[str]) -> None:
             )
 
 
-def _run_job(cfg: DictConfig, switches: Mapping[str, bool], metric: str | None) -> float | None:
+def _run_job(
+    cfg: DictConfig, switches: Mapping[str, bool], metric: str | None, train: Callable[..., None]
+) -> float | None:
     about = HydraConfig.get()
     cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir, about.job.num)
     choices: Any = OmegaConf.to_container(about.runtime.choices)
@@ -112,7 +118,7 @@ def _run_job(cfg: DictConfig, switches: Mapping[str, bool], metric: str | None) 
             words = [word for word in arguments if not word.startswith("run_dir=")]
             _run_child([*words, *(f"{name}=true" for name, on in switches.items() if on)], cfg.run_dir)
         else:
-            current = _train(to_lightning(finish(cfg, choices, arguments)), switches)
+            current = _train(to_lightning(finish(cfg, choices, arguments)), switches, train)
         result = measure_job(about.job.num, arguments, Path(cfg.run_dir), current, metric)
         if searches and result.value is None:
             raise ConfigError("the run has measured no held-out mean; name the objective with metric=NAME")
@@ -120,10 +126,11 @@ def _run_job(cfg: DictConfig, switches: Mapping[str, bool], metric: str | None) 
     return result.value
 
 
-def _train(configuration: dict[str, Any], switches: Mapping[str, bool]) -> Mapping[str, Any]:
+def _train(
+    configuration: dict[str, Any], switches: Mapping[str, bool], train: Callable[..., None]
+) -> Mapping[str, Any]:
     """Train in this process, and return the newest metrics."""
     from mmrl.commands.cli import CLI
-    from mmrl.commands.fit import train
     from mmrl.runs.signals import stop_request
 
     with stop_request() as request:

@@ -11,7 +11,7 @@ from mmrl.core.types import Episode, Prompt, Task
 
 
 @dataclass(frozen=True)
-class Problem:
+class GameProblem:
     """A problem that passed `Game.check`, as plain values that can be saved and sent between processes."""
 
     kind: str
@@ -27,7 +27,7 @@ class Verdict:
     """
 
     outcome: str
-    problem: Problem | None = None  # of a valid proposal
+    problem: GameProblem | None = None  # of a valid proposal
     scores: dict[str, float] = field(default_factory=dict)
 
 
@@ -43,11 +43,11 @@ class Game(Task):
     kinds: tuple[str, ...]
 
     @abstractmethod
-    def seeds(self, kind: str) -> list[Problem]:
+    def seeds(self, kind: str) -> list[GameProblem]:
         """Return the initial problems."""
 
     @abstractmethod
-    def ask(self, kind: str, known: Sequence[Problem], key: str) -> Prompt:
+    def ask(self, kind: str, known: Sequence[GameProblem], key: str) -> Prompt:
         """Return the prompt that asks for a new problem of a kind, given known problems as examples."""
 
     @abstractmethod
@@ -55,11 +55,11 @@ class Game(Task):
         """Check whether each (kind, prompt, text) is a sound problem: well formed, executable and deterministic."""
 
     @abstractmethod
-    def pose(self, problem: Problem, key: str) -> Prompt:
+    def pose(self, problem: GameProblem, key: str) -> Prompt:
         """Return the prompt that asks to solve a problem."""
 
     @abstractmethod
-    def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+    def judge(self, answers: Sequence[tuple[GameProblem, str]]) -> list[Verdict]:
         """Judge whether each text solves its problem."""
 
     def score(self, episode: Episode) -> dict[str, float]:

@@ -18,7 +18,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.results import FOLDER as RESULTS
-from mmrl.experiments.runner import RunFailed, SeedRun, describe_machine
+from mmrl.experiments.runner import ExperimentRun, RunFailed, describe_machine
 
 FOLDER = CONF / "comparison"
 
@@ -147,7 +147,7 @@ def write_cells(comparison: Comparison, cells: Cells, machine: str, folder: Path
     return path
 
 
-def list_missing(comparison: Comparison, cells: Cells, seeds: Sequence[int], runs: Path) -> Iterator[SeedRun]:
+def list_missing(comparison: Comparison, cells: Cells, seeds: Sequence[int], runs: Path) -> Iterator[ExperimentRun]:
     """Yield the runs that are not stored: all methods and tasks with the first seed, then with the next."""
     for seed in seeds:
         for task in comparison.tasks:
@@ -156,15 +156,15 @@ def list_missing(comparison: Comparison, cells: Cells, seeds: Sequence[int], run
                 cell = cells[task].get(method, {"seeds": []})
                 if seed not in {row["seed"] for row in [*cell["seeds"], *cell.get("failed", [])]}:
                     folder = runs / comparison.name / task / f"{method.replace(' ', '_')}-{seed}"
-                    yield SeedRun(f"{task}/{method}", "method", seed, tuple(words), hash_content(words), folder)
+                    yield ExperimentRun(f"{task}/{method}", "method", seed, tuple(words), hash_content(words), folder)
 
 
 def run_comparison(
     comparison: Comparison,
-    missing: Sequence[SeedRun],
+    missing: Sequence[ExperimentRun],
     workers: int,
     out: Path,
-    report: Callable[[SeedRun, str | None], None],
+    report: Callable[[ExperimentRun, str | None], None],
 ) -> dict[str, str]:
     """Run what is missing and store each run when it has ended; return errors by task and method.
 

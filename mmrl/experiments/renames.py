@@ -34,7 +34,7 @@ class Form:
 
 
 @dataclass
-class Comparison:
+class ConfigComparison:
     """Comparison of configurations of two commits up to renamings.
 
     Keys with one name are compared with each other, the remaining keys of a mapping in order. Plain values have to be

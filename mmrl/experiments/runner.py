@@ -38,7 +38,7 @@ class RunFailed(Exception):
 
 
 @dataclass(frozen=True)
-class SeedRun:
+class ExperimentRun:
     """One `mmrl fit`: a side of an experiment with one seed."""
 
     recipe: str
@@ -92,12 +92,14 @@ def describe_machine(workers: int) -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
 
 
-def list_runs(experiment: Experiment, contents: Mapping[str, str], seeds: Sequence[int], folder: Path) -> list[SeedRun]:
+def list_runs(
+    experiment: Experiment, contents: Mapping[str, str], seeds: Sequence[int], folder: Path
+) -> list[ExperimentRun]:
     """List all runs of an experiment; `contents` has the hashes of its sides."""
     sides = experiment.sides(with_baseline="baseline" in contents)
     name = experiment.recipe
     return [
-        SeedRun(name, side, seed, tuple(words), contents[side], folder / name / f"{side}-{seed}")
+        ExperimentRun(name, side, seed, tuple(words), contents[side], folder / name / f"{side}-{seed}")
         for seed in seeds
         for side, words in sides.items()
     ]
@@ -192,7 +194,7 @@ def run_experiments(
     out: Path,
     with_baseline: bool = True,
     keep_stored: bool = False,
-    report: Callable[[SeedRun, str | None], None] = lambda run, error: None,
+    report: Callable[[ExperimentRun, str | None], None] = lambda run, error: None,
 ) -> dict[str, str]:
     """Run all experiments and write each result after its last run; return errors by recipe.
 
@@ -211,7 +213,7 @@ def run_experiments(
     errors: dict[str, str] = {}
     with ThreadPoolExecutor(workers) as pool:
         finished: dict[str, dict[tuple[str, int], MeasuredRun | None]] = {}
-        futures: dict[Future, tuple[Experiment, SeedRun]] = {}
+        futures: dict[Future, tuple[Experiment, ExperimentRun]] = {}
         contents = {experiment.recipe: experiment.hash_sides(with_baseline) for experiment in experiments}
         for experiment in experiments:
             name = experiment.recipe

@@ -164,7 +164,7 @@ class Json(Extractor):
 
 
 @dataclass(frozen=True)
-class Code(Extractor):
+class CodeBlock(Extractor):
     """The first code block between lines of three backticks.
 
     Args:
@@ -207,7 +207,7 @@ EXTRACTORS: Mapping[str, type[Extractor]] = {
     "marker": Marker,
     "choice": Choice,
     "json": Json,
-    "code": Code,
+    "code": CodeBlock,
     "answer": Answer,
 }
 

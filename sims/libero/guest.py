@@ -13,7 +13,7 @@ import numpy as np
 
 from sims.host.states import split_states
 from sims.libero.env import CAMERA_NAMES, LiberoEnv
-from sims.libero.scene import Scene
+from sims.libero.scene import LiberoScene
 from sims.libero.sizes import sizes
 from sims.libero.suites import STEP_LIMITS, TaskFiles, list_tasks
 
@@ -52,7 +52,7 @@ class Libero:
         )
         self.states = split_states(counts, held_out_states, variant_counts)
         self.tasks, self.held_out_tasks = tuple(counts), tuple(variant_counts)
-        self._scenes: OrderedDict[str, Scene] = OrderedDict()
+        self._scenes: OrderedDict[str, LiberoScene] = OrderedDict()
 
     def _check(self) -> None:
         if min(self.chunk, self.max_steps) < 1 or min(self.settle_steps, self.image_size, self.held_out_states) < 0:
@@ -97,10 +97,10 @@ class Libero:
             digest.update(self._files[name].load_states().tobytes())
         return digest.hexdigest()[:16]
 
-    def scene(self, task: str) -> Scene:
+    def scene(self, task: str) -> LiberoScene:
         """The simulation of a task; at most 16 are kept, and one that was not used for longest is built again."""
         if task not in self._scenes:
-            self._scenes[task] = Scene(self._files[task], self.renderer)
+            self._scenes[task] = LiberoScene(self._files[task], self.renderer)
         self._scenes.move_to_end(task)
         if len(self._scenes) > _MAX_SCENES:
             self._scenes.popitem(last=False)

@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 
 if TYPE_CHECKING:
-    from sims.libero.scene import Scene
+    from sims.libero.scene import LiberoScene
 
 _ANGLES = np.deg2rad(np.arange(0, 180, 5))
 _OPENING_M = 0.072
@@ -52,7 +52,7 @@ class Grip:
     width: float
 
 
-def outline_of(scene: Scene, name: str) -> Outline:
+def outline_of(scene: LiberoScene, name: str) -> Outline:
     """The outline of an object of a scene, in the active episode."""
     model, data = scene.model, scene.data
     root = scene.env.obj_body_id[name]

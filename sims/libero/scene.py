@@ -17,7 +17,7 @@ OPEN = -1.0
 """The gripper's action that opens it; +1 closes it."""
 
 
-class Scene:
+class LiberoScene:
     """A task's model, controller and goal. Episodes take turns in it: each has its own state (`EpisodeState`).
 
     A model takes 150 to 300 MB, so that episodes cannot have one each.
@@ -102,7 +102,7 @@ class Scene:
 class EpisodeState:
     """What an episode has of its own in a scene: MuJoCo's state, the controller and the gripper's target."""
 
-    def __init__(self, scene: Scene):
+    def __init__(self, scene: LiberoScene):
         import mujoco
 
         self.scene = scene

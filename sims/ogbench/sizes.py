@@ -12,7 +12,7 @@ CENTRE, METRES = (0.425, 0.0, 0.0), 0.1
 """Places are observed from here, in this many metres."""
 
 
-class Scene(NamedTuple):
+class SceneContents(NamedTuple):
     """What stands on a table.
 
     Attributes:
@@ -34,13 +34,13 @@ class Scene(NamedTuple):
 
 
 SCENES = {
-    "cube-single": Scene(1, 0, ("cube",)),
-    "cube-double": Scene(2, 0, ("cube",)),
-    "cube-triple": Scene(3, 0, ("cube",)),
-    "cube-quadruple": Scene(4, 0, ("cube",)),
-    "scene": Scene(1, 2, ("cube", "button", "drawer", "window")),
-    "puzzle-3x3": Scene(0, 9, ("button",)),
-    "puzzle-4x4": Scene(0, 16, ("button",)),
+    "cube-single": SceneContents(1, 0, ("cube",)),
+    "cube-double": SceneContents(2, 0, ("cube",)),
+    "cube-triple": SceneContents(3, 0, ("cube",)),
+    "cube-quadruple": SceneContents(4, 0, ("cube",)),
+    "scene": SceneContents(1, 2, ("cube", "button", "drawer", "window")),
+    "puzzle-3x3": SceneContents(0, 9, ("button",)),
+    "puzzle-4x4": SceneContents(0, 16, ("button",)),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sims.pusht.physics import State
+from sims.pusht.physics import PushTState
 from sims.pusht.planner import Plan, StrokePlanner
 
 _TOLERANCE = 1.0  # px, and hundredths of a radian
@@ -24,7 +24,7 @@ class StrokeExpert:
         self._plan: Plan | None = None
         self._done = 0  # control steps of the plan
 
-    def act(self, state: State) -> np.ndarray:
+    def act(self, state: PushTState) -> np.ndarray:
         """The next action, float32 [2]."""
         plan = self._plan
         if plan is None or self._done >= len(plan.actions):
@@ -41,7 +41,7 @@ class StrokeExpert:
         return plan
 
 
-def is_near(state: State, other: State) -> bool:
+def is_near(state: PushTState, other: PushTState) -> bool:
     """Whether two states have the same places, within a pixel or a hundredth of a radian."""
     scale = np.array([1, 1, 1, 1, 100])
     difference = np.subtract((*state.pusher, *state.block), (*other.pusher, *other.block)) * scale

@@ -8,7 +8,7 @@ Pair = tuple[float, float]
 Triple = tuple[float, float, float]
 
 
-class State(NamedTuple):
+class PushTState(NamedTuple):
     """Pusher and block in the package's coordinates.
 
     Attributes:
@@ -24,11 +24,11 @@ class State(NamedTuple):
     block_velocity: Triple
 
 
-def read_state(env: Any) -> State:
+def read_state(env: Any) -> PushTState:
     """The state of the package's environment, or of a `PhysicsCopy`."""
     agent, block = env.agent, env.block
     moving = (*block.velocity, block.angular_velocity)
-    return State(tuple(agent.position), tuple(agent.velocity), (*block.position, block.angle), moving)
+    return PushTState(tuple(agent.position), tuple(agent.velocity), (*block.position, block.angle), moving)
 
 
 class PhysicsCopy:
@@ -45,7 +45,7 @@ class PhysicsCopy:
         self.env, self.space, self.agent, self.block = env, env.space, env.agent, env.block
         self.dt, self.substeps = env.dt, int(1 / (env.dt * env.control_hz))
 
-    def set_state(self, state: State) -> None:
+    def set_state(self, state: PushTState) -> None:
         """Continue from a state."""
         agent, block = self.agent, self.block
         agent.position, agent.velocity = (-1e4, -1e4), (0.0, 0.0)

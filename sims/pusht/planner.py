@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sims.pusht.paths import find_path, walk
-from sims.pusht.physics import PhysicsCopy, State, read_state
+from sims.pusht.physics import PhysicsCopy, PushTState, read_state
 from sims.pusht.poses import measure_error, move, to_global, to_local, to_pose
 from sims.pusht.sizes import HALF
 from sims.pusht.strokes import PACE, PAUSE, PUSH_PACE, SETTLE, build_table, locate_strokes
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     cost: float
     stroke: np.ndarray
     actions: np.ndarray
-    states: list[State]
+    states: list[PushTState]
 
 
 def decode_action(action: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ class StrokePlanner:
         self.table = build_table(self.physics)
         self._goal, self._threshold = to_pose(env.goal_pose), env.success_threshold + _SAFETY
 
-    def plan(self, state: State, rng: np.random.Generator) -> Plan:
+    def plan(self, state: PushTState, rng: np.random.Generator) -> Plan:
         """The best stroke of a cross-entropy method that starts from the table's proposals."""
         plans = [self.try_stroke(state, stroke) for stroke in self.propose(state)]
         for k in range(_ROUNDS):
@@ -75,7 +75,7 @@ class StrokePlanner:
             plans += [self.try_stroke(state, stroke) for stroke in strokes]
         return min(plans, key=lambda plan: plan.cost)
 
-    def propose(self, state: State) -> np.ndarray:
+    def propose(self, state: PushTState) -> np.ndarray:
         """Strokes of the table after which, or after a second one, the fewest control steps remain, [n, 3]."""
         table, pose = self.table, to_pose(state.block)
         ways = table.count_steps(to_local(state.pusher, pose))
@@ -98,7 +98,7 @@ class StrokePlanner:
         room = ((after[:, :2] > _ROOM) & (after[:, :2] < side - _ROOM)).all(axis=1)
         return free[0][self.table.which] & free[1] & room
 
-    def list_actions(self, state: State, stroke: np.ndarray) -> np.ndarray:
+    def list_actions(self, state: PushTState, stroke: np.ndarray) -> np.ndarray:
         """Actions of the way to a stroke's start and of the stroke, float32 [n, 2]."""
         pose = to_pose(state.block)
         start, end = locate_strokes(stroke[None])
@@ -107,7 +107,7 @@ class StrokePlanner:
         targets = np.concatenate([way, start.repeat(PAUSE, axis=0), push, end.repeat(SETTLE, axis=0)])
         return np.clip(to_global(targets, pose) / HALF - 1, -1, 1).astype(np.float32)
 
-    def try_stroke(self, state: State, stroke: np.ndarray) -> Plan:
+    def try_stroke(self, state: PushTState, stroke: np.ndarray) -> Plan:
         """Play a stroke in the physics, until success or to its end."""
         physics, actions, states = self.physics, self.list_actions(state, stroke), [state]
         physics.set_state(state)
@@ -119,12 +119,12 @@ class StrokePlanner:
                 return Plan(count, stroke, actions[:count], states)
         return Plan(len(actions) + self.estimate_rest(states[-1]), stroke, actions, states)
 
-    def _is_solved(self, state: State) -> bool:
+    def _is_solved(self, state: PushTState) -> bool:
         """Whether the physics, which is in this state, is at the goal."""
         near = measure_error(to_pose(state.block), self._goal) < _NEAR
         return bool(near) and self.physics.measure_coverage() > self._threshold
 
-    def estimate_rest(self, state: State) -> float:
+    def estimate_rest(self, state: PushTState) -> float:
         """About the control steps until success: from here, or after the best stroke of the table."""
         table, pose = self.table, to_pose(state.block)
         ways = 1.2 * np.linalg.norm(table.starts - to_local(state.pusher, pose), axis=1) / PACE  # most are not straight

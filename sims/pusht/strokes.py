@@ -8,7 +8,7 @@ import numpy as np
 
 from sims.pusht.outline import PERIMETER, RADIUS, locate, measure_clearance
 from sims.pusht.paths import cost_arrivals, cost_paths
-from sims.pusht.physics import PhysicsCopy, State, read_state
+from sims.pusht.physics import PhysicsCopy, PushTState, read_state
 from sims.pusht.poses import GYRATION, move, to_local, to_pose
 
 GAP = 8.0
@@ -88,7 +88,7 @@ def _push(physics: PhysicsCopy, start: np.ndarray, contact: np.ndarray) -> list[
     """One stroke at constant speed: at several lengths the pusher's place and the block's shift."""
     direction = (contact - start) / GAP
     before, place = to_pose(_MIDDLE), start + _MIDDLE[:2]
-    physics.set_state(State(tuple(place), tuple(_SPEED * direction), _MIDDLE, (0.0, 0.0, 0.0)))
+    physics.set_state(PushTState(tuple(place), tuple(_SPEED * direction), _MIDDLE, (0.0, 0.0, 0.0)))
     samples, travelled = [], -GAP
     for length in _LENGTHS:
         while travelled < length:

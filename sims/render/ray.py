@@ -12,7 +12,7 @@ from mujoco.batch import Batch
 from sims.render.base import FAR_M, Kind, Renderer, blank, shrink
 from sims.render.camera import Camera
 from sims.render.looks import Look
-from sims.render.still import STATIC_GROUP, StillViews, View
+from sims.render.still import STATIC_GROUP, StillView, StillViews
 
 __all__ = ["STATIC_GROUP", "RayRenderer"]
 
@@ -70,14 +70,14 @@ class RayRenderer(Renderer):
         self._still.clear()
 
     def _in_shadow(
-        self, batch: Batch, ids: np.ndarray, view: View, distance: np.ndarray, rays: np.ndarray, groups: np.ndarray
+        self, batch: Batch, ids: np.ndarray, view: StillView, distance: np.ndarray, rays: np.ndarray, groups: np.ndarray
     ) -> np.ndarray:
         """Whether geoms of these groups block the lamp at the surfaces that the rays hit, bool [K]."""
         # start a little off the surface, towards the camera, so that it does not shade itself
         start = view.origin[0] + rays * (distance[:, None] - 1e-3)
         return batch.ray(start, view.lamp[0], geomgroup=groups, ids=ids)[1][0] >= 0
 
-    def _cast(self, batch: Batch, ids: np.ndarray, view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _cast(self, batch: Batch, ids: np.ndarray, view: StillView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Colours [k, P, 3], geom ids [k, P] and distances along the ray [k, P] of every pixel's nearest surface."""
         places = batch.bind("geom_xpos")  # bound first: the call fills what is bound
         batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_POS.value)

@@ -24,7 +24,7 @@ _KEPT_PIXELS = 1 << 22  # of looks that are remembered, some 40 bytes each
 
 
 @dataclass(frozen=True)
-class View:
+class StillView:
     """Camera view of the static geoms, for all environments (W = 1) or for W environments of different looks."""
 
     origin: np.ndarray  # [W, 3] metres
@@ -39,7 +39,7 @@ class View:
     rgb: np.ndarray  # [W, geoms, 3] unshaded, 0 to 255
 
     @classmethod
-    def stack(cls, views: Sequence[View]) -> View:
+    def stack(cls, views: Sequence[StillView]) -> StillView:
         """Concatenate views of one camera and size, one per environment."""
         if len(views) == 1:
             return views[0]
@@ -70,21 +70,21 @@ class StillViews:
         self.model, self.cameras = model, dict(cameras)
         self._batch = Batch(model, 1, 1)  # an environment of its own
         self._static = (np.arange(mujoco.mjNGROUP) == STATIC_GROUP).astype(np.uint8)
-        self._plain: dict[tuple[str, int], View] = {}
-        self._looked: OrderedDict[tuple[Look, str, int], View] = OrderedDict()
+        self._plain: dict[tuple[str, int], StillView] = {}
+        self._looked: OrderedDict[tuple[Look, str, int], StillView] = OrderedDict()
 
-    def view(self, camera: str, size: int, looks: Sequence[Look | None] | None = None) -> View:
+    def view(self, camera: str, size: int, looks: Sequence[Look | None] | None = None) -> StillView:
         """The view for environments of these looks; None: all have the model's look."""
         first = looks[0] if looks else None
         if looks is None or all(look is first for look in looks):
             return self._cached_view(camera, size, first or PLAIN)
-        return View.stack([self._cached_view(camera, size, look or PLAIN) for look in looks])
+        return StillView.stack([self._cached_view(camera, size, look or PLAIN) for look in looks])
 
     def clear(self) -> None:
         self._plain.clear()
         self._looked.clear()
 
-    def _cached_view(self, camera: str, size: int, look: Look) -> View:
+    def _cached_view(self, camera: str, size: int, look: Look) -> StillView:
         if look is PLAIN:
             if (camera, size) not in self._plain:
                 self._plain[camera, size] = self._make(camera, size, look)
@@ -97,14 +97,14 @@ class StillViews:
         self._looked.move_to_end(key)
         return self._looked[key]
 
-    def _make(self, camera: str, size: int, look: Look) -> View:
+    def _make(self, camera: str, size: int, look: Look) -> StillView:
         spec = look.camera(self.cameras[camera]) if look is not PLAIN else self.cameras[camera]
         rays, origin = spec.rays(size), np.asarray(spec.position, float)
         distance, geom, normal = self._batch.ray(origin, rays, geomgroup=self._static, normal=True)
         hit = geom[0] >= 0
         sky = np.clip(rays[:, 2:] * 1.5 + 0.5, 0, 1)
         colour = _HORIZON * (1 - sky) + _ZENITH * sky
-        view = View(
+        view = StillView(
             origin=origin[None],
             rays=rays[None],
             cosine=-(rays @ spec.axes[2]),

@@ -9,7 +9,7 @@ import numpy as np
 
 from sims.tabletop.layout import scatter
 from sims.tabletop.sentences import THEN
-from sims.tabletop.task import Start, State, TabletopTask, length
+from sims.tabletop.task import Start, TabletopState, TabletopTask, length
 from sims.tabletop.things import Button
 
 PRESSED_M = 0.008  # deeper than this a button is pressed
@@ -54,7 +54,7 @@ class ButtonsTask(TabletopTask):
             instruction=text.replace("{buttons}", THEN.join(self.colours[k] for k in order)),
         )
 
-    def remember(self, state: State) -> np.ndarray:
+    def remember(self, state: TabletopState) -> np.ndarray:
         down = state.travel >= PRESSED_M
         new = down & (state.memory[:, _DOWN:] == 0)
         done = state.memory[:, _DONE].astype(np.int64)
@@ -63,7 +63,7 @@ class ButtonsTask(TabletopTask):
         wrong = (new & ~right).any(1) | (state.memory[:, _WRONG] > 0)
         return np.column_stack([done + right.any(1), wrong, down]).astype(np.float64)
 
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         wrong = state.memory[:, _WRONG] > 0
         return {"success": (state.memory[:, _DONE] >= self.presses) & ~wrong, "wrong_object": wrong}
 
@@ -71,7 +71,7 @@ class ButtonsTask(TabletopTask):
         """Place in the order of the next button to press, [n]."""
         return np.minimum(memory[:, _DONE].astype(np.int64), self.presses - 1)
 
-    def measure(self, state: State) -> dict[str, np.ndarray]:
+    def measure(self, state: TabletopState) -> dict[str, np.ndarray]:
         """tip_distance_m: tip to the button to press next; progress: share of the presses."""
         rows = np.arange(len(state.tip))
         place = state.objects[rows, state.named[rows, self.due(state.memory)]]

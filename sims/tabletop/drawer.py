@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.task import Start, State, TabletopTask, length
+from sims.tabletop.task import Start, TabletopState, TabletopTask, length
 from sims.tabletop.things import Drawer
 
 WRONG_M = 0.03  # another drawer that was opened this far ends the episode
@@ -57,14 +57,14 @@ class DrawerTask(TabletopTask):
     def strict(self) -> DrawerTask:
         return replace(self, open_m=self.open_m + 0.01)
 
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         target = state.is_named(0)
         return {
             "success": ((state.travel >= self.open_m) & target).any(1),
             "wrong_object": ((state.travel >= WRONG_M) & ~target).any(1),
         }
 
-    def measure(self, state: State) -> dict[str, np.ndarray]:
+    def measure(self, state: TabletopState) -> dict[str, np.ndarray]:
         """tip_distance_m: tip to the named handle; progress: how far its drawer is open, as a share."""
         opened = (state.travel * state.is_named(0)).sum(1)
         return {

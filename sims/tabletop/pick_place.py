@@ -9,7 +9,7 @@ import numpy as np
 
 from sims.tabletop.layout import scatter
 from sims.tabletop.placing import BLOCK_HALF_M, LEVEL_M, MOVED_M, RELEASED_M, PlacingTask
-from sims.tabletop.task import Start, State, length
+from sims.tabletop.task import Start, TabletopState, length
 from sims.tabletop.things import Cube, Plate
 
 _APART_M = 0.115
@@ -59,10 +59,10 @@ class PickPlaceTask(PlacingTask):
     def strict(self) -> PickPlaceTask:
         return replace(self, radius_m=0.7 * self.radius_m)
 
-    def target(self, state: State) -> np.ndarray:
+    def target(self, state: TabletopState) -> np.ndarray:
         return state.thing(1) + np.array([0, 0, self.things[-1].rest_m + BLOCK_HALF_M])
 
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         cubes = len(self.colours)
         away = state.thing(0)[:, None] - state.objects[:, cubes:]
         flat = length(away[:, :, :2]) <= self.radius_m

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import at, first_valid, inside, min_distance, off_segment
-from sims.tabletop.task import Start, State, TabletopTask, length
+from sims.tabletop.task import Start, TabletopState, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 
 MOVED_M = 0.04  # another cube that was moved this far ends the episode
@@ -89,7 +89,7 @@ class PushTask(TabletopTask):
     def strict(self) -> PushTask:
         return replace(self, radius_m=0.7 * self.radius_m)
 
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         cubes = len(self.colours)
         on_disc = length(state.thing(0)[:, None, :2] - state.objects[:, cubes:, :2]) <= self.radius_m
         target = state.is_named(1)[:, cubes:]
@@ -102,7 +102,7 @@ class PushTask(TabletopTask):
             "dropped": is_dropped,
         }
 
-    def measure(self, state: State) -> dict[str, np.ndarray]:
+    def measure(self, state: TabletopState) -> dict[str, np.ndarray]:
         """tip_distance_m: tip to the named cube; goal_distance_m: the cube to its disc; progress: share of its way."""
         rows = np.arange(len(state.tip))
         cube, disc = state.thing(0), state.thing(1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import scatter
-from sims.tabletop.task import Start, State, TabletopTask, length
+from sims.tabletop.task import Start, TabletopState, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube
 
 _STRICT_M = 0.04
@@ -53,13 +53,13 @@ class ReachTask(TabletopTask):
     def strict(self) -> ReachTask:
         return replace(self, radius_m=min(_STRICT_M, self.radius_m))
 
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         away = above(state.objects) - state.tip[:, None]
         near = np.einsum("nki,nki->nk", away, away) <= self.radius_m**2
         target = state.is_named(0)
         return {"success": (near & target).any(1), "wrong_object": (near & ~target).any(1)}
 
-    def measure(self, state: State) -> dict[str, np.ndarray]:
+    def measure(self, state: TabletopState) -> dict[str, np.ndarray]:
         """tip_distance_m: from the tip to the point to reach."""
         return {"tip_distance_m": length(above(state.thing(0)) - state.tip)}
 

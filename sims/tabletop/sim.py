@@ -21,7 +21,7 @@ from sims.tabletop.demos import AT_ONCE, Demo, label, play
 from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS, CONTROL_HZ, scene_digest
 from sims.tabletop.sentences import Wording, sentences
-from sims.tabletop.table import Table
+from sims.tabletop.table import TabletopBatch
 from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.things import COLOURS
 from sims.tabletop.vector import TabletopVectorEnv
@@ -132,7 +132,7 @@ class Tabletop(Sim):
             task, vary = part.task, max(part.dynamics_factors) > 1
             physics = TabletopPhysics(task.things, num_envs, self.threads, task.grip, task.floor_m, vary, task.timestep)
             renderer = make_renderer(self.renderer, physics.model, CAMERAS)
-            tables.append(Table(task, physics, renderer, part.limit))
+            tables.append(TabletopBatch(task, physics, renderer, part.limit))
         return TabletopVectorEnv(
             tables,
             self.start,

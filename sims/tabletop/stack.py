@@ -9,7 +9,7 @@ import numpy as np
 
 from sims.tabletop.layout import scatter
 from sims.tabletop.placing import BLOCK_HALF_M, MOVED_M, PlacingTask
-from sims.tabletop.task import Start, State
+from sims.tabletop.task import Start, TabletopState
 from sims.tabletop.things import Cube
 
 _APART_M = 0.115
@@ -55,9 +55,9 @@ class StackTask(PlacingTask):
     def strict(self) -> StackTask:
         return replace(self, radius_m=0.8 * self.radius_m)
 
-    def target(self, state: State) -> np.ndarray:
+    def target(self, state: TabletopState) -> np.ndarray:
         return state.thing(1) + np.array([0, 0, 2 * BLOCK_HALF_M])
 
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         moved = (state.displacement() > MOVED_M) & ~state.is_named(0, 1)
         return {"success": self.is_placed(state), "wrong_object": moved.any(1), "dropped": self.is_dropped(state)}

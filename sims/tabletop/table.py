@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from sims.render import Renderer
-from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.task import Start, TabletopState, TabletopTask
 from sims.tabletop.worlds import TabletopPhysics
 
 
-class Present(State):
+class Present(TabletopState):
     """Current state of some environments of a table, gathered lazily.
 
     Args:
@@ -20,7 +20,7 @@ class Present(State):
         rows: which of them.
     """
 
-    def __init__(self, table: Table, rows: np.ndarray | slice):
+    def __init__(self, table: TabletopBatch, rows: np.ndarray | slice):
         self.__dict__.update(_table=table, _physics=table.physics, _rows=rows)
 
     tip = cached_property(lambda self: self._physics.tip[self._rows])
@@ -36,7 +36,7 @@ class Present(State):
         return self._table.is_named(places)[self._rows]  # type: ignore[attr-defined]
 
 
-class Table:
+class TabletopBatch:
     """The rules of a task and the physics of n environments; every array has a row per environment."""
 
     def __init__(self, task: TabletopTask, physics: TabletopPhysics, renderer: Renderer, max_decisions: int):
@@ -60,15 +60,15 @@ class Table:
         self.origin[ids] = self.physics.objects[ids]
         self.memory[ids] = 0
 
-    def state(self, ids: np.ndarray) -> State:
+    def state(self, ids: np.ndarray) -> TabletopState:
         """Current state of some environments, valid until they are stepped."""
         # usually all of them: then nothing is gathered
         return Present(self, slice(None) if len(ids) == len(self.origin) else ids)
 
     def is_named(self, places: tuple[int, ...]) -> np.ndarray:
-        """`State.is_named` of all environments, which only a new start changes: not to be written to."""
+        """`TabletopState.is_named` of all environments, which only a new start changes: not to be written to."""
         if places not in self._is_named:
-            self._is_named[places] = State.is_named(Present(self, slice(None)), *places)
+            self._is_named[places] = TabletopState.is_named(Present(self, slice(None)), *places)
         return self._is_named[places]
 
     def judge(self, ids: np.ndarray) -> dict[str, np.ndarray]:

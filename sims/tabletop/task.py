@@ -35,7 +35,7 @@ def length(way: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class State:
+class TabletopState:
     """State of n environments for the rules of a task: current, initial, and the task's memory."""
 
     tip: np.ndarray  # [n, 3] the point between the fingertips, metres
@@ -88,7 +88,7 @@ class TabletopTask(ABC):
     def start(self, rng: np.random.Generator, templates: Sequence[str]) -> Start:
         """Draw an initial state, with a filled-in instruction template."""
 
-    def remember(self, state: State) -> np.ndarray:
+    def remember(self, state: TabletopState) -> np.ndarray:
         """Update the memory [n, R]; called before `judge` at every control step."""
         return state.memory
 
@@ -97,9 +97,9 @@ class TabletopTask(ABC):
         return self
 
     @abstractmethod
-    def judge(self, state: State) -> dict[str, np.ndarray]:
+    def judge(self, state: TabletopState) -> dict[str, np.ndarray]:
         """Events of the current state, bool [n] each."""
 
-    def measure(self, state: State) -> dict[str, np.ndarray]:
+    def measure(self, state: TabletopState) -> dict[str, np.ndarray]:
         """Dense terms of the current state, float [n] each."""
         return {}

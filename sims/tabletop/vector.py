@@ -16,7 +16,7 @@ from sims.render.base import Kind
 from sims.tabletop.appearance import Appearance
 from sims.tabletop.pictures import CameraImages
 from sims.tabletop.scene import CONTROL_HZ
-from sims.tabletop.table import Table
+from sims.tabletop.table import TabletopBatch
 from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.worlds import TabletopPhysics
 
@@ -45,7 +45,7 @@ class TabletopVectorEnv(VectorEnv):
 
     def __init__(
         self,
-        tables: Sequence[Table],
+        tables: Sequence[TabletopBatch],
         starts: Callable[[int], tuple[int, Start]],
         image_size: int,
         chunk: int,
@@ -92,7 +92,7 @@ class TabletopVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TabletopBatch:
         """The table of a single-task simulator."""
         if len(self.tables) > 1:
             raise ValueError(f"there are {len(self.tables)} tables here, one per task: use env.tables[env.which[i]]")
@@ -206,7 +206,7 @@ class TabletopVectorEnv(VectorEnv):
             raise ValueError(f"the policy's actions are not finite in environments {broken[:5].tolist()}")
         return np.clip(actions, -1, 1)
 
-    def _control(self, table: Table, ids: np.ndarray, actions: np.ndarray, reward: np.ndarray) -> bool:
+    def _control(self, table: TabletopBatch, ids: np.ndarray, actions: np.ndarray, reward: np.ndarray) -> bool:
         """One control step at one table, with its events; returns whether an episode ended."""
         diverged = table.physics.control(ids, actions)
         ended, sound = bool(diverged.any()), ids

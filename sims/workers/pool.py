@@ -18,7 +18,7 @@ from sims.workers.process import START_S, Program, SimulatorError, WorkerDiedErr
 log = logging.getLogger(__name__)
 
 
-class WorkerPool:
+class EnvironmentPool:
     """Processes with equal parts of num_envs environments, whose observations they write to one memory file.
 
     Args:

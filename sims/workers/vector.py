@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 from sims.host.shared import WHOLE
 from sims.host.spaces import build_space
 from sims.workers.merge import join_reports
-from sims.workers.pool import WorkerPool
+from sims.workers.pool import EnvironmentPool
 from sims.workers.process import Program, SimulatorError, WorkerDiedError
 
 
@@ -32,7 +32,7 @@ class WorkerVectorEnv(VectorEnv):
 
     def __init__(self, program: Program, num_envs: int, workers: int):
         self.num_envs = num_envs
-        self.pool = pool = WorkerPool(program, num_envs, workers)
+        self.pool = pool = EnvironmentPool(program, num_envs, workers)
         description = pool.made
         self.single_observation_space = pool.observation_space
         self.single_action_space = build_space(description["action"])

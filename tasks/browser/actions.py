@@ -24,7 +24,7 @@ _PATTERNS = {
 
 
 @dataclass(frozen=True)
-class Action:
+class BrowserAction:
     """An action: its kind, the cell that it is aimed at, the number of an element, or a text, a key, a direction."""
 
     kind: str
@@ -34,7 +34,7 @@ class Action:
     text: str = ""
 
 
-def parse_action(line: str, allowed: Collection[str], columns: int, rows: int) -> Action | None:
+def parse_action(line: str, allowed: Collection[str], columns: int, rows: int) -> BrowserAction | None:
     """Parse an action; None if it is none of the allowed ones or aims outside the grid."""
     for kind in allowed:
         match = _PATTERNS[kind].fullmatch(line)
@@ -43,13 +43,13 @@ def parse_action(line: str, allowed: Collection[str], columns: int, rows: int) -
         if kind in ("click", "scroll"):
             column, row = int(match[1]), int(match[2])
             inside = column < columns and row < rows
-            return Action(kind, column, row, text="".join(match.groups()[2:])) if inside else None
+            return BrowserAction(kind, column, row, text="".join(match.groups()[2:])) if inside else None
         if kind == "click_element":
-            return Action(kind, element=int(match[1]))
+            return BrowserAction(kind, element=int(match[1]))
         if kind == "type":
             text = _parse_text(match[1])
-            return None if text is None else Action(kind, text=text)
-        return Action(kind, text="".join(match.groups()))
+            return None if text is None else BrowserAction(kind, text=text)
+        return BrowserAction(kind, text="".join(match.groups()))
     return None
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
-from tasks.browser.actions import Action, parse_action
+from tasks.browser.actions import BrowserAction, parse_action
 from tasks.browser.chromium import BrowserError
 from tasks.browser.page import HEIGHT, WIDTH, Element, Page, Report
 from tasks.browser.pool import POOL
@@ -96,7 +96,7 @@ class BrowserEnvironment(TextEnvironment):
             self._release()
         return step
 
-    def _perform(self, page: Page, action: Action) -> None:
+    def _perform(self, page: Page, action: BrowserAction) -> None:
         x, y = self.task.locate(action.column, action.row)
         if action.kind == "click":
             page.click(x, y)

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from mmrl.files.foreign import check_stated
-from tasks.dataset.source import Record, Source, Table
+from tasks.dataset.source import Record, RowTable, TableSource
 
 _SHORT = {"halffloat": np.float16, "float": np.float32}  # by the names of pyarrow's types
 _BATCH = 256  # rows that are turned into Python objects at a time
 
 
-class Parquet(Table):
+class Parquet(RowTable):
     """A parquet file; the row groups that were used last are in memory."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: TableSource):
         self.source, self.file = source, Path(source.path)
         with _arrow_errors(self.file, "parquet"):
             opened = _parquet_file(source)
@@ -56,16 +56,16 @@ class Parquet(Table):
 
 
 @lru_cache(maxsize=4)
-def _row_group(source: Source, group: int) -> Any:
+def _row_group(source: TableSource, group: int) -> Any:
     return _parquet_file(source).read_row_group(group)
 
 
-def _parquet_file(source: Source) -> Any:
+def _parquet_file(source: TableSource) -> Any:
     parquet = _import("pyarrow.parquet", source.path, "data")
     return parquet.ParquetFile(source.path, memory_map=True)
 
 
-class Arrow(Table):
+class Arrow(RowTable):
     """A file in Arrow's stream or file format, mapped into memory."""
 
     def __init__(self, file: Path):
@@ -98,10 +98,10 @@ class Arrow(Table):
                 yield from _read_records(batch, self.classes)
 
 
-class Loaded(Table):
+class Loaded(RowTable):
     """A data set of the library `datasets`: from the hub, or from a folder."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: TableSource):
         datasets = _import("datasets", source.path, "datasets")
         self.source = source
         saved = Path(source.path, "state.json").is_file() or Path(source.path, "dataset_dict.json").is_file()

@@ -64,7 +64,7 @@ _BESIDE = ("system", "context", "input", "history", "audio")
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """How rows become problems.
 
     Args:
@@ -88,7 +88,7 @@ class Layout:
     filled: bool = False
 
 
-def refuse_unshown(record: Record, place: str, layout: Layout) -> None:
+def refuse_unshown(record: Record, place: str, layout: RowLayout) -> None:
     """Refuse a column of images, videos or tools that no option names: the policy would not see it."""
     columns = layout.columns
     used = {*columns.images, *columns.videos, columns.tools, columns.prompt, columns.answer, *layout.ignored}
@@ -105,7 +105,7 @@ def refuse_unshown(record: Record, place: str, layout: Layout) -> None:
             )
 
 
-def list_beside(record: Record, layout: Layout) -> list[str]:
+def list_beside(record: Record, layout: RowLayout) -> list[str]:
     """Columns with a value that belong to the prompt in other programs and are not in the prompt here."""
     names = {name for _, name in parse_template(layout.template)} if layout.template is not None else set()
     names |= {layout.columns.prompt, layout.columns.answer, *layout.ignored}

@@ -15,7 +15,7 @@ from mmrl.files.strict_json import MAX_DIGITS, BrokenJSON, parse_json, quote
 from mmrl.rewards.answers.numbers import parse_number
 from mmrl.rewards.extract import build_extractor
 from tasks.chat import Message, describe_extras, join_text, read_message, read_tools
-from tasks.dataset.columns import Columns, Layout, refuse_unshown
+from tasks.dataset.columns import Columns, RowLayout, refuse_unshown
 from tasks.dataset.media import Media, digest, read_images, read_videos
 from tasks.dataset.messages import lift_images, parts_of, place_media, read_contents, refuse_marks, split_marks
 from tasks.dataset.source import Record
@@ -56,7 +56,7 @@ def _lines(part: Message) -> str:
     return "\n".join(line.rstrip() for line in part.get("text", "").splitlines()).strip("\n")
 
 
-def read_problem(record: Record, place: str, layout: Layout) -> Problem:
+def read_problem(record: Record, place: str, layout: RowLayout) -> Problem:
     """Read a row; raises ValueError with the place, the column and the remedy."""
     columns = layout.columns
     refuse_unshown(record, place, layout)
@@ -90,7 +90,7 @@ def read_problem(record: Record, place: str, layout: Layout) -> Problem:
 
 
 def _place_media(
-    record: Record, messages: list[Message], place: str, layout: Layout
+    record: Record, messages: list[Message], place: str, layout: RowLayout
 ) -> tuple[list[Message], list[Media]]:
     """Read the images and videos of a row, and give each its place in the messages."""
     columns, media = layout.columns, []
@@ -118,7 +118,7 @@ def _further_columns(record: Record, columns: Columns) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in used and not isinstance(value, bytes)}
 
 
-def _tools(record: Record, place: str, layout: Layout) -> tuple[dict[str, Any], ...]:
+def _tools(record: Record, place: str, layout: RowLayout) -> tuple[dict[str, Any], ...]:
     name = layout.columns.tools
     if name is None or ("tools" in layout.columns.optional and name not in record):
         return ()
@@ -170,7 +170,7 @@ def _missing(record: Record, name: str, role: str, place: str) -> ValueError:
     )
 
 
-def _messages(record: Record, place: str, layout: Layout) -> tuple[list[Message], AssistantMessage | None]:
+def _messages(record: Record, place: str, layout: RowLayout) -> tuple[list[Message], AssistantMessage | None]:
     """Messages of the prompt, and the assistant's last one where it is the answer of a problem without a column."""
     name = layout.columns.prompt
     if layout.template is not None:

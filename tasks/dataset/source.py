@@ -17,7 +17,7 @@ _SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow")
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """Where a table is: a file, a folder or hub id for `datasets`, and the version of a file's content.
 
     Args:
@@ -43,7 +43,7 @@ class Source:
         return not self.path.endswith((".jsonl", ".ndjson", ".json", ".csv", ".tsv"))
 
 
-def find_source(path: str, subset: str | None, split: str | None, setting: str) -> Source:
+def find_source(path: str, subset: str | None, split: str | None, setting: str) -> TableSource:
     """Find a file, a folder or a hub id; raises FileNotFoundError with the name of the setting."""
     try:
         file = Path(path).expanduser().resolve()
@@ -55,13 +55,13 @@ def find_source(path: str, subset: str | None, split: str | None, setting: str) 
         ) from error
     if file.is_file() or (file.is_dir() and _is_loadable(file)):
         stat = file.stat()
-        return Source(str(file), subset, split, (stat.st_mtime_ns, stat.st_size))
+        return TableSource(str(file), subset, split, (stat.st_mtime_ns, stat.st_size))
     if exists or path.endswith(_SUFFIXES) or not _HUB_ID.fullmatch(path):
         raise FileNotFoundError(
             f"task 'dataset': there is no file {file}; set {setting} to a file (JSON Lines, CSV, parquet, Arrow), to a "
             "folder that `datasets` saved, or to a hub id"
         )
-    return Source(path, subset, split, (0, 0))
+    return TableSource(path, subset, split, (0, 0))
 
 
 def _is_loadable(folder: Path) -> bool:
@@ -73,7 +73,7 @@ def _is_loadable(folder: Path) -> bool:
     )
 
 
-class Table(ABC):
+class RowTable(ABC):
     """Rows by number. Only the rows that are asked for are Python objects."""
 
     @abstractmethod

@@ -15,9 +15,9 @@ import numpy as np
 
 from mmrl.core.rng import derive_rng
 from mmrl.files.strict_json import quote
-from tasks.dataset.columns import Layout, list_beside
+from tasks.dataset.columns import RowLayout, list_beside
 from tasks.dataset.problems import Problem, find_value, read_problem
-from tasks.dataset.source import Source, Table
+from tasks.dataset.source import RowTable, TableSource
 from tasks.dataset.tables import open_table
 from tasks.dataset.verify import verify
 
@@ -53,15 +53,15 @@ class Rules:
 class Rows:
     """Rows of one table that are problems of a split."""
 
-    source: Source
-    layout: Layout
+    source: TableSource
+    layout: RowLayout
     indices: np.ndarray  # [problems] int64, rows of the table
 
     def __len__(self) -> int:
         return len(self.indices)
 
     @cached_property
-    def _table(self) -> Table:
+    def _table(self) -> RowTable:
         return open_table(self.source)
 
     def problem(self, index: int) -> Problem:
@@ -87,8 +87,8 @@ class Rows:
 class Scan:
     """Good rows of a table: their numbers, their identities, and what the column that tells the split has in them."""
 
-    source: Source
-    layout: Layout
+    source: TableSource
+    layout: RowLayout
     indices: list[int] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)  # white space aside
     exact: list[bytes] = field(default_factory=list)  # identities with white space
@@ -100,7 +100,7 @@ class Scan:
         return Rows(self.source, self.layout, np.array(self.indices, np.int64)[chosen])
 
 
-def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
+def scan(source: TableSource, layout: RowLayout, rules: Rules) -> Scan:
     """Read and check every row once, and decode the first images.
 
     Raises ValueError for the first bad row: malformed, without an answer, with a broken image, or a problem that occurs

@@ -13,13 +13,13 @@ import numpy as np
 from mmrl.files.foreign import read_foreign
 from mmrl.files.strict_json import kind, parse_json, quote
 from tasks.dataset.arrow_tables import Arrow, Loaded, Parquet
-from tasks.dataset.source import Record, Source, Table
+from tasks.dataset.source import Record, RowTable, TableSource
 
 _REMEDY = "write one complete object per line"
 _LONGEST_LINE, _LONGEST_LIST = 2**26, 2**31  # bytes of a line of JSON Lines, of a file that is one list
 
 
-class JsonLines(Table):
+class JsonLines(RowTable):
     """One JSON object per line; blank lines are left out. Holds the position of every line."""
 
     def __init__(self, file: Path):
@@ -60,7 +60,7 @@ def _parse(line: bytes, place: str) -> Record:
     return record
 
 
-class Listed(Table):
+class Listed(RowTable):
     """Rows in memory: of a CSV file, or of a JSON file that is a list."""
 
     def __init__(self, file: Path, columns: tuple[str, ...], rows: list[tuple[Any, ...]], places: list[int]):
@@ -76,7 +76,7 @@ class Listed(Table):
         return dict(zip(self.columns, self.rows[index]))
 
 
-def read_csv(file: Path) -> Table:
+def read_csv(file: Path) -> RowTable:
     """Read a CSV file (or TSV) with a header; every value is a text."""
     rows, places, reader = [], [], None
     try:
@@ -102,7 +102,7 @@ def read_csv(file: Path) -> Table:
     return Listed(file, header, rows, places)
 
 
-class JsonList(Table):
+class JsonList(RowTable):
     """A JSON file that is a list of objects."""
 
     def __init__(self, file: Path):
@@ -124,7 +124,7 @@ class JsonList(Table):
 
 
 @lru_cache(maxsize=8)
-def open_table(source: Source) -> Table:
+def open_table(source: TableSource) -> RowTable:
     """Open a table by the ending of its file; a file with another ending is read as JSON Lines."""
     file = Path(source.path)
     if not file.is_file():

@@ -20,9 +20,9 @@ from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.math_equality import compare_answers
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split, final_line
-from tasks.dataset.columns import FORMATS, Layout, with_columns
+from tasks.dataset.columns import FORMATS, RowLayout, with_columns
 from tasks.dataset.problems import Problem
-from tasks.dataset.source import Source, find_source
+from tasks.dataset.source import TableSource, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
 from tasks.dataset.template import parse_template
 from tasks.dataset.verify import verify
@@ -137,7 +137,7 @@ class DatasetTask(AnswerTask):
         elif self.held_out_split is not None:
             held_out = find_source(self.path, self.subset, self.held_out_split, "task.path")
         columns = dict(prompt=self.prompt, answer=self.answer, images=self.images, videos=self.videos, tools=self.tools)
-        layout = Layout(
+        layout = RowLayout(
             with_columns(FORMATS[self.format], **columns),
             self.system,
             self.template,
@@ -266,7 +266,9 @@ class DatasetTask(AnswerTask):
 
 
 @lru_cache(maxsize=8)
-def _splits(train: Source, held_out: Source | None, layout: Layout, rules: Rules, beside: bool) -> dict[str, Rows]:
+def _splits(
+    train: TableSource, held_out: TableSource | None, layout: RowLayout, rules: Rules, beside: bool
+) -> dict[str, Rows]:
     """Rows of both splits; `beside` says that images of the held-out file are beside that file."""
     train_scan = scan(train, layout, rules)
     other = None

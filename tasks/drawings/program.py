@@ -20,7 +20,7 @@ _COMMAND = re.compile(r"(rect|circle) ([0-9]{1,3}) ([0-9]{1,3}) ([0-9]{1,3})(?: 
 
 
 @dataclass(frozen=True)
-class Shape:
+class ShapeCommand:
     """One command: `rect x1 y1 x2 y2 colour`, or `circle x y radius colour`; later shapes cover earlier ones."""
 
     kind: str
@@ -32,7 +32,7 @@ class Shape:
         return " ".join([self.kind, *map(str, self.numbers), self.colour])
 
 
-def read_program(text: str, units: int, longest: int) -> list[Shape] | None:
+def read_program(text: str, units: int, longest: int) -> list[ShapeCommand] | None:
     """Read commands that "; " separates; None unless all are well formed, inside of the units, and at most `longest`.
 
     A rectangle needs x1 < x2 <= units and y1 < y2 <= units, a circle a centre up to `units` and a radius from 1 to
@@ -50,16 +50,16 @@ def read_program(text: str, units: int, longest: int) -> list[Shape] | None:
             numbers[0] < numbers[2] and numbers[1] < numbers[3] if len(numbers) == 4 else numbers[2] >= 1
         ):
             return None
-        shapes.append(Shape(match[1], numbers, match[6]))
+        shapes.append(ShapeCommand(match[1], numbers, match[6]))
     return shapes
 
 
-def write_program(shapes: Sequence[Shape]) -> str:
+def write_program(shapes: Sequence[ShapeCommand]) -> str:
     """Write commands as `read_program` reads them."""
     return "; ".join(shape.write() for shape in shapes)
 
 
-def render(shapes: Sequence[Shape], units: int, size: int) -> np.ndarray:
+def render(shapes: Sequence[ShapeCommand], units: int, size: int) -> np.ndarray:
     """Draw shapes on white, uint8 [size, size, 3]; a pixel has the colour of the last shape that holds its centre."""
     image = np.full((size, size, 3), 255, np.uint8)
     x, y = _centres(units, size)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.rewards.limits import LimitPassed, run_limited
-from tasks.drawings.program import Shape
+from tasks.drawings.program import ShapeCommand
 from tasks.drawings.svg import find_svg, render_svg
 from tasks.drawings.task import Drawing, Drawings, Problem
 
@@ -47,7 +47,7 @@ class SVGDrawings(Drawings):
         return Drawing("unreadable") if image is None else Drawing("drawn", svg, image)
 
 
-def _write_element(shape: Shape) -> str:
+def _write_element(shape: ShapeCommand) -> str:
     if shape.kind == "circle":
         x, y, radius = shape.numbers
         return f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{shape.colour}"/>'

@@ -9,11 +9,11 @@ import numpy as np
 
 from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, final_line
-from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
+from tasks.drawings.program import COLOURS, ShapeCommand, read_program, render, write_program
 from tasks.drawings.verify import verify
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 
-Problem = tuple[Shape, ...]
+Problem = tuple[ShapeCommand, ...]
 VISIBLE = 0.02  # least share of the pixels that change when a shape is left out
 
 
@@ -120,11 +120,11 @@ class Drawings(GeneratedTask):
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.write(self.problem(index)))
 
-    def _draw_shape(self, rng: np.random.Generator) -> Shape:
+    def _draw_shape(self, rng: np.random.Generator) -> ShapeCommand:
         colour = tuple(COLOURS)[int(rng.integers(len(COLOURS)))]
         if rng.integers(2):
             (x1, x2), (y1, y2) = (sorted(rng.permutation(self.units + 1)[:2].tolist()) for _ in range(2))
-            return Shape("rect", (x1, y1, x2, y2), colour)
+            return ShapeCommand("rect", (x1, y1, x2, y2), colour)
         radius = int(rng.integers(1, max(1, self.units // 3), endpoint=True))
         x, y = (int(rng.integers(radius, self.units - radius, endpoint=True)) for _ in range(2))
-        return Shape("circle", (x, y, radius), colour)
+        return ShapeCommand("circle", (x, y, radius), colour)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
-from tasks.jigsaw.data import Crop, pixels
+from tasks.jigsaw.data import PhotoSquare, pixels
 from tasks.jigsaw.task import Jigsaw
 from tasks.jigsaw.verify import verify_box
 
@@ -24,7 +24,7 @@ class JigsawBox(Jigsaw):
 
     name = "jigsaw_box"
 
-    def write_prompt(self, index: int, crop: Crop, places: tuple[int, ...]) -> Prompt:
+    def write_prompt(self, index: int, crop: PhotoSquare, places: tuple[int, ...]) -> Prompt:
         rng = derive_rng("jigsaw", "box", self.seed, self.split, index)
         image = pixels(crop, self.size)
         height, width = self.size // self.rows, self.size // self.columns

@@ -21,7 +21,7 @@ TRIES = 1000
 
 
 @dataclass(frozen=True)
-class Crop:
+class PhotoSquare:
     """A square of a photo, in pixels."""
 
     photo: str
@@ -57,7 +57,7 @@ def band(name: str, held_out_fraction: float, seed: int, split: str) -> tuple[in
     return held_out if split == "held_out" else train
 
 
-def pixels(crop: Crop, size: int) -> np.ndarray:
+def pixels(crop: PhotoSquare, size: int) -> np.ndarray:
     """Resize the crop to uint8 [size, size, 3] by averaging its own pixels."""
     inside = photo(crop.photo)[crop.top : crop.top + crop.side, crop.left : crop.left + crop.side]
     return np.asarray(Image.fromarray(inside).resize((size, size), Image.Resampling.LANCZOS))
@@ -87,7 +87,7 @@ def contrast(pieces: np.ndarray) -> float:
 @lru_cache(maxsize=65536)
 def puzzle(
     size: int, held_out_fraction: float, seed: int, split: str, index: int, rows: int = 2, columns: int = 2
-) -> tuple[Crop, tuple[int, ...]]:
+) -> tuple[PhotoSquare, tuple[int, ...]]:
     """Crop of problem `index`, and the place, from 0, of each of the shuffled tiles.
 
     Among n > 4 tiles the two that are most alike differ by at least CONTRAST * 4 / n.
@@ -100,7 +100,7 @@ def puzzle(
         first, end = band(name, held_out_fraction, seed, split)
         height = photo(name).shape[0]
         side = int(rng.integers(SMALLEST, min(LARGEST, end - first, height), endpoint=True))
-        crop = Crop(name, int(rng.integers(first, end - side + 1)), int(rng.integers(height - side + 1)), side)
+        crop = PhotoSquare(name, int(rng.integers(first, end - side + 1)), int(rng.integers(height - side + 1)), side)
         if contrast(tiles(pixels(crop, size), rows, columns)) >= least:
             return crop, tuple(rng.permutation(count).tolist())
     raise RuntimeError(

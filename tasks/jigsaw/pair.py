@@ -8,7 +8,7 @@ import numpy as np
 
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
-from tasks.jigsaw.data import Crop
+from tasks.jigsaw.data import PhotoSquare
 from tasks.jigsaw.task import Jigsaw
 from tasks.jigsaw.verify import verify_choice
 
@@ -44,7 +44,7 @@ class JigsawPair(Jigsaw):
         relations = {_compare(a, b) for a in places for b in places if a != b}
         return tuple(name for name in RELATIONS.values() if name in relations)
 
-    def write_prompt(self, index: int, crop: Crop, places: tuple[int, ...]) -> Prompt:
+    def write_prompt(self, index: int, crop: PhotoSquare, places: tuple[int, ...]) -> Prompt:
         rng = derive_rng("jigsaw", "pair", self.seed, self.split, index)
         a, b = rng.permutation(self.tiles)[:2].tolist()
         relation = _compare(divmod(places[a], self.columns), divmod(places[b], self.columns))

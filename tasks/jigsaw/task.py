@@ -12,7 +12,7 @@ from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
 from tasks.generated import ask_about_images
-from tasks.jigsaw.data import Crop, join_tiles, pixels, puzzle, tiles
+from tasks.jigsaw.data import PhotoSquare, join_tiles, pixels, puzzle, tiles
 from tasks.jigsaw.verify import verify
 
 QUESTION = "The four quarters of a photo were shuffled. Which place does each belong to? Answer as in 2 4 1 3."
@@ -86,13 +86,13 @@ class Jigsaw(AnswerTask):
         crop, places = puzzle(self.size, self.held_out_fraction, self.seed, self.split, index, self.rows, self.columns)
         return self.write_prompt(index, crop, places)
 
-    def write_prompt(self, index: int, crop: Crop, places: tuple[int, ...]) -> Prompt:
+    def write_prompt(self, index: int, crop: PhotoSquare, places: tuple[int, ...]) -> Prompt:
         """Write the prompt of a shuffled crop: the tile that is shown k-th belongs to place places[k], from 0."""
         return self.build_prompt(
             index, crop, self.question, tuple(place + 1 for place in places), self.shuffle(crop, places)
         )
 
-    def build_prompt(self, index: int, crop: Crop, question: str, answer: object, *images: np.ndarray) -> Prompt:
+    def build_prompt(self, index: int, crop: PhotoSquare, question: str, answer: object, *images: np.ndarray) -> Prompt:
         """Build a prompt that names its crop in `info`."""
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
@@ -102,7 +102,7 @@ class Jigsaw(AnswerTask):
             info={"photo": crop.photo, "left": crop.left, "top": crop.top, "side": crop.side},
         )
 
-    def shuffle(self, crop: Crop, places: tuple[int, ...]) -> np.ndarray:
+    def shuffle(self, crop: PhotoSquare, places: tuple[int, ...]) -> np.ndarray:
         """Draw the tiles of a crop in the order of `places`, uint8 [size, size, 3]."""
         pieces = tiles(pixels(crop, self.size), self.rows, self.columns)[list(places)]
         for axis in (1, 2):

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from mmrl.core.games import Game, Problem, Verdict
+from mmrl.core.games import Game, GameProblem, Verdict
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Prompt
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
@@ -105,16 +105,16 @@ class Programs(Game):
 
     # ---------------------------------------------------------------- the game
 
-    def seeds(self, kind: str) -> list[Problem]:
+    def seeds(self, kind: str) -> list[GameProblem]:
         rng = derive_rng("programs", "seeds", self.seed, kind)
         return list(dict.fromkeys(self._problem(kind, rng, length=1) for _ in range(32)))
 
-    def ask(self, kind: str, known: Sequence[Problem], key: str) -> Prompt:
+    def ask(self, kind: str, known: Sequence[GameProblem], key: str) -> Prompt:
         if kind == "induce":
             return _prompt(f"+p {known[0].body[0]}>", key)
         return _prompt(f"+{kind[0]} " + " ".join(f"{p.body[0]} {p.body[1]}" for p in known) + ">", key)
 
-    def pose(self, problem: Problem, key: str) -> Prompt:
+    def pose(self, problem: GameProblem, key: str) -> Prompt:
         program, *lists = problem.body
         if problem.kind == "deduce":
             return _prompt(f"o {program} {lists[0]}>", key)
@@ -136,7 +136,7 @@ class Programs(Game):
             out.append(_verdict(kind, one, *both))
         return out
 
-    def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+    def judge(self, answers: Sequence[tuple[GameProblem, str]]) -> list[Verdict]:
         requests = [_to_run(problem, text.strip()) for problem, text in answers]
         ran = self._execute([job for jobs in requests if jobs for job in jobs])
         place, out = 0, []
@@ -163,15 +163,15 @@ class Programs(Game):
 
     # ---------------------------------------------------------------- problems of its own
 
-    def _problem(self, kind: str, rng: np.random.Generator, length: int | None = None) -> Problem:
+    def _problem(self, kind: str, rng: np.random.Generator, length: int | None = None) -> GameProblem:
         pool, inputs = programs(length or self.length), lists(self.held_out_fraction, self.seed, self.split)
         program = pool[int(rng.integers(len(pool)))]
         sample = [inputs[i] for i in rng.integers(len(inputs), size=PAIRS if kind == "induce" else 1)]
-        return Problem(
+        return GameProblem(
             kind, (program, *(word for one in sample for word in (one, str(trusted_interpreter()(program, one)))))
         )
 
-    def _format_proposal(self, kind: str, known: Sequence[Problem], rng: np.random.Generator) -> str:
+    def _format_proposal(self, kind: str, known: Sequence[GameProblem], rng: np.random.Generator) -> str:
         new = self._problem(kind, rng)
         return " ".join(new.body[1::2]) if kind == "induce" else f"{new.body[0]} {new.body[1]}"
 
@@ -184,7 +184,7 @@ def training_outputs(task: Programs) -> frozenset[tuple[str, str]]:
     return frozenset(_input_question(solving[index].info["problem"]) for index in indices)
 
 
-def _input_question(problem: Problem) -> tuple[str, str]:
+def _input_question(problem: GameProblem) -> tuple[str, str]:
     """Return what a question for an input shows: the program and the output."""
     return problem.body[0], problem.body[2]
 
@@ -207,7 +207,7 @@ def _prompt(text: str, key: str) -> Prompt:
     return Prompt(key, ({"role": "user", "content": text},))
 
 
-def _answer(problem: Problem) -> str:
+def _answer(problem: GameProblem) -> str:
     """A right answer: the output, an input, or the program."""
     return problem.body[{"deduce": 2, "abduce": 1, "induce": 0}[problem.kind]]
 
@@ -233,10 +233,10 @@ def _verdict(
     if first != second:
         return Verdict("not_deterministic")
     pairs = [word for (_, value), outputs in zip(jobs, first) for word in (value, str(outputs))]
-    return Verdict("valid", Problem(kind, (jobs[0][0], *pairs)))
+    return Verdict("valid", GameProblem(kind, (jobs[0][0], *pairs)))
 
 
-def _to_run(problem: Problem, text: str) -> list[tuple[str, str]] | None:
+def _to_run(problem: GameProblem, text: str) -> list[tuple[str, str]] | None:
     """Jobs to run to verify an answer; None if it is malformed."""
     program, *lists = problem.body
     if problem.kind == "induce":

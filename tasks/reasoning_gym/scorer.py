@@ -30,7 +30,7 @@ class Graded(NamedTuple):
     outcome: Outcome
 
 
-class Source(NamedTuple):
+class GeneratorArguments(NamedTuple):
     """Arguments of `build_generator`."""
 
     dataset: str
@@ -39,7 +39,7 @@ class Source(NamedTuple):
     seed: int
 
 
-def grade(source: Source, answers: Sequence[tuple[str, Entry]], timeout_s: float) -> list[Graded]:
+def grade(source: GeneratorArguments, answers: Sequence[tuple[str, Entry]], timeout_s: float) -> list[Graded]:
     """Score pairs (answer, problem of the generator), each within the time limit.
 
     Raises:
@@ -60,7 +60,7 @@ def _pool(timeout_s: float) -> WorkerPool:
     return WorkerPool(load_scorer, processes=max(1, min(8, os.cpu_count() or 1)), timeout_s=timeout_s)
 
 
-def load_scorer() -> Callable[[Source, str, Entry], Graded]:
+def load_scorer() -> Callable[[GeneratorArguments, str, Entry], Graded]:
     """Load the scorer in a worker process, whose memory is limited."""
     import resource
     import warnings
@@ -72,7 +72,7 @@ def load_scorer() -> Callable[[Source, str, Entry], Graded]:
     return score_answer
 
 
-def score_answer(source: Source, answer: str, entry: Entry) -> Graded:
+def score_answer(source: GeneratorArguments, answer: str, entry: Entry) -> Graded:
     """Score one answer; "" stands for none."""
     generator = build_generator(*source)
     if is_refused(source.dataset, answer, entry):

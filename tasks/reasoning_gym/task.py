@@ -12,7 +12,7 @@ from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
 from tasks.reasoning_gym.generator import build_generator
-from tasks.reasoning_gym.scorer import Graded, Source, grade
+from tasks.reasoning_gym.scorer import GeneratorArguments, Graded, grade
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ReasoningGym(AnswerTask):
             raise ValueError(f"task {self.name!r}: template must hold {{question}} once, got {self.template!r}")
 
     @property
-    def _source(self) -> Source:
-        return Source(self.dataset, json.dumps(dict(self.parameters)), self.held_out + self.size, self.seed)
+    def _source(self) -> GeneratorArguments:
+        return GeneratorArguments(self.dataset, json.dumps(dict(self.parameters)), self.held_out + self.size, self.seed)
 
     @property
     def _generator(self) -> Any:

@@ -35,7 +35,7 @@ def draw_patient(rng: np.random.Generator, informative: int, seed: int, noise: f
 
 
 @dataclass(frozen=True)
-class Expert:
+class LogisticExpert:
     """Logistic regression. Args: weights: [8]; bias."""
 
     weights: tuple[float, ...]
@@ -52,7 +52,7 @@ class Expert:
 
 
 @lru_cache(maxsize=8)
-def fit_expert(informative: int, seed: int, noise: float, patients: int = 2000, steps: int = 200) -> Expert:
+def fit_expert(informative: int, seed: int, noise: float, patients: int = 2000, steps: int = 200) -> LogisticExpert:
     """Fit a logistic regression to patients of its own by gradient descent on the cross-entropy."""
     rng = derive_rng("records", "expert", seed)
     records = [draw_patient(rng, informative, seed, noise) for _ in range(patients)]
@@ -61,4 +61,4 @@ def fit_expert(informative: int, seed: int, noise: float, patients: int = 2000, 
     for _ in range(steps):
         error = 1 / (1 + np.exp(-(x @ weights + bias))) - y
         weights, bias = weights - x.T @ error / patients, bias - float(error.mean())
-    return Expert(tuple(weights.tolist()), bias)
+    return LogisticExpert(tuple(weights.tolist()), bias)

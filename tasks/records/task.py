@@ -8,7 +8,7 @@ import numpy as np
 
 from mmrl.core.types import Prompt
 from tasks.generated import GeneratedTask, ask_user
-from tasks.records.expert import COLUMNS, Expert, draw_patient, fit_expert
+from tasks.records.expert import COLUMNS, LogisticExpert, draw_patient, fit_expert
 from tasks.sets import jaccard
 
 Patient = tuple[tuple[str, ...], tuple[int, ...], int]
@@ -44,7 +44,7 @@ class Records(GeneratedTask):
             )
 
     @property
-    def expert(self) -> Expert:
+    def expert(self) -> LogisticExpert:
         return fit_expert(self.informative, self.seed, self.noise)
 
     def draw(self, rng: np.random.Generator) -> Patient:

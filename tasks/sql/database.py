@@ -29,7 +29,7 @@ FUNCTIONS = frozenset(
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueryLimits:
     """What a query may use. The numbers are those of the small databases of `task=sql`.
 
     Args:
@@ -66,7 +66,7 @@ class Limits:
         }
 
 
-SMALL = Limits()
+SMALL = QueryLimits()
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE)
 
 
@@ -93,7 +93,7 @@ class Databases(Protocol):
         ...
 
 
-class Guard:
+class QueryAuthorizer:
     """Authorizer of a connection: permits reading, and notes which columns are read and what is refused."""
 
     def __init__(self, functions: frozenset[str] | None) -> None:
@@ -114,13 +114,13 @@ class Guard:
         return sqlite3.SQLITE_DENY
 
 
-def run_query(connection: sqlite3.Connection, query: str, limits: Limits = SMALL) -> Result:
+def run_query(connection: sqlite3.Connection, query: str, limits: QueryLimits = SMALL) -> Result:
     """Run one query for reading within limits. The connection is used for nothing else meanwhile.
 
     Time is looked at between operations of SQLite's machine. A worker process of `mmrl.rewards.limits` is ended half a
     second later, so that one call of a function has a limit too.
     """
-    guard, work, deadline = Guard(limits.functions), 0, time.thread_time() + limits.seconds
+    guard, work, deadline = QueryAuthorizer(limits.functions), 0, time.thread_time() + limits.seconds
 
     def count() -> bool:
         nonlocal work
@@ -143,7 +143,7 @@ def run_query(connection: sqlite3.Connection, query: str, limits: Limits = SMALL
     return Result(word, tuple(rows), frozenset(guard.columns))
 
 
-def _fetch(cursor: sqlite3.Cursor, limits: Limits) -> tuple[list[tuple[object, ...]], str]:
+def _fetch(cursor: sqlite3.Cursor, limits: QueryLimits) -> tuple[list[tuple[object, ...]], str]:
     """Read the rows of a result, and whether it "ran" or is "too_many_rows" or "too_long", and then none."""
     rows: list[tuple[object, ...]] = []
     size = 0
@@ -155,7 +155,7 @@ def _fetch(cursor: sqlite3.Cursor, limits: Limits) -> tuple[list[tuple[object, .
     return rows, "ran"
 
 
-def _name_error(error: Exception, guard: Guard) -> str:
+def _name_error(error: Exception, guard: QueryAuthorizer) -> str:
     message = str(error)
     if guard.refused:
         return "forbidden"
@@ -166,7 +166,7 @@ def _name_error(error: Exception, guard: Guard) -> str:
     return "not_text" if "decode" in message.lower() or isinstance(error, UnicodeError) else "syntax_error"
 
 
-def _explain(error: Exception, guard: Guard) -> str:
+def _explain(error: Exception, guard: QueryAuthorizer) -> str:
     return (guard.refused or str(error))[:200]
 
 

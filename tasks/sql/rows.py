@@ -12,11 +12,11 @@ from mmrl.core.types import Episode, Prompt
 from tasks.dataset.source import Record
 from tasks.generated import ask_user
 from tasks.rows import RowsTask, need_text
-from tasks.sql.database import Limits
+from tasks.sql.database import QueryLimits
 from tasks.sql.verify import score_query, verify_limited
 
 _COLUMNS, _LENGTH = 2000, 1_000_000  # of a table or a result, and of a value; tables of BIRD have up to 115 columns
-_RIGHT = Limits(operations=2_000_000_000, rows=1_000_000, size=1_000_000_000, functions=None, seconds=1800.0)
+_RIGHT = QueryLimits(operations=2_000_000_000, rows=1_000_000, size=1_000_000_000, functions=None, seconds=1800.0)
 """Limits of the queries of the data set, which are trusted: they tell a query without an end from a long one."""
 
 
@@ -50,9 +50,9 @@ class SQLRows(RowsTask):
                 raise ValueError(f"task {self.name!r}: {option} must be greater than 0, got {getattr(self, option)}")
 
     @property
-    def _limits(self) -> tuple[Limits, Limits]:
+    def _limits(self) -> tuple[QueryLimits, QueryLimits]:
         """Limits of a query of the policy, and of the right query."""
-        limits = Limits(self.max_operations, self.max_rows, _COLUMNS, _LENGTH, seconds=self.timeout_s)
+        limits = QueryLimits(self.max_operations, self.max_rows, _COLUMNS, _LENGTH, seconds=self.timeout_s)
         return limits, replace(_RIGHT, rows=max(_RIGHT.rows, self.max_rows))
 
     def split_key(self, record: Record) -> str:

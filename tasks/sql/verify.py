@@ -12,7 +12,7 @@ from mmrl.core.types import Episode
 from mmrl.rewards.limits import LimitPassed, run_limited
 from tasks.answers import AnswerTask
 from tasks.sets import jaccard
-from tasks.sql.database import SMALL, Databases, Limits, Result, is_ordered, match_rows, run_query
+from tasks.sql.database import SMALL, Databases, QueryLimits, Result, is_ordered, match_rows, run_query
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|<>|[<>!=]=|\S")
 _WRITTEN = 10_000  # characters of a query that are compared
@@ -35,8 +35,8 @@ def verify(
     query: str,
     right: str,
     connections: Iterable[sqlite3.Connection],
-    limits: Limits = SMALL,
-    right_limits: Limits = SMALL,
+    limits: QueryLimits = SMALL,
+    right_limits: QueryLimits = SMALL,
 ) -> tuple[dict[str, float], Result]:
     """exact: the result is that of the right query on every database; syntax: the query runs; schema: Jaccard index of
     the columns that both read; ngram: that of their bigrams; format: 1 if the query begins with SELECT or WITH.
@@ -77,7 +77,7 @@ def verify(
 
 
 def verify_limited(
-    query: str, right: str, databases: Databases, limits: Limits = SMALL, right_limits: Limits = SMALL
+    query: str, right: str, databases: Databases, limits: QueryLimits = SMALL, right_limits: QueryLimits = SMALL
 ) -> tuple[dict[str, float], str, str]:
     """Return the scores of `verify`, which runs in a worker process, the outcome of the query, and its reason.
 
@@ -91,7 +91,7 @@ def verify_limited(
 
 
 def _verify_databases(
-    query: str, right: str, databases: Databases, limits: Limits, right_limits: Limits
+    query: str, right: str, databases: Databases, limits: QueryLimits, right_limits: QueryLimits
 ) -> tuple[dict[str, float], str, str]:
     scores, result = verify(query, right, databases.connect(), limits, right_limits)
     return scores, result.word, result.reason
@@ -105,7 +105,7 @@ def _compare_texts(query: str, right: str) -> dict[str, float]:
 
 
 @lru_cache(maxsize=1024)
-def run_right(connection: sqlite3.Connection, query: str, limits: Limits) -> Result:
+def run_right(connection: sqlite3.Connection, query: str, limits: QueryLimits) -> Result:
     """Run the right query on a database whose rows do not change; each connection keeps its result."""
     return run_query(connection, query, limits)
 
@@ -114,8 +114,8 @@ def score_query(
     task: AnswerTask,
     episode: Episode,
     databases: Databases,
-    limits: Limits = SMALL,
-    right_limits: Limits = SMALL,
+    limits: QueryLimits = SMALL,
+    right_limits: QueryLimits = SMALL,
 ) -> dict[str, float]:
     """Score the query of an episode; `info` gets the outcome (right, wrong or the name of an error) and the reason."""
     query = task.read_answer(episode) or ""

@@ -10,6 +10,7 @@ import yaml
 
 import mmrl
 from mmrl.__main__ import main
+from mmrl.commands.fit import train
 from mmrl.commands.sweep import (
     job_folder,
     require_plugins,
@@ -121,7 +122,7 @@ def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
 def test_a_sweep_without_a_run_is_refused(values, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=message):
-        run_sweep(["--multirun", values, "run_dir=none"])
+        run_sweep(["--multirun", values, "run_dir=none"], train)
 
 
 def test_a_search_maximises_unless_it_is_told_otherwise():

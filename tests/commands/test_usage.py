@@ -11,10 +11,10 @@ from omegaconf import OmegaConf
 
 from mmrl.__main__ import main
 from mmrl.commands import COMMANDS
-from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.help.jobs import JOBS, format_job, format_overview
 from mmrl.commands.help.usage import USAGES
+from mmrl.commands.options import RECORD_OPTIONS
 from mmrl.config.compose import SHORT, compose
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from mmrl.commands.catalogue.listing import find_group
-from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.data_record import record
 from mmrl.commands.evaluation import arguments as evaluation_arguments
 from mmrl.commands.fit import fit
+from mmrl.commands.options import RECORD_OPTIONS
 from mmrl.config.compose import CONF, groups
 from mmrl.config.renamed import find_new_option, find_new_path, load_table
 from mmrl.config.signatures import constructor_parameters

@@ -7,7 +7,7 @@ import torch
 
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
 from mmrl.rollouts.offline.demonstrations import Demonstrations
-from mmrl.rollouts.offline.pointing import Pointing
+from mmrl.rollouts.offline.pointing import PointingDemonstrations
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.tabletop import Reach
@@ -73,7 +73,7 @@ def test_demonstrations_and_scenes_are_of_training_states():
     ctx = context(task, Imitator())
     prompts = [(i, task[i]) for i in range(8)]
     assert len(Demonstrations().collect(prompts, ctx)) == 8
-    assert Pointing(least_pixels=1).collect(prompts, ctx)
+    assert PointingDemonstrations(least_pixels=1).collect(prompts, ctx)
     wanted = {prompt.info["seed"] for _, prompt in prompts}
     assert set(SEEN["demonstrate"]) == set(SEEN["label_images"]) == wanted
     assert set(SEEN["reset"]) <= wanted and not wanted & held_out(task)

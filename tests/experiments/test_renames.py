@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from mmrl.experiments.renames import Comparison, Form
+from mmrl.experiments.renames import ConfigComparison, Form
 
 OLD = {
     "trainer": {"max_epochs": 120, "gradient_clip_val": 1.0},
@@ -43,8 +43,8 @@ def change(path: str, value) -> dict:
 
 
 def test_names_alone_make_no_difference():
-    assert Comparison().find_difference(OLD, NEW) is None
-    assert Comparison().find_difference(OLD, OLD) is None
+    assert ConfigComparison().find_difference(OLD, NEW) is None
+    assert ConfigComparison().find_difference(OLD, OLD) is None
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_names_alone_make_no_difference():
     ],
 )
 def test_what_is_no_name_is_a_difference_with_both_paths(path, value, difference):
-    assert Comparison().find_difference(OLD, change(path, value)).startswith(difference)
+    assert ConfigComparison().find_difference(OLD, change(path, value)).startswith(difference)
 
 
 def test_a_foreign_class_is_no_name():
     one, other = ({"optimizer": {"_target_": f"torch.optim.{name}", "lr": 1.0}} for name in ("AdamW", "SGD"))
-    assert Comparison().find_difference(one, other) == (
+    assert ConfigComparison().find_difference(one, other) == (
         "optimizer._target_ was 'torch.optim.AdamW', optimizer._target_ is 'torch.optim.SGD'"
     )
 
 
 def test_a_name_has_one_new_name_in_all_configurations():
-    comparison = Comparison()
+    comparison = ConfigComparison()
     assert comparison.find_difference(OLD, NEW) is None
     moved = change("model.clip._target_", "mmrl.losses.Other")
     assert "two new names, mmrl.losses.Clip and mmrl.losses.Other" in comparison.find_difference(OLD, moved)
@@ -88,7 +88,7 @@ def test_a_name_has_one_new_name_in_all_configurations():
 def test_recorded_forms_and_words_are_accepted_and_nothing_beside_them():
     flag = Form({"take": "frozen"}, {"frozen_only": True}, "a flag")
     default = Form(None, {"capture": False}, "the default is written down")
-    comparison = Comparison([flag, default], {"probe_score": "self_reward"})
+    comparison = ConfigComparison([flag, default], {"probe_score": "self_reward"})
     old = {"take": "frozen", "lr": 1.0, "column": "probe_score"}
     assert (
         comparison.find_difference(old, {"lr": 1.0, "frozen_only": True, "capture": False, "column": "self_reward"})

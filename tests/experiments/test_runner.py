@@ -11,7 +11,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.experiments import runner
 from mmrl.experiments.experiment import Baseline, Experiment
 from mmrl.experiments.results import format_result, result_state
-from mmrl.experiments.runner import RunFailed, SeedRun, list_runs, run_experiments
+from mmrl.experiments.runner import ExperimentRun, RunFailed, list_runs, run_experiments
 
 METRIC = "val/greedy/exact/mean"
 EXPERIMENT = Experiment(
@@ -26,7 +26,7 @@ AFTER = {("method", s): a for s, a in enumerate((0.9, 0.91, 0.92))} | {
 }
 
 
-def finish(runs: Path, contents, after) -> list[SeedRun]:
+def finish(runs: Path, contents, after) -> list[ExperimentRun]:
     """Write the metrics and receipts of these runs, as ended fits do."""
     written = []
     for run in list_runs(EXPERIMENT, contents, [0, 1, 2], runs):
@@ -50,13 +50,13 @@ def test_a_second_call_runs_what_is_missing_and_writes_the_result(tmp_path, monk
     rest = dict(AFTER)
     missing = rest.pop(("baseline", 1))
     finish(tmp_path / "runs", contents, rest)
-    started: list[SeedRun] = []
+    started: list[ExperimentRun] = []
 
     def fit(run, command):
         started.extend(finish(tmp_path / "runs", contents, {("baseline", 1): missing}))
         return 60.0
 
-    monkeypatch.setattr(runner.SeedRun, "_fit", fit)
+    monkeypatch.setattr(runner.ExperimentRun, "_fit", fit)
     errors = run_experiments([EXPERIMENT], None, 2, tmp_path / "runs", tmp_path / "out")
     assert not errors and [(run.side, run.seed) for run in started] == [("baseline", 1)]
     result = json.loads((tmp_path / "out" / "grpo.json").read_text())
@@ -91,7 +91,7 @@ def test_seeds_of_an_unchanged_stored_result_are_kept_and_the_others_are_run(tmp
         finish(tmp_path / "runs", contents, {(run.side, run.seed): AFTER[run.side, run.seed]})
         return 60.0
 
-    monkeypatch.setattr(runner.SeedRun, "_fit", fit)
+    monkeypatch.setattr(runner.ExperimentRun, "_fit", fit)
     assert not run_experiments([EXPERIMENT], None, 1, tmp_path / "runs", tmp_path, keep_stored=True)
     assert started == [("method", 2), ("baseline", 2)]
     kept = json.loads((tmp_path / "grpo.json").read_text())
@@ -106,7 +106,7 @@ def test_seeds_of_an_unchanged_stored_result_are_kept_and_the_others_are_run(tmp
 
 def test_a_failed_run_names_its_log(tmp_path):
     overrides = ("recipe=grpo", "data.num_promts=4", "policy=none")
-    run = SeedRun("none", "method", 0, overrides, "x", tmp_path / "none" / "method-0")
+    run = ExperimentRun("none", "method", 0, overrides, "x", tmp_path / "none" / "method-0")
     with pytest.raises(RunFailed, match=r"method-0\.log"):
         run()
     assert "policy=none" in (tmp_path / "none" / "method-0.log").read_text()
@@ -121,7 +121,7 @@ def test_an_error_of_a_seed_is_reported_for_that_seed_alone(tmp_path, monkeypatc
         finish(tmp_path / "runs", contents, {(run.side, run.seed): 0.9})
         return 60.0
 
-    monkeypatch.setattr(runner.SeedRun, "_fit", fit)
+    monkeypatch.setattr(runner.ExperimentRun, "_fit", fit)
     said = {}
     errors = run_experiments(
         [EXPERIMENT],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mmrl.experiments import results
-from mmrl.experiments.renames import Comparison
+from mmrl.experiments.renames import ConfigComparison
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))  # the two scripts import each other as they do when they are run
@@ -39,7 +39,7 @@ def side(content="old", config=None, weights="same", metrics=("0.5",)):
 )
 def test_only_what_was_current_and_computes_the_same_is_kept(before, now, reason):
     for result in (STORED, {"content": {"method": "restamped"}, "measured_content": {"method": "old"}}):
-        message = restamp.find_reason(result, before, now, Comparison())
+        message = restamp.find_reason(result, before, now, ConfigComparison())
         assert (message is None) == (reason is None) and (reason or "") in (message or "")
 
 

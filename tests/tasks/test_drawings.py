@@ -5,7 +5,7 @@ import pytest
 
 from mmrl.core.types import Prompt
 from tasks.drawings import Drawings
-from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
+from tasks.drawings.program import COLOURS, ShapeCommand, read_program, render, write_program
 from tasks.drawings.verify import length_score, pixel_score, verify
 from tests.tasks.replies import reply
 
@@ -15,10 +15,10 @@ IMAGE = render(read_program(PROGRAM, 8, 4), 8, 16)
 
 
 def test_shapes_cover_the_pixels_whose_centres_they_hold():
-    image = render([Shape("rect", (0, 0, 2, 1), "red"), Shape("circle", (3, 3, 1), "blue")], 4, 4)
+    image = render([ShapeCommand("rect", (0, 0, 2, 1), "red"), ShapeCommand("circle", (3, 3, 1), "blue")], 4, 4)
     codes = {COLOURS["red"]: "r", COLOURS["blue"]: "b", (255, 255, 255): "."}
     assert ["".join(codes[tuple(pixel)] for pixel in row) for row in image.tolist()] == ["rr..", "....", "..bb", "..bb"]
-    covered = render([Shape("rect", (0, 0, 4, 4), "red"), Shape("rect", (0, 0, 4, 4), "blue")], 4, 8)
+    covered = render([ShapeCommand("rect", (0, 0, 4, 4), "red"), ShapeCommand("rect", (0, 0, 4, 4), "blue")], 4, 8)
     assert (covered == COLOURS["blue"]).all()
 
 
@@ -37,7 +37,7 @@ def test_length_score_of_the_paper(characters, score):
 
 def test_programs_are_written_as_they_are_read():
     shapes = read_program(PROGRAM, 8, 4)
-    assert shapes == [Shape("rect", (1, 1, 5, 4), "red"), Shape("circle", (4, 4, 2), "blue")]
+    assert shapes == [ShapeCommand("rect", (1, 1, 5, 4), "red"), ShapeCommand("circle", (4, 4, 2), "blue")]
     assert write_program(shapes) == PROGRAM
 
 

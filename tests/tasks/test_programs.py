@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mmrl.core.games import Problem
+from mmrl.core.games import GameProblem
 from mmrl.core.types import Episode
 from tasks.programs import Programs
 from tasks.programs.dsl import LETTERS, execute, parse_results, trusted_interpreter
@@ -59,8 +59,8 @@ def test_demonstrations_are_right():
 
 
 def test_anything_that_runs_right_is_right():
-    abduce = Problem("abduce", ("s", "321", "123"))
-    induce = Problem("induce", ("rr", "123", "123", "456", "456", "789", "789", "012", "012"))
+    abduce = GameProblem("abduce", ("s", "321", "123"))
+    induce = GameProblem("induce", ("rr", "123", "123", "456", "456", "789", "789", "012", "012"))
     asked = [
         (abduce, "213"),
         (abduce, "111"),
@@ -77,7 +77,7 @@ def test_anything_that_runs_right_is_right():
 
 def test_proposals_are_checked_by_running_them():
     ask = TASK.ask("deduce", TASK.seeds("deduce")[:2], "k")
-    other = TASK.ask("induce", [Problem("induce", ("ri", "1"))], "k")
+    other = TASK.ask("induce", [GameProblem("induce", ("ri", "1"))], "k")
     assert other.messages[0]["content"] == "+p ri>"
     verdicts = TASK.check(
         [
@@ -88,7 +88,7 @@ def test_proposals_are_checked_by_running_them():
         ]
     )
     assert [v.outcome for v in verdicts] == ["valid", "not_executable", "broken", "valid"]
-    assert verdicts[0].problem == Problem("deduce", ("ri", "123", "432"))
+    assert verdicts[0].problem == GameProblem("deduce", ("ri", "123", "432"))
     assert verdicts[3].problem.body == ("ri", "100", "112", "200", "113", "300", "114", "400", "115")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tasks.records import Records
-from tasks.records.expert import COLUMNS, Expert, draw_effects, fit_expert, standardise
+from tasks.records.expert import COLUMNS, LogisticExpert, draw_effects, fit_expert, standardise
 from tests.tasks.replies import reply
 
 TASK = Records(count=300)
@@ -21,7 +21,7 @@ def test_the_expert_finds_the_columns_that_matter():
 
 def test_salient_columns_have_the_largest_contributions():
     # |w z|, z = (digit - 4.5) / 2.872: 2 * 1.567 for the first, 1 * 1.567 for the second, 3 * .174 for the third
-    expert = Expert((2.0, -1.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0)
+    expert = LogisticExpert((2.0, -1.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0)
     values = np.array([9, 0, 5, 9, 9, 9, 9, 9])
     assert expert.salient(values, 2) == COLUMNS[:2] and expert.salient(values, 3) == COLUMNS[:3]
     total = 2 * 1.566699 + 1.566699 + 3 * 0.174078

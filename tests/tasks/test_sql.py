@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tasks.sql import SQL, SQLRows
-from tasks.sql.database import SMALL, Limits, is_ordered, match_rows, run_query
+from tasks.sql.database import SMALL, QueryLimits, is_ordered, match_rows, run_query
 from tasks.sql.drawn import DrawnDatabases, connect
 from tasks.sql.generator import draw_schema
 from tasks.sql.mutants import mutate_query
@@ -245,10 +245,10 @@ def test_the_right_query_has_wider_limits_than_that_of_the_policy(large):
 
 def test_limits_of_a_query_are_not_those_of_the_next_one(databases):
     text = "SELECT '" + "x" * 20_000 + "'"
-    words = [run_query(databases[0], text, limits).word for limits in (SMALL, Limits(functions=None), SMALL)]
+    words = [run_query(databases[0], text, limits).word for limits in (SMALL, QueryLimits(functions=None), SMALL)]
     assert words == ["too_long", "ran", "too_long"]
-    assert run_query(databases[0], "SELECT name, id FROM emp", Limits(size=32)).word == "too_long"
-    assert run_query(databases[0], "SELECT name, id FROM emp", Limits(size=33)).word == "ran"
+    assert run_query(databases[0], "SELECT name, id FROM emp", QueryLimits(size=32)).word == "too_long"
+    assert run_query(databases[0], "SELECT name, id FROM emp", QueryLimits(size=33)).word == "ran"
 
 
 def test_rows_without_a_database_or_a_query_are_refused(folder):

@@ -25,7 +25,7 @@ MOST_OBSERVATIONS = 64
 
 
 @dataclass(frozen=True)
-class Limits:
+class ObservationLimits:
     """Largest texts, images and arrays of an observation.
 
     Args:
@@ -39,7 +39,7 @@ class Limits:
     scaled: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, policy: Policy, contract: Mapping[str, Any]) -> Limits:
+    def of(cls, policy: Policy, contract: Mapping[str, Any]) -> ObservationLimits:
         """The limits of a policy that was trained in a simulator of this contract."""
         characters = LONGEST_TEXT
         if policy.context_length is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmrl.api.serving.batching import Batcher
-from mmrl.api.serving.limits import Limits
+from mmrl.api.serving.limits import ObservationLimits
 from mmrl.api.serving.requests import read_request
 from mmrl.core.errors import is_user_error
 from mmrl.core.rng import derive_seed
@@ -41,8 +41,9 @@ class PolicyServer:
     """Answer observations with a policy's actions.
 
     A client gets one message of metadata when it connects; then each of its messages, a map of observations, is
-    answered by {"actions": [H, A], "server_timing": {...}}. Texts, images and arrays are bounded (`Limits`). An error
-    is answered by a text, and the connection is closed; the other clients are not affected. GET /healthz answers 200.
+    answered by {"actions": [H, A], "server_timing": {...}}. Texts, images and arrays are bounded (`ObservationLimits`).
+    An error is answered by a text, and the connection is closed; the other clients are not affected. GET /healthz
+    answers 200.
     Source: openpi, websocket_policy_server.py.
 
     Args:
@@ -71,7 +72,7 @@ class PolicyServer:
         engine = LocalEngine(max_rows=max_batch)
         engine.sync(policy, 0)
         self._batcher = Batcher(engine, max_batch)
-        self._limits = Limits.of(policy, contract or {})
+        self._limits = ObservationLimits.of(policy, contract or {})
         self._tracebacks: set[str] = set()  # that were reported
         self.metadata = describe_policy(policy, sampling, contract or {})
 

@@ -16,7 +16,7 @@ from mmrl.commands.catalogue.rows import (
     to_rows,
     wrap,
 )
-from mmrl.commands.catalogue.runs import OWN, Run, find_name, find_theme, find_users, group_themes, read_runs
+from mmrl.commands.catalogue.runs import OWN, RunOption, find_name, find_theme, find_users, group_themes, read_runs
 from mmrl.config.layers.files import Options, default_choices, merge_choices, read_paper, read_run
 from mmrl.config.option_files import find_options
 from mmrl.experiments.results import ABSENT, FOLDER, describe_result, read_result
@@ -57,7 +57,7 @@ def format_recipes(width: int) -> list[str]:
     return [*lines, "", *wrap(notes, width)]
 
 
-def find_recipe_theme(options: Options, run: Run) -> str:
+def find_recipe_theme(options: Options, run: RunOption) -> str:
     """The theme of a recipe's method; `OWN` for a recipe that is not mmrl's."""
     return OWN if options["recipe"][run.name].origin else find_theme(options["method"][run.method])
 
@@ -74,7 +74,7 @@ def describe_recipe(name: str) -> list[Row]:
     """Method, setting, paper, groups, run time and result of one recipe."""
     options = find_options()
     name = find_name(options, "recipe", name, "mmrl list recipes")
-    run = Run("recipe", name, read_run({"recipe": name}, options))
+    run = RunOption("recipe", name, read_run({"recipe": name}, options))
     result = read_result(name)
     return to_rows(
         {
@@ -91,12 +91,12 @@ def describe_start(name: str) -> list[Row]:
     options = find_options()
     name = find_name(options, "start", name, "mmrl list starts")
     file = options["start"][name].path
-    run = Run("start", name, read_run({"start": name}, options))
+    run = RunOption("start", name, read_run({"start": name}, options))
     rows = {**describe_run(options, run), "file": describe_file(file)}
     return to_rows({"start": rows.pop("start"), "does": read_first_comment(file), **rows})
 
 
-def describe_run(options: Options, run: Run) -> dict[str, Any]:
+def describe_run(options: Options, run: RunOption) -> dict[str, Any]:
     """What a recipe and a start have in common: a method, a setting, what differs from its paper, and the groups."""
     method, setting = options["method"].get(run.method), options["setting"].get(run.setting)
     groups = sorted(resolve_groups(run).items())
@@ -111,7 +111,7 @@ def describe_run(options: Options, run: Run) -> dict[str, Any]:
     }
 
 
-def resolve_groups(run: Run) -> dict[str, str | None]:
+def resolve_groups(run: RunOption) -> dict[str, str | None]:
     """The option of each group, as Hydra's defaults lists choose them; composing all recipes takes too long."""
     default = default_choices() if run.group == "recipe" else {**default_choices(), "recipe": None}
     choices = {**default, **merge_choices(run.layers), run.group: run.name}

@@ -15,7 +15,7 @@ OWN = "yours"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOption:
     """A recipe or a start: the files of which it is composed, in the order in which they are merged."""
 
     group: str
@@ -43,9 +43,9 @@ class Run:
         return {stage: [str(word) for word in words] for stage, words in stages.items() if words}
 
 
-def read_runs(options: Options, group: str) -> dict[str, Run]:
+def read_runs(options: Options, group: str) -> dict[str, RunOption]:
     """Every recipe or every start, by its name."""
-    return {name: Run(group, name, read_run({group: name}, options)) for name in sorted(options[group])}
+    return {name: RunOption(group, name, read_run({group: name}, options)) for name in sorted(options[group])}
 
 
 def find_theme(file: OptionFile) -> str:

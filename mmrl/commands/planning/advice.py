@@ -15,7 +15,7 @@ WORTH = 0.98
 
 
 @dataclass(frozen=True)
-class Change:
+class Advice:
     """Words that change a run, and its plan with them."""
 
     words: tuple[str, ...]
@@ -23,7 +23,7 @@ class Change:
     fits: bool
 
 
-def advise(plan: RunPlan, words: Sequence[str], build: Callable[[Sequence[str]], RunPlan]) -> list[Change]:
+def advise(plan: RunPlan, words: Sequence[str], build: Callable[[Sequence[str]], RunPlan]) -> list[Advice]:
     """Plan the run again with changed words, and return those that need less memory, least changed first.
 
     Args:
@@ -31,7 +31,7 @@ def advise(plan: RunPlan, words: Sequence[str], build: Callable[[Sequence[str]],
         words: of `mmrl fit`.
         build: plans words.
     """
-    changes: list[Change] = []
+    changes: list[Advice] = []
     for change in _candidates(plan):
         if any(other.fits and other.words[0].startswith("trainer.devices=") for other in changes) and len(change) > 1:
             continue  # fewer devices are enough
@@ -43,7 +43,7 @@ def advise(plan: RunPlan, words: Sequence[str], build: Callable[[Sequence[str]],
                 raise
             continue  # a change that this recipe refuses
         if new_plan.used < WORTH * plan.used:
-            changes.append(Change(change, new_plan.used, new_plan.fits))
+            changes.append(Advice(change, new_plan.used, new_plan.fits))
     return changes
 
 

@@ -15,7 +15,7 @@ from mmrl.commands.planning.optimizer import OptimizerBytes, measure_optimizer
 from mmrl.commands.planning.parameters import ModuleSize, measure_module
 from mmrl.commands.planning.passes import LearnPass, RolloutPass, TextPasses
 from mmrl.commands.planning.prompts import Prompts, build_batch, collate_prompts, read_prompts
-from mmrl.commands.planning.run import Processes, Rows, count_rows, read_processes
+from mmrl.commands.planning.run import IterationRows, Processes, count_rows, read_processes
 from mmrl.commands.planning.shapes import fake_weights
 from mmrl.core.errors import ConfigError
 from mmrl.engines.local import LocalEngine
@@ -67,7 +67,7 @@ class RunPlan:
     size: ModuleSize
     processes: Processes
     optimizer: OptimizerBytes
-    rows: Rows
+    rows: IterationRows
     prompt_tokens: int
     response_tokens: int
     update_epochs: int
@@ -187,7 +187,7 @@ def _trace(
     policy: TextPolicy,
     data: Any,
     processes: Processes,
-    rows: Rows,
+    rows: IterationRows,
     given: Given,
     checkpointing: bool,
     notes: list[str],
@@ -232,7 +232,9 @@ def _offload(learner: Learner, traced: _Traced, processes: Processes, notes: lis
     return replace(traced, passes=replace(traced.passes, learn=replace(learn, activations=0, **peaks))), moved
 
 
-def _trace_rollout(tracer: TextPasses, policy: TextPolicy, data: Any, rows: Rows, prompts: Prompts) -> RolloutPass:
+def _trace_rollout(
+    tracer: TextPasses, policy: TextPolicy, data: Any, rows: IterationRows, prompts: Prompts
+) -> RolloutPass:
     """Trace the larger batch of completions: of training, or of held-out problems."""
     count = -(-rows.rollout // rows.group_size)
     owner = torch.arange(rows.rollout) // rows.group_size
@@ -247,7 +249,7 @@ def _trace_rollout(tracer: TextPasses, policy: TextPolicy, data: Any, rows: Rows
     return max(passes, key=lambda each: max(each.prefill_peak, each.decode_peak))
 
 
-def _scored_rows(data: Any, rows: Rows) -> int:
+def _scored_rows(data: Any, rows: IterationRows) -> int:
     """Most rows that an annotator or the parity check scores in one pass."""
     passes: Sequence[int] = [part.rows for part in data.annotators.values() if isinstance(part, ForwardAnnotator)]
     parity = [] if data.parity is None else [min(16, data.parity.rows)]

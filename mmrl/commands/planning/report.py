@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mmrl.commands.planning.advice import Change
+from mmrl.commands.planning.advice import Advice
 from mmrl.commands.planning.planning import IMPORTS, RankPlan, RunPlan
 from mmrl.commands.planning.seconds import Seconds
 from mmrl.core.errors import ConfigError
@@ -32,7 +32,7 @@ def format_bytes(count: int) -> str:
     return f"{count / 2**30:.2f} GiB" if abs(count) >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
-def print_report(plan: RunPlan, tried: Sequence[Change], seconds: Seconds | None) -> None:
+def print_report(plan: RunPlan, tried: Sequence[Advice], seconds: Seconds | None) -> None:
     """Print a plan: what is planned, terms by phase for every kind of rank, whether it fits, and what to change."""
     console = Console(markup=False, emoji=False)
     if not console.is_terminal:
@@ -96,7 +96,7 @@ def _activation_lines(plan: RunPlan) -> list[str]:
     return lines
 
 
-def _verdict(plan: RunPlan, tried: Sequence[Change]) -> list[str]:
+def _verdict(plan: RunPlan, tried: Sequence[Advice]) -> list[str]:
     cpu = plan.processes.device == "cpu"
     count = plan.processes.devices
     each = f"{count} process{'es' if count > 1 else ''} with {format_bytes(IMPORTS)} of imports each"
@@ -126,7 +126,7 @@ def _notes(plan: RunPlan) -> list[str]:
     return [f"note: {note}" for note in plan.notes]
 
 
-def to_json(plan: RunPlan, tried: Sequence[Change], seconds: Seconds | None) -> dict[str, Any]:
+def to_json(plan: RunPlan, tried: Sequence[Advice], seconds: Seconds | None) -> dict[str, Any]:
     """Convert a plan to plain values; sizes are bytes."""
     size = asdict(plan.size)
     size.pop("trained")

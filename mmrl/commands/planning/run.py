@@ -92,7 +92,7 @@ def _read_strategy(strategy: Any, world: int) -> tuple[str, Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class IterationRows:
     """Rows of an iteration on the rank with most of them."""
 
     prompts: int  # of the rank in an iteration
@@ -109,7 +109,7 @@ class Rows:
 
 def count_rows(
     num_prompts: int, group_size: int, num_minibatches: int, accumulate: int, world: int, max_rows: int, rank: int = 0
-) -> Rows:
+) -> IterationRows:
     """Count the rows of a rank; every drawn completion is learned from, which no transform exceeds but refills.
 
     Args:
@@ -122,4 +122,4 @@ def count_rows(
     micro = math.ceil(minibatch / accumulate)
     # a minibatch has rows of all prompts, and a micro-batch whole prompts of a minibatch
     of_prompt = min(max(math.ceil(minibatch / max(prompts, 1)), 1), group_size, max(micro, 1))
-    return Rows(prompts, group_size, minibatch, micro, of_prompt, min(max_rows, rows))
+    return IterationRows(prompts, group_size, minibatch, micro, of_prompt, min(max_rows, rows))

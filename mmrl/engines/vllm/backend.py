@@ -23,7 +23,7 @@ class EnginePrompt:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class EngineSampling:
     """Sampling parameters, the same for all prompts of a call."""
 
     temperature: float
@@ -105,7 +105,7 @@ class Backend(ABC):
         """Load the checkpoint in `folder`, which must exist until `close`. Raises EngineFailure with the reason."""
 
     @abstractmethod
-    def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+    def generate(self, prompts: Sequence[EnginePrompt], drawing: EngineSampling) -> list[EngineOutput]:
         """Generate one output per prompt, in order. A failed prompt has `ended` "error"; a dead engine raises."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ from mmrl.core.types import Completion, Observation, Request, Sampling
 from mmrl.distributed.parallel import rank_and_size
 from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
-from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
+from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.ranks import broadcast, raise_together
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weights.blocks import WeightBlocks
@@ -205,7 +205,7 @@ class VllmEngine(Engine):
         ids, images = self._policy.engine_prompt(request.observation)
         return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
 
-    def _drawing(self, sampling: Sampling) -> Drawing:
+    def _drawing(self, sampling: Sampling) -> EngineSampling:
         refuse_mean(sampling)
         greedy = sampling.decode == "argmax"
         if not greedy and sampling.annealing is not None:
@@ -217,7 +217,7 @@ class VllmEngine(Engine):
             )
         ids, texts = self._policy.stop_ids(sampling.stop)
         vocabulary = self._policy.model.config.get_text_config().vocab_size
-        return Drawing(
+        return EngineSampling(
             temperature=sampling.temperature,
             top_k=sampling.top_k,
             top_p=sampling.top_p,
@@ -231,7 +231,7 @@ class VllmEngine(Engine):
         )
 
     def _completion(
-        self, request: Request, observation: Observation, output: EngineOutput, drawing: Drawing
+        self, request: Request, observation: Observation, output: EngineOutput, drawing: EngineSampling
     ) -> Completion:
         # vLLM reports greedy choices at temperature 1 without truncation; the learner scores them so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}

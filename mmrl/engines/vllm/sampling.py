@@ -7,7 +7,7 @@ from math import exp
 from typing import Any
 
 from mmrl.core.types import Ended
-from mmrl.engines.vllm.backend import Drawing
+from mmrl.engines.vllm.backend import EngineSampling
 
 NEVER = -1e30  # bias of a forbidden token's logit; finite, because JSON has no infinity
 COLDEST, HOTTEST = 0.01, 2.0  # temperatures that vLLM does not change or refuse
@@ -15,7 +15,7 @@ WIDEST = 1024  # maximum of kept ids reported per token; each is a Python object
 TIED = 8  # ids reported beyond top_k, because vLLM keeps all ids tied with the last one
 
 
-def sampling_fields(drawing: Drawing, seed: int) -> dict[str, Any]:
+def sampling_fields(drawing: EngineSampling, seed: int) -> dict[str, Any]:
     """Return the keyword arguments of `vllm.SamplingParams`, as JSON values.
 
     With the engine option logprobs_mode=processed_logprobs, log-probs are of the sampling distribution. vLLM reports

@@ -14,12 +14,11 @@ from torch import Tensor
 from mmrl.engines.vllm.weights.factors import Weights
 from mmrl.engines.vllm.weights.fingerprint import fingerprint
 from mmrl.engines.vllm.weights.group import Header, build_empty
-from mmrl.engines.vllm.weights.layout import Layout, headers, headers_of, layout, model_tensors
+from mmrl.engines.vllm.weights.layout import IN_MEMORY, WeightLayout, headers, headers_of, layout, model_tensors
 
 TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
 LOADER = "mmrl"  # --load-format mmrl
 EMPTY = "mmrl_empty"  # of a model whose weights come with the first transfer
-IN_MEMORY = "tensors"  # in place of the path of a file
 EXTENSION = "mmrl.engines.vllm.worker.Questions"  # --worker-extension-cls
 
 
@@ -42,7 +41,7 @@ class Questions:
 
     weight_transfer_engine: Any
     model_config: Any
-    mmrl_layouts: dict[str, Layout]  # by path; kept because the file may be gone when weights are verified
+    mmrl_layouts: dict[str, WeightLayout]  # by path; kept because the file may be gone when weights are verified
 
     def mmrl_check(self, path: str) -> dict[str, Any]:
         """Return the reasons why a safetensors file cannot be loaded, {"problems": [...]}; empty if it can."""
@@ -113,7 +112,7 @@ class Questions:
             }
         return {"version": version, "parts": model_layout.parts, "ignored": model_layout.ignored, "tensors": tensors}
 
-    def _mmrl_layouts(self) -> dict[str, Layout]:
+    def _mmrl_layouts(self) -> dict[str, WeightLayout]:
         if not hasattr(self, "mmrl_layouts"):
             self.mmrl_layouts = {}
         return self.mmrl_layouts

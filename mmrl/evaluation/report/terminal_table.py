@@ -44,7 +44,7 @@ class RateEstimate:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CheckpointComparison:
     """Comparison of two checkpoints under one decode, on one of several tasks or on all episodes."""
 
     decode: str
@@ -70,7 +70,7 @@ class Comparison:
         return self.label, str(self.before), str(self.after), episodes, errors, disjoint
 
 
-def format_table(comparisons: Sequence[Comparison], title: str = "") -> Table:
+def format_table(comparisons: Sequence[CheckpointComparison], title: str = "") -> Table:
     """Format comparisons as a rich table: `console.print(format_table(...))`."""
     table = Table(title=title or None, title_justify="left", caption=_caption(comparisons), caption_justify="left")
     for position, header in enumerate(HEADERS):
@@ -80,7 +80,7 @@ def format_table(comparisons: Sequence[Comparison], title: str = "") -> Table:
     return table
 
 
-def to_json(comparisons: Sequence[Comparison]) -> str:
+def to_json(comparisons: Sequence[CheckpointComparison]) -> str:
     """Serialize comparisons with every number at full precision; rates and interval ends are fractions, not percent."""
     rows = [
         {
@@ -112,7 +112,7 @@ def _counts(*each: int) -> str:
     return " / ".join(map(str, dict.fromkeys(each)))
 
 
-def _caption(comparisons: Sequence[Comparison]) -> str:
+def _caption(comparisons: Sequence[CheckpointComparison]) -> str:
     levels = {part.level for comparison in comparisons for part in (comparison.before, comparison.after)}
     if len(levels) != 1:
         raise ValueError(f"a table needs rows, all with intervals of one level; got levels {sorted(levels)}")

@@ -11,7 +11,7 @@ from mmrl.evaluation.metrics.by_task import group_by_task
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.report.checkpoint_metrics import EpisodesByDecode
-from mmrl.evaluation.report.terminal_table import Comparison, RateEstimate
+from mmrl.evaluation.report.terminal_table import CheckpointComparison, RateEstimate
 from mmrl.evaluation.statistics.intervals import mcnemar
 from mmrl.evaluation.statistics.power import detectable_in_pairs
 
@@ -25,7 +25,7 @@ class PairedComparison:
     show with a probability of 80 %; None where they can show none.
     """
 
-    comparison: Comparison
+    comparison: CheckpointComparison
     pairs: int
     won: int
     lost: int
@@ -66,7 +66,9 @@ def compare_pairs(
     ]
     p_value = mcnemar([first[key] for key in common], [second[key] for key in common])
     difference = detectable_in_pairs(len(common), (won + lost) / len(common), rate.level) if common else None
-    return PairedComparison(Comparison(decode, sides[0], sides[1], task), len(common), won, lost, p_value, difference)
+    return PairedComparison(
+        CheckpointComparison(decode, sides[0], sides[1], task), len(common), won, lost, p_value, difference
+    )
 
 
 def compare_checkpoints(

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from mmrl.core.games import Game, Problem, Verdict
+from mmrl.core.games import Game, GameProblem, Verdict
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout
@@ -66,8 +66,8 @@ class SelfPlay(Rollout):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.trials, self.references, self.proposing, self.max_problems = trials, references, proposing, max_problems
-        self.known: dict[str, list[Problem]] = {}
-        self._early: list[Problem] = []  # found by others before this process had prompts
+        self.known: dict[str, list[GameProblem]] = {}
+        self._early: list[GameProblem] = []  # found by others before this process had prompts
 
     @classmethod
     def writes(cls) -> frozenset[str]:
@@ -124,7 +124,7 @@ class SelfPlay(Rollout):
             play.set_verdict(replace(verdict, scores={"solved": a}), learnability(a))
 
     def _measure_rates(
-        self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context
+        self, sound: Sequence[tuple[_Play, GameProblem]], game: Game, ctx: Context
     ) -> dict[tuple[int, int], float]:
         """Success rate of the trials of each proposal; trials that could not be judged do not count."""
         requests, owners = [], []
@@ -154,7 +154,7 @@ class SelfPlay(Rollout):
         else:
             self._early += problems
 
-    def _add_problems(self, problems: Sequence[Problem]) -> None:
+    def _add_problems(self, problems: Sequence[GameProblem]) -> None:
         for problem in problems:
             buffer = self.known[problem.kind]
             if problem not in buffer:
@@ -169,7 +169,7 @@ class SelfPlay(Rollout):
         return {kind: [list(problem.body) for problem in problems] for kind, problems in self.known.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.known = {kind: [Problem(kind, tuple(body)) for body in bodies] for kind, bodies in state.items()}
+        self.known = {kind: [GameProblem(kind, tuple(body)) for body in bodies] for kind, bodies in state.items()}
 
 
 def _below(verdict: Verdict) -> float:
@@ -182,7 +182,7 @@ class _Play:
 
     episode: Episode
     kind: str
-    problem: Problem | None = None
+    problem: GameProblem | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
     @property

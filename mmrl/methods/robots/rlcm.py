@@ -21,8 +21,8 @@ from torch import Tensor
 
 from mmrl.core.rng import Noise
 from mmrl.core.types import Context, Episode
-from mmrl.policies.vla.chain import Prefix
 from mmrl.policies.vla.chains import CPS, DenoisingTarget
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.small.flow import ActionFlowPolicy
 from mmrl.transforms.base import StatefulTransform
 

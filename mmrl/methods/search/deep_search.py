@@ -3,7 +3,7 @@
 DeepSearch: Overcome the Bottleneck of Reinforcement Learning with Verifiable Rewards via Monte Carlo Tree Search, 2025,
 arXiv:2509.25454.
 
-- the tree: `Node`; the backup of outcomes (equations 8 to 10): `back_up`
+- the tree: `SearchNode`; the backup of outcomes (equations 8 to 10): `back_up`
 - selection of nodes over the whole tree: `frontier_score`
 - the search (sections 3.1 to 3.3): `TreeSearch`
 - advantages (equation 13): `CentredValues`
@@ -27,25 +27,25 @@ from mmrl.rollouts.text.transcript import Transcript
 
 
 @dataclass(eq=False)
-class Node:
+class SearchNode:
     """Tree node with one segment of an answer. The root is the prompt, at depth -1: the first piece has depth 0."""
 
     script: Transcript  # everything up to and with this piece
-    parent: Node | None = None
+    parent: SearchNode | None = None
     depth: int = -1
     value: float = 0.0
     visits: int = 0
     surprise: float = 0.0  # mean -logprob of the piece's choices
-    children: list[Node] = field(default_factory=list)
+    children: list[SearchNode] = field(default_factory=list)
     closed: bool = False  # a leaf that ended, or a node that was expanded
 
-    def path(self) -> list[Node]:
+    def path(self) -> list[SearchNode]:
         """From the first piece to this one."""
         above = [] if self.parent is None or self.parent.depth < 0 else self.parent.path()
         return [*above, self]
 
 
-def back_up(leaf: Node, outcome: float) -> None:
+def back_up(leaf: SearchNode, outcome: float) -> None:
     """Back up an outcome, +1 or -1, along the path of a leaf; nodes near the leaf receive more.
 
     The leaf is worth the outcome. A node of depth d gets w outcome, w = max((d + 1) / (leaf depth + 1), 0.1): added
@@ -69,12 +69,12 @@ def frontier_score(parent_value: float, depth: int, most: int) -> float:
     return 0.4 * math.tanh(parent_value) + 0.01 * math.sqrt(max(depth, 0) / most)
 
 
-def choose_leaf(leaves: Sequence[Node], outcomes: Sequence[float]) -> int:
+def choose_leaf(leaves: Sequence[SearchNode], outcomes: Sequence[float]) -> int:
     """Select one of several new leaves: a correct one if there is one, then the one with the lowest `surprise`."""
     return min(range(len(leaves)), key=lambda i: (-outcomes[i], leaves[i].surprise, i))
 
 
-def nodes(root: Node) -> list[Node]:
+def nodes(root: SearchNode) -> list[SearchNode]:
     """All nodes of a tree, parents before children."""
     return [root, *(node for child in root.children for node in nodes(child))]
 
@@ -114,7 +114,7 @@ class TreeSearch(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         trees = []
         for slot, prompt in prompts:
-            root = Node(Transcript(text_observation(prompt), slot))
+            root = SearchNode(Transcript(text_observation(prompt), slot))
             trees.append(_Tree(slot, prompt, root, root))
         most = math.ceil(ctx.sampling.max_tokens / self.tokens)
         for number in range(self.expansions):
@@ -143,7 +143,7 @@ class TreeSearch(Rollout):
 
     def _children(
         self, tree: _Tree, pieces: Sequence[Completion], most: int, ctx: Context
-    ) -> list[tuple[Node, Episode]]:
+    ) -> list[tuple[SearchNode, Episode]]:
         """Add the new nodes to the tree; return those that are leaves with their episodes."""
         parent, leaves = tree.open, []
         assert parent is not None
@@ -155,7 +155,7 @@ class TreeSearch(Rollout):
             script = parent.script.fork()
             script.write(piece)
             surprise = -float(piece.behavior_logprobs[piece.action_mask].mean())
-            child = Node(script, parent, parent.depth + 1, surprise=surprise)
+            child = SearchNode(script, parent, parent.depth + 1, surprise=surprise)
             parent.children.append(child)
             if piece.ended == "done" or child.depth + 1 >= most:
                 child.closed = True
@@ -163,7 +163,7 @@ class TreeSearch(Rollout):
                 leaves.append((child, Episode(tree.prompt, tree.slot, len(tree.kept), [Turn(row)], ended=piece.ended)))
         return leaves
 
-    def _go_on(self, tree: _Tree, leaves: Sequence[tuple[Node, Episode]], most: int) -> None:
+    def _go_on(self, tree: _Tree, leaves: Sequence[tuple[SearchNode, Episode]], most: int) -> None:
         """Select a leaf, back up its outcome, and choose the node to expand next."""
         assert tree.open is not None
         if leaves:
@@ -194,9 +194,9 @@ class _Tree:
 
     slot: int
     prompt: Prompt
-    root: Node
-    open: Node | None  # to be expanded next
-    kept: list[tuple[Node, Episode]] = field(default_factory=list)
+    root: SearchNode
+    open: SearchNode | None  # to be expanded next
+    kept: list[tuple[SearchNode, Episode]] = field(default_factory=list)
     failed: int = 0  # requests
 
     def episodes(self) -> list[Episode]:
@@ -217,7 +217,7 @@ class _Tree:
         return out
 
 
-def _attach_values(leaf: Node, row: Completion) -> Completion:
+def _attach_values(leaf: SearchNode, row: Completion) -> Completion:
     """Add the final Q-value of each segment to the row."""
     values, segment = torch.zeros(len(row.action)), torch.zeros(len(row.action), dtype=torch.long)
     start = 0

@@ -34,8 +34,8 @@ def follows_from_reasoning(completion: str) -> float:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A verifier's verdict on a rollout: correctness, consistency, repetition and length."""
+class Verification:
+    """A verifier's judgement on a rollout: correctness, consistency, repetition and length."""
 
     correct: bool
     consistent: bool  # the answer follows from the reasoning
@@ -47,7 +47,7 @@ class Verdict:
         return self.correct and self.consistent and not self.degenerate
 
 
-def select_pair(verdicts: Sequence[Verdict]) -> tuple[int, int] | None:
+def select_pair(verdicts: Sequence[Verification]) -> tuple[int, int] | None:
     """Return the indices of the chosen and the rejected rollout of a prompt; None without one of each.
 
     The preferred one is the longest that is correct, consistent and not degenerate. The rejected one is a wrong one, or
@@ -92,10 +92,10 @@ class VerifiedPairs(EpisodeTransform):
         spare = next((episode for episode in episodes if episode.turns), None)
         return out or ([] if spare is None else [label_preference(spare, 0)])  # 0: not trained on
 
-    def _verify(self, episode: Episode) -> Verdict:
+    def _verify(self, episode: Episode) -> Verification:
         consistent = self.consistent_score is None or get_score(episode, self.consistent_score) >= 1
         degenerate = repeated_ngrams(str(episode.output), self.ngram, 1.0) > self.max_repeated
-        return Verdict(get_score(episode, self.correct_score) >= 1, consistent, degenerate, episode.tokens)
+        return Verification(get_score(episode, self.correct_score) >= 1, consistent, degenerate, episode.tokens)
 
 
 def drop_easy(rates: Mapping[int, float], fraction: float) -> set[int]:

@@ -22,11 +22,8 @@ from mmrl.policies.base import Action, Policy
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import Chain, DenoisingTarget, TransitionParams
-from mmrl.policies.vla.chains.base import column
+from mmrl.policies.vla.chains.base import Prefix, column
 from mmrl.policies.vla.chains.real_time import sample_continuation
-
-Prefix = tuple[Tensor, ...]
-"""Encoded contexts as the head reads them, each [N, ...]."""
 
 
 @dataclass

@@ -73,7 +73,7 @@ _PLACES = {"k": 3, "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "tri
 _WINDOW = 40  # characters before a number in which its sign stands
 
 
-class Number(NamedTuple):
+class NumberSpan(NamedTuple):
     """A number of a text: its place in the prepared text, sign included, and how it is written; None has no value."""
 
     start: int
@@ -144,18 +144,18 @@ def _iterate_tokens(text: str) -> Iterator[re.Match[str]]:
     return (match for match in _TOKEN.finditer(text) if match["other"] is not None or match["number"] is not None)
 
 
-def _read_number(text: str, match: re.Match[str]) -> Number:
+def _read_number(text: str, match: re.Match[str]) -> NumberSpan:
     """Read sign, digits, power of ten and unit of a token."""
     if match["other"] is not None:
-        return Number(match.start(), match.end(), None)
+        return NumberSpan(match.start(), match.end(), None)
     before = text[max(0, match.start() - _WINDOW) : match.start()]
     start, sign = _read_sign(before, match.start())
     glued = re.search(r"(?<!\.)[.,/:]\Z|/ \Z|_\Z", before) is not None
     glued = glued and re.search(r"[A-Za-z]:\Z|(?:^|\s):\Z", before) is None
     digits = None if glued or sign is None or match["bad"] else _write_digits(match)
     if digits is None:
-        return Number(start, match.end(), None)
-    return Number(start, match.end(), digits if sign == "" or digits == "0" else f"-{digits}")
+        return NumberSpan(start, match.end(), None)
+    return NumberSpan(start, match.end(), digits if sign == "" or digits == "0" else f"-{digits}")
 
 
 def _read_sign(before: str, start: int) -> tuple[int, str | None]:

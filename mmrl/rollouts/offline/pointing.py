@@ -13,7 +13,7 @@ from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
 
 
-class Pointing(Rollout):
+class PointingDemonstrations(Rollout):
     """One decision per scene: the places of the named objects in the image, in the first two action dimensions.
 
     Step h of the answer is (column, row) in [-1, 1] of the centroid of object h mod M, of the M that the instruction
@@ -43,7 +43,7 @@ class Pointing(Rollout):
         sim = getattr(ctx.task, "sim", None)
         if not hasattr(sim, "label_images"):
             raise ValueError(
-                f"rollout Pointing needs a simulator with labelled images, and task {ctx.task.name!r} has none; "
+                f"rollout=pointing needs a simulator with labelled images, and task {ctx.task.name!r} has none; "
                 "use task=sim with one of the tabletop, as sim=reach"
             )
         ctx.progress("labelled images", 0, len(prompts))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sims.tabletop.arm import STEP_M
-from sims.tabletop.task import State
+from sims.tabletop.task import TabletopState
 
 GENTLE = 2.5  # control steps that a distance is spread over, so that labels are not all +-1
 
@@ -20,7 +20,7 @@ FOLLOWS = 0.45  # of the way to the set-point that the hand makes in a control s
 class Forecast:
     """Predicted state of n environments; an expert updates it with the effect of its actions."""
 
-    state: State  # when the chunk was planned
+    state: TabletopState  # when the chunk was planned
     box: np.ndarray  # [2, 3] where set-points may be
     at: np.ndarray  # [n, 3] set-point, metres
     tip: np.ndarray  # [n, 3] where the hand is: it lags behind the set-point

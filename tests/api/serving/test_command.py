@@ -8,8 +8,8 @@ import pytest
 import mmrl
 from mmrl.api.serve import parse
 from mmrl.commands.completion import complete
-from mmrl.commands.data import SERVE_OPTIONS
 from mmrl.commands.help.usage import USAGES
+from mmrl.commands.options import SERVE_OPTIONS
 from mmrl.core.errors import ConfigError
 from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET

@@ -10,14 +10,14 @@ pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 from websockets.sync.client import connect
 
-from mmrl.api.serving.limits import Limits
+from mmrl.api.serving.limits import ObservationLimits
 from mmrl.core.errors import ConfigError
 from mmrl.policies.remote.metadata import read_metadata
 from mmrl.policies.remote.policy import RemotePolicy
 from mmrl.policies.remote.wire import WireError, pack, unpack
 from tests.api.serving.served import observation, serve, small_policy
 
-LIMITS = Limits(characters=1000, image_size=64)
+LIMITS = ObservationLimits(characters=1000, image_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +66,17 @@ def test_what_it_reads_passes():
     LIMITS.check(observation())
     LIMITS.check({**observation(), "image": np.zeros((64, 64, 6), np.uint8), "instruction": "x" * 1000, "n": 3})
     LIMITS.check({"image": np.zeros((3, 64, 64), np.uint8)})
-    Limits(scaled=frozenset({"wrist"}), image_size=64).check({"wrist": np.zeros((480, 640, 3), np.uint8)})
+    ObservationLimits(scaled=frozenset({"wrist"}), image_size=64).check({"wrist": np.zeros((480, 640, 3), np.uint8)})
     with pytest.raises(WireError, match="at most 2048 pixels"):
-        Limits(scaled=frozenset({"wrist"}), image_size=64).check({"wrist": np.zeros((4000, 4, 3), np.uint8)})
+        ObservationLimits(scaled=frozenset({"wrist"}), image_size=64).check({"wrist": np.zeros((4000, 4, 3), np.uint8)})
 
 
 def test_the_limits_are_those_of_policy_and_simulator():
     policy = small_policy()
-    assert Limits.of(policy, {"image_size": 64}) == Limits(1000, 64)
-    assert Limits.of(policy, {}) == Limits(1000, None)
+    assert ObservationLimits.of(policy, {"image_size": 64}) == ObservationLimits(1000, 64)
+    assert ObservationLimits.of(policy, {}) == ObservationLimits(1000, None)
     policy.scales_images = True
-    assert Limits.of(policy, {"image_size": 64}).image_size is None
+    assert ObservationLimits.of(policy, {"image_size": 64}).image_size is None
 
 
 def ask(url, raw):

@@ -2,15 +2,15 @@ import pytest
 
 from mmrl.__main__ import main
 from mmrl.commands.catalogue.recipes import describe_recipe, describe_start, format_recipes, resolve_groups
-from mmrl.commands.catalogue.runs import Run
+from mmrl.commands.catalogue.runs import RunOption
 from mmrl.config.compose import CONF, compose, groups
 from mmrl.config.layers.files import read_run
 
 THEMES = sorted(folder.name for folder in (CONF / "method").iterdir() if folder.is_dir())
 
 
-def read(group: str, name: str) -> Run:
-    return Run(group, name, read_run({group: name}))
+def read(group: str, name: str) -> RunOption:
+    return RunOption(group, name, read_run({group: name}))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from mmrl.core.types import Sampling
 from mmrl.distributed.sharding import shard
 from mmrl.engines.local import LocalEngine
-from mmrl.engines.vllm.backend import Drawing, EngineFailure, EnginePrompt
+from mmrl.engines.vllm.backend import EngineFailure, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process.backend import InProcess
 from mmrl.engines.vllm.in_process.colocation import launcher_variables
@@ -152,7 +152,7 @@ def test_a_transfer_that_fails_on_one_rank_ends_all(tmp_path):
 def fail_while_sampling(rank: int, folder: Path) -> Any:
     sys.modules.setdefault("vllm", type(sys)("vllm"))  # where there is none
     made, prompts = backend(), [EnginePrompt((1, 2), (), 0)] * 3
-    drawing = Drawing(1.0, 0, 1.0, 0.0, 4, False, (), (), (), 0)
+    drawing = EngineSampling(1.0, 0, 1.0, 0.0, 4, False, (), (), (), 0)
     made._generate = lambda prompts, drawing: (_ for _ in ()).throw(EngineFailure("the device is gone"))
     if rank == 1:
         errors = [[output.ended, output.error] for output in made.generate(prompts, drawing)]

@@ -5,11 +5,11 @@ from math import log
 
 import pytest
 
-from mmrl.engines.vllm.backend import Drawing, EngineFailure
+from mmrl.engines.vllm.backend import EngineFailure, EngineSampling
 from mmrl.engines.vllm.engine import check_prompt
 from mmrl.engines.vllm.sampling import TIED, WIDEST, parse_finish_reason, parse_support, sampling_fields, support_of
 
-DRAWING = Drawing(0.7, 5, 0.9, 0.01, 16, False, (), (2,), (7,), 13)
+DRAWING = EngineSampling(0.7, 5, 0.9, 0.01, 16, False, (), (2,), (7,), 13)
 
 
 def test_fields_survive_json():

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmrl.engines.vllm.backend import Drawing, EngineFailure, EnginePrompt
+from mmrl.engines.vllm.backend import EngineFailure, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.servers.backend import Server
 from mmrl.engines.vllm.servers.client import image_data_url
 from mmrl.engines.vllm.servers.diagnosis import diagnose
@@ -22,9 +22,9 @@ from mmrl.engines.vllm.servers.replica import Client, Launched
 from tests.tiny_recipes import free_port
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
-DRAWING = Drawing(1.0, 0, 1.0, 0.0, 8, False, (), (), (), 0)
+DRAWING = EngineSampling(1.0, 0, 1.0, 0.0, 8, False, (), (), (), 0)
 WORKER = "(Worker pid=7) ERROR 11-21 07:11:54 [m.py:953]"
-LONG = Drawing(1.0, 0, 1.0, 0.0, 60, False, (), (), (), 0)
+LONG = EngineSampling(1.0, 0, 1.0, 0.0, 60, False, (), (), (), 0)
 
 
 def prompts(count: int) -> list[EnginePrompt]:

@@ -4,10 +4,10 @@ import json
 import pytest
 from rich.console import Console
 
-from mmrl.evaluation.report.terminal_table import Comparison, RateEstimate, format_table, to_json
+from mmrl.evaluation.report.terminal_table import CheckpointComparison, RateEstimate, format_table, to_json
 
-BETTER = Comparison("argmax", RateEstimate(95, 100), RateEstimate(490, 500))
-CLEAR = Comparison("mean", RateEstimate(100, 500), RateEstimate(490, 500, errors=2), "push")
+BETTER = CheckpointComparison("argmax", RateEstimate(95, 100), RateEstimate(490, 500))
+CLEAR = CheckpointComparison("mean", RateEstimate(100, 500), RateEstimate(490, 500, errors=2), "push")
 
 
 def test_measured_shows_percent_and_interval():
@@ -35,13 +35,13 @@ def test_json_holds_the_numbers_that_make_the_table_again():
     assert row["decode"] == "mean" and row["disjoint"] is True
     names = ("successes", "episodes", "level", "errors")
     sides = [RateEstimate(*(row[side][name] for name in names)) for side in ("before", "after")]
-    assert Comparison(row["decode"], *sides, row["task"]) == CLEAR
+    assert CheckpointComparison(row["decode"], *sides, row["task"]) == CLEAR
     assert (row["after"]["lower"], row["after"]["upper"]) == CLEAR.after.interval
     assert row["after"]["rate"] == 0.98
 
 
 def test_levels_are_not_mixed_in_one_table():
     with pytest.raises(ValueError, match="all with intervals of one level"):
-        format_table([Comparison("mean", RateEstimate(1, 2), RateEstimate(1, 2, level=0.99))])
+        format_table([CheckpointComparison("mean", RateEstimate(1, 2), RateEstimate(1, 2, level=0.99))])
     with pytest.raises(ValueError, match="a table needs rows"):
         format_table([])

@@ -12,7 +12,7 @@ from mmrl.core.types import Completion, Context, PolicyOutput, Prompt, Sampling
 from mmrl.data.collate import collate
 from mmrl.methods.agents.gtr.corrections import CorrectedThoughts, ThoughtColumns, thought_length
 from mmrl.methods.agents.gtr.thoughts import ThoughtDemonstrations, ThoughtRollout
-from mmrl.methods.agents.gtr.turns import StateValue, ThoughtSurrogate, TurnAdvantage, first_choice
+from mmrl.methods.agents.gtr.turns import ThoughtSurrogate, TurnAdvantage, TurnValueLoss, first_choice
 from mmrl.policies.text.policy import TextPolicy
 from tasks.gridworld.layout import Layout
 from tasks.gridworld.thoughts import ThoughtGridWorld
@@ -24,7 +24,7 @@ LAWS = [
     *(Example(TurnAdvantage(0.9, 0.8, whiten), per_row) for whiten in (False, True) for per_row in (False, True)),
     Example(ThoughtSurrogate()),
     Example(ThoughtSurrogate(clip_dual=1.5)),
-    Example(StateValue(), per_row=True),
+    Example(TurnValueLoss(), per_row=True),
 ]
 
 torch.manual_seed(0)
@@ -231,4 +231,4 @@ def test_the_value_is_that_before_the_first_token():
     # 1 of return 2: .5; 3 of return 2.5 from a stored value 2 is near at 2.1: max(.5 ^ 2, .4 ^ 2) / 2 = .125
     batch = Batch(action_mask=mask, returns=torch.tensor([2.0, 2.5, 7.0]), values=torch.tensor([1.0, 2.0, 0.0]))
     out = PolicyOutput(value, value, value)
-    assert_close(StateValue()(out, batch), torch.tensor([0.5, 0.125, 0.0]))
+    assert_close(TurnValueLoss()(out, batch), torch.tensor([0.5, 0.125, 0.0]))

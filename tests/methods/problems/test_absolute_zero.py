@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from mmrl.core.games import Problem, Verdict
+from mmrl.core.games import GameProblem, Verdict
 from mmrl.core.types import Completion, Context, Sampling
 from mmrl.methods.problems.absolute_zero import SelfPlay, learnability
 from tasks.programs import Programs
@@ -88,7 +88,7 @@ def test_sound_proposals_become_known_and_the_newest_are_sampled_first():
     rollout, episodes = played(answer_of)
     before = {kind: len(known) for kind, known in rollout.known.items()}
     rollout.observe([[e.light()] for e in episodes])
-    assert rollout.known["deduce"][-1] == Problem("deduce", ("rr", "123", "123"))
+    assert rollout.known["deduce"][-1] == GameProblem("deduce", ("rr", "123", "123"))
     assert len(rollout.known["deduce"]) == before["deduce"] + 1  # both proposals were the same
     assert rollout.metrics()["self_play/known_deduce"] == before["deduce"] + 1
     again = SelfPlay()

@@ -11,7 +11,7 @@ from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.search.deep_search import (
     CentredValues,
-    Node,
+    SearchNode,
     TreeSearch,
     back_up,
     choose_leaf,
@@ -30,9 +30,9 @@ REWARD = WeightedSum({"exact": 1.0})
 
 def line(values):
     """Nodes one below the other, with these values, the last one a leaf."""
-    path = [Node(Transcript({}))]
+    path = [SearchNode(Transcript({}))]
     for depth, value in enumerate(values):
-        path.append(Node(Transcript({}), path[-1], depth, value))
+        path.append(SearchNode(Transcript({}), path[-1], depth, value))
         path[-2].children.append(path[-1])
     return path[1:]
 
@@ -61,7 +61,7 @@ def test_frontier_scores():
 
 
 def test_right_leaves_are_kept_first_and_then_the_least_surprising():
-    leaves = [Node(Transcript({}), surprise=s) for s in (0.1, 2.0, 1.0)]
+    leaves = [SearchNode(Transcript({}), surprise=s) for s in (0.1, 2.0, 1.0)]
     assert choose_leaf(leaves, [-1.0, 1.0, 1.0]) == 2
     assert choose_leaf(leaves, [-1.0, -1.0, -1.0]) == 0
 

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from mmrl.core.types import Completion, Episode, Prompt, Turn
-from mmrl.methods.vision.veripo import DropEasy, Verdict, VerifiedPairs, drop_easy, follows_from_reasoning, select_pair
+from mmrl.methods.vision.veripo import (
+    DropEasy,
+    Verification,
+    VerifiedPairs,
+    drop_easy,
+    follows_from_reasoning,
+    select_pair,
+)
 from mmrl.objectives.preference import DPOLoss
 from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
@@ -12,10 +19,10 @@ from tests.methods.problems.test_mopps import shown
 
 LAWS = [lambda: DropEasy(score_name="reward")]
 
-GOOD = Verdict(True, True, False, 90)
-INCONSISTENT = Verdict(True, False, False, 50)
-WRONG = Verdict(False, True, False, 95)
-REPETITIVE = Verdict(True, True, True, 60)
+GOOD = Verification(True, True, False, 90)
+INCONSISTENT = Verification(True, False, False, 50)
+WRONG = Verification(False, True, False, 95)
+REPETITIVE = Verification(True, True, True, 60)
 
 
 def test_pairs_by_hand():
@@ -25,9 +32,12 @@ def test_pairs_by_hand():
     assert select_pair([REPETITIVE, GOOD]) == (1, 0)
     assert select_pair(group[1:]) is None  # none is consistent, correct and not repetitive
     assert select_pair([GOOD, GOOD]) is None
-    longer = Verdict(True, True, False, 91)
-    assert select_pair([GOOD, longer, Verdict(False, False, True, 10), WRONG]) == (1, 2)  # wrong and inconsistent first
-    assert select_pair([GOOD, Verdict(False, True, False, 10), WRONG]) == (0, 2)  # the longer one
+    longer = Verification(True, True, False, 91)
+    assert select_pair([GOOD, longer, Verification(False, False, True, 10), WRONG]) == (
+        1,
+        2,
+    )  # wrong, inconsistent first
+    assert select_pair([GOOD, Verification(False, True, False, 10), WRONG]) == (0, 2)  # the longer one
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from transformers.masking_utils import create_causal_mask
 from mmrl.policies.text.fidelity import verdicts
 from mmrl.policies.text.fidelity.measure import Plain, measure_differences
 from mmrl.policies.text.fidelity.probe import BRANCHING, LONG, choose_length
-from mmrl.policies.text.fidelity.verdicts import Verdict
+from mmrl.policies.text.fidelity.verdicts import FidelityVerdict
 from mmrl.policies.text.packing import prefix_attention
 from mmrl.policies.text.packing.prefix_attention import NAME
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
@@ -251,16 +251,16 @@ def test_tests_store_nothing_in_the_users_cache():
 def test_the_newest_verdicts_are_kept(verdict_folder, monkeypatch):  # noqa: F811
     monkeypatch.setattr(verdicts, "ENTRIES", 3)
     for number in range(3):
-        verdicts.remember(f"key{number}", Verdict(True, differences={"alone": 0.0}))
+        verdicts.remember(f"key{number}", FidelityVerdict(True, differences={"alone": 0.0}))
         os.utime(verdict_folder / f"key{number}.json", (number, number))
     (verdict_folder / ".key9.json.1.part").write_text("of a process that was killed")
     os.utime(verdict_folder / ".key9.json.1.part", (0, 0))
     verdicts.known.clear()
-    assert verdicts.recall("key0") == Verdict(True, differences={"alone": 0.0})  # used again
-    verdicts.remember("key3", Verdict(False, line="own attention"))
+    assert verdicts.recall("key0") == FidelityVerdict(True, differences={"alone": 0.0})  # used again
+    verdicts.remember("key3", FidelityVerdict(False, line="own attention"))
     assert sorted(file.name for file in verdict_folder.iterdir()) == ["key0.json", "key2.json", "key3.json"]
     verdicts.known.clear()
-    assert verdicts.recall("key1") is None and verdicts.recall("key3") == Verdict(False, line="own attention")
+    assert verdicts.recall("key1") is None and verdicts.recall("key3") == FidelityVerdict(False, line="own attention")
 
 
 BROKEN = [
@@ -276,7 +276,7 @@ def test_a_verdict_that_cannot_be_read_is_measured_and_written_again(text, verdi
     verdict_folder.mkdir()
     (verdict_folder / "key.json").write_bytes(text.encode(errors="surrogatepass"))
     assert verdicts.recall("key") is None
-    verdicts.remember("key", Verdict(True))
+    verdicts.remember("key", FidelityVerdict(True))
     assert json.loads((verdict_folder / "key.json").read_text())["shares"] is True
 
 
@@ -284,5 +284,5 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(verdicts.FOLDER, str(tmp_path / "file" / "verdicts"))
     monkeypatch.setattr(verdicts, "known", {})
-    verdicts.remember("key", Verdict(True))
-    assert verdicts.recall("key") == Verdict(True)
+    verdicts.remember("key", FidelityVerdict(True))
+    assert verdicts.recall("key") == FidelityVerdict(True)

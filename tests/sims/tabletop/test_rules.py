@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sims.tabletop.suite import PARTS
-from sims.tabletop.task import State
+from sims.tabletop.task import TabletopState
 
 TIP = np.array([0.4, 0.0, 0.2])
 
@@ -15,7 +15,7 @@ def state(task, objects, named, *, travel=None, tip=TIP, gap=0.004, memory=None,
     """One environment."""
     objects = np.asarray(objects, float)[None]
     count = objects.shape[1]
-    return State(
+    return TabletopState(
         tip=np.asarray(tip, float)[None],
         gap=np.array([gap]),
         objects=objects,

@@ -2,18 +2,18 @@
 
 import pytest
 
-from tasks.browser.actions import ACTIONS, Action, describe_actions, parse_action
+from tasks.browser.actions import ACTIONS, BrowserAction, describe_actions, parse_action
 
 
 @pytest.mark.parametrize(
     ("line", "action"),
     [
-        ("click 0 15", Action("click", 0, 15)),
-        ("click #7", Action("click_element", element=7)),
-        (r'type "a \"b\" ü"', Action("type", text='a "b" ü')),
-        ("press Enter", Action("press", text="Enter")),
-        ("scroll 3 4 up", Action("scroll", 3, 4, text="up")),
-        ("wait", Action("wait")),
+        ("click 0 15", BrowserAction("click", 0, 15)),
+        ("click #7", BrowserAction("click_element", element=7)),
+        (r'type "a \"b\" ü"', BrowserAction("type", text='a "b" ü')),
+        ("press Enter", BrowserAction("press", text="Enter")),
+        ("scroll 3 4 up", BrowserAction("scroll", 3, 4, text="up")),
+        ("wait", BrowserAction("wait")),
     ],
 )
 def test_actions_are_read(line, action):

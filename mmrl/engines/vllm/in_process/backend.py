@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from mmrl.distributed.parallel import rank_and_size
-from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
+from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling, EngineWeights
 from mmrl.engines.vllm.in_process.colocation import keep_training_group, launcher_variables, leave_groups
 from mmrl.engines.vllm.options import engine_options, load_format
 from mmrl.engines.vllm.ranks import raise_together
@@ -129,7 +129,7 @@ class InProcess(Backend):
             self.close()
             raise EngineFailure(f"vLLM cannot start with the policy in {folder}: {_cause(error)}") from error
 
-    def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+    def generate(self, prompts: Sequence[EnginePrompt], drawing: EngineSampling) -> list[EngineOutput]:
         try:
             if self._failure is None:
                 self._wake("weights", "kv_cache")
@@ -146,7 +146,7 @@ class InProcess(Backend):
         if self._failure is not None:
             raise self._failure
 
-    def _generate(self, prompts: list[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+    def _generate(self, prompts: list[EnginePrompt], drawing: EngineSampling) -> list[EngineOutput]:
         """Generate; if vLLM refuses the call because of one prompt, find that prompt by bisection."""
         from vllm import SamplingParams
         from vllm.exceptions import VLLMValidationError
@@ -256,7 +256,7 @@ def _to_prompt(prompt: EnginePrompt) -> dict[str, Any]:
     return inputs
 
 
-def _output(request: Any, drawing: Drawing) -> EngineOutput:
+def _output(request: Any, drawing: EngineSampling) -> EngineOutput:
     (completion,) = request.outputs
     ids = tuple(completion.token_ids)
     versions = [int(span.version) for span in completion.weight_versions or ()]

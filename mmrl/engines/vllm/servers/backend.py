@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mmrl.distributed.parallel import rank_and_size
-from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
+from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling, EngineWeights
 from mmrl.engines.vllm.ranks import broadcast, raise_together, spans_nodes
 from mmrl.engines.vllm.servers.client import Client, Refused
 from mmrl.engines.vllm.servers.dispatch import PROBE_SECONDS, Dispatch
@@ -121,7 +121,7 @@ class Server(Backend):
             self.close()
             raise
 
-    def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+    def generate(self, prompts: Sequence[EnginePrompt], drawing: EngineSampling) -> list[EngineOutput]:
         rank, processes = rank_and_size()
         first = rank % max(len(self._replicas), 1)  # few prompts of several ranks go to different servers
         replicas = self._replicas[first:] + self._replicas[:first]

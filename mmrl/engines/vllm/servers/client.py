@@ -12,7 +12,7 @@ import aiohttp
 import numpy as np
 from PIL import Image
 
-from mmrl.engines.vllm.backend import Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
+from mmrl.engines.vllm.backend import EngineFailure, EngineOutput, EnginePrompt, EngineSampling, EngineWeights
 from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampling_fields
 
 NOWHERE = -9999.0  # the route's value for a log-prob of minus infinity
@@ -88,7 +88,7 @@ class Client:
             return False
         return True
 
-    async def generate(self, prompt: EnginePrompt, image_urls: list[str], drawing: Drawing) -> EngineOutput:
+    async def generate(self, prompt: EnginePrompt, image_urls: list[str], drawing: EngineSampling) -> EngineOutput:
         body: dict[str, Any] = {
             "token_ids": list(prompt.ids),
             "sampling_params": sampling_fields(drawing, prompt.seed),
@@ -160,7 +160,7 @@ class Client:
         return (await self.ask("/collective_rpc", {"method": question, "args": list(words)}))["results"]
 
 
-def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
+def output(reply: dict[str, Any], drawing: EngineSampling) -> EngineOutput:
     """Convert a reply of /inference/v1/generate."""
     (choice,) = reply["choices"]
     ended, error, support_ids = parse_finish_reason(choice["finish_reason"], choice["stop_reason"]), "", None

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from mmrl.engines.vllm.backend import Drawing, EngineOutput, EnginePrompt
+from mmrl.engines.vllm.backend import EngineOutput, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.servers.client import Refused, image_data_url
 from mmrl.engines.vllm.servers.replica import Replica
 
@@ -43,7 +43,7 @@ class Dispatch:
         self.replicas, self.revive, self.in_flight, self.seconds = replicas, revive, in_flight, seconds
         self.version, self.probe_seconds = version, probe_seconds
 
-    async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+    async def answers(self, prompts: Sequence[EnginePrompt], drawing: EngineSampling) -> list[EngineOutput]:
         self._prompts, self._drawing = prompts, drawing
         self._image_urls: dict[int, str] = {}  # completions of a group share their images
         self._waiting = deque(range(len(prompts)))

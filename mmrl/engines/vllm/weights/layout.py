@@ -17,9 +17,11 @@ from torch import Tensor, nn
 
 from mmrl.engines.vllm.weights.factors import Weights
 
+IN_MEMORY = "tensors"  # in place of the path of a file
+
 
 @dataclass
-class Layout:
+class WeightLayout:
     """Result of loading a set of tensors, found without loading them."""
 
     parts: dict[str, list[str]] = field(default_factory=dict)  # model tensor -> checkpoint tensors that it is made of
@@ -79,13 +81,13 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: t for name, t in model.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
 
 
-def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
+def layout(model: Any, sources: Mapping[str, Tensor]) -> WeightLayout:
     """Find what `model.load_weights` would do with tensors of these names and shapes, without changing the model.
 
     Args:
         sources: tensors on the device "meta", by the checkpoint's names.
     """
-    out = Layout()
+    out = WeightLayout()
     targets = model_tensors(model)
     owners = {id(t): name for name, t in reversed(targets.items())}  # tied tensors are recorded under the first name
     names = {t.untyped_storage()._cdata: name for name, t in sources.items()}

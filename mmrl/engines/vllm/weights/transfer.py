@@ -22,8 +22,7 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 
 from mmrl.engines.vllm.weights.factors import Weights
 from mmrl.engines.vllm.weights.group import GroupAddress, Header, WeightGroup
-from mmrl.engines.vllm.weights.layout import rename_for_model
-from mmrl.engines.vllm.worker import IN_MEMORY
+from mmrl.engines.vllm.weights.layout import IN_MEMORY, rename_for_model
 
 
 class CheckpointLoader(DefaultModelLoader):

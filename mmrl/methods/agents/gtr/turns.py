@@ -2,7 +2,7 @@
 
 - advantages of whole turns, with a bonus after GAE: `TurnAdvantage`
 - the ratio of a turn, in which thoughts count less than actions: `ThoughtSurrogate`
-- the value of the state in which a turn begins: `StateValue`
+- the value of the state in which a turn begins: `TurnValueLoss`
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ThoughtSurrogate(ClippedSurrogate):
 
 
 @dataclass(frozen=True)
-class StateValue(SquaredValue):
+class TurnValueLoss(SquaredValue):
     """Squared value error of the state in which a turn begins, per row: the value before the first token.
 
     `returns` and `values` are per row, as `TurnAdvantage` writes them. Source: as of TurnAdvantage.

@@ -16,7 +16,7 @@ import transformers
 from mmrl.policies.text.architecture import list_unknown_types
 from mmrl.policies.text.fidelity.failures import format_failure, is_of_model
 from mmrl.policies.text.fidelity.measure import EXACT, Plain, is_rounded, measure_differences
-from mmrl.policies.text.fidelity.verdicts import Verdict, recall, remember
+from mmrl.policies.text.fidelity.verdicts import FidelityVerdict, recall, remember
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ REMEDY = (
 )
 
 
-def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -> Verdict:
+def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -> FidelityVerdict:
     """Compare a policy with the plain model, and install the attention that is exact.
 
     Args:
@@ -51,7 +51,7 @@ def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -
     return verdict
 
 
-def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[Verdict, Exception | None]:
+def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[FidelityVerdict, Exception | None]:
     """Compare with the attention that shares prompts, then with the model's own.
 
     Returns:
@@ -82,14 +82,14 @@ def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple
             worst = max(differences, key=lambda name: differences[name])
             if differences[worst] <= limit:
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
-                return Verdict(shares, "", line, differences), None
+                return FidelityVerdict(shares, "", line, differences), None
             reasons.append(explain(worst, differences[worst]))
             cause = None
     finally:
         for module, mode in modes:
             module.training = mode
     refusal = f"policy: {kind} computes something else here than in transformers alone: {reasons[-1]}. {REMEDY}"
-    return Verdict(False, refusal), cause
+    return FidelityVerdict(False, refusal), cause
 
 
 def list_attentions(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[bool, ...]:

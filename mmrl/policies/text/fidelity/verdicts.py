@@ -19,7 +19,7 @@ ENTRIES = 256
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FidelityVerdict:
     """What the comparison of a checkpoint showed.
 
     Args:
@@ -35,7 +35,7 @@ class Verdict:
     differences: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, entry: dict[str, Any]) -> Verdict:
+    def from_json(cls, entry: dict[str, Any]) -> FidelityVerdict:
         """Read a stored verdict.
 
         Raises:
@@ -49,21 +49,21 @@ class Verdict:
         return verdict
 
 
-known: dict[str, Verdict] = {}
+known: dict[str, FidelityVerdict] = {}
 """Verdicts that this process has read or measured."""
 
 
-def recall(key: str) -> Verdict | None:
+def recall(key: str) -> FidelityVerdict | None:
     """Return the stored verdict of a checkpoint; None without one, or if its file cannot be read."""
     if key not in known:
         file = cache_folder() / f"{key}.json"
         with suppress(OSError, ValueError, TypeError):
-            known[key] = Verdict.from_json(read_json_object(file, "remove it"))
+            known[key] = FidelityVerdict.from_json(read_json_object(file, "remove it"))
             os.utime(file)  # used: the last to be removed
     return known.get(key)
 
 
-def remember(key: str, verdict: Verdict) -> None:
+def remember(key: str, verdict: FidelityVerdict) -> None:
     """Store a verdict for this process, and for later ones where the folder can be written.
 
     A refusal is measured again: it may come from this machine, such as from too little memory.

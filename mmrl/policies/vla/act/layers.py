@@ -11,7 +11,7 @@ from torch.nn.functional import gelu, relu
 from mmrl.policies.vla.act.settings import ACTSettings
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """Attention and MLP, each with a residual and a LayerNorm before or after it. No dropout.
 
     Args:
@@ -36,7 +36,7 @@ class Layer(nn.Module):
         return self.linear2(self.activation(self.linear1(x)))
 
 
-class EncoderLayer(Layer):
+class EncoderLayer(TransformerLayer):
     """Self-attention and MLP."""
 
     def forward(self, x: Tensor, positions: Tensor, padded: Tensor | None = None) -> Tensor:
@@ -47,7 +47,7 @@ class EncoderLayer(Layer):
         return self.norm2(x + self.mlp(x))
 
 
-class DecoderLayer(Layer):
+class DecoderLayer(TransformerLayer):
     """Self-attention of the action queries, cross-attention to the encoder's tokens, and MLP."""
 
     def __init__(self, settings: ACTSettings):

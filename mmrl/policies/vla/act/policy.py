@@ -16,8 +16,9 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.act.model import ACT
 from mmrl.policies.vla.act.settings import ACTSettings
 from mmrl.policies.vla.action_padding import ActionPadding
-from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix, select_prefix
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, select_prefix
 from mmrl.policies.vla.chains import Chain
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.features import Features
 from mmrl.policies.vla.lerobot.policy import LeRobotPolicy
 from mmrl.policies.vla.value import StateValue

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from mmrl.core.rng import Noise
 
+Prefix = tuple[Tensor, ...]
+"""Encoded contexts as the head reads them, each [N, ...]."""
+
 
 class TransitionParams(NamedTuple):
     """Parameters of Gaussian transitions: x' ~ N(mean, std^2), entry by entry; std 0 is a forced transition."""

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from mmrl.core.rng import Noise
-from mmrl.policies.vla.chains.base import column
+from mmrl.policies.vla.chains.base import Chain, Prefix, column
 
-if TYPE_CHECKING:
-    from mmrl.policies.vla.chain import ChainPolicy, Prefix
+
+class VelocityPolicy(Protocol):
+    """What is read of a `ChainPolicy` whose network predicts velocities."""
+
+    chain: Chain
+
+    @property
+    def state_shape(self) -> tuple[int, int]: ...
+
+    def predict(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]: ...
+
+    def pad_actions(self, chunk: Tensor) -> Tensor: ...
+
+    def crop_actions(self, state: Tensor) -> Tensor: ...
 
 
 def guidance_weight(time: Tensor, limit: float) -> Tensor:
@@ -23,7 +35,7 @@ def guidance_weight(time: Tensor, limit: float) -> Tensor:
 
 
 def guided_velocity(
-    policy: ChainPolicy, prefix: Prefix, x: Tensor, time: Tensor, previous: Tensor, weights: Tensor, limit: float
+    policy: VelocityPolicy, prefix: Prefix, x: Tensor, time: Tensor, previous: Tensor, weights: Tensor, limit: float
 ) -> Tensor:
     """The network's velocity at states x [N, S, D], turned towards states whose chunk is `previous` where weighted.
 
@@ -45,7 +57,7 @@ def guided_velocity(
 
 
 def sample_continuation(
-    policy: ChainPolicy, prefix: Prefix, noise: Noise, previous: Tensor, weights: Tensor, limit: float
+    policy: VelocityPolicy, prefix: Prefix, noise: Noise, previous: Tensor, weights: Tensor, limit: float
 ) -> Tensor:
     """Chunks [N, H, A] from noise, in the chain's deterministic steps, each guided towards `previous`."""
     x = noise.normal(*policy.state_shape).to(previous.device)

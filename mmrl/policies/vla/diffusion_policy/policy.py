@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from mmrl.policies.base import require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
-from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
-from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext
+from mmrl.policies.vla.chains.base import Prefix, check_teacher
 from mmrl.policies.vla.chains.diffusion import Diffusion
 from mmrl.policies.vla.diffusion_policy.encoder import ImageEncoder
 from mmrl.policies.vla.diffusion_policy.settings import DiffusionSettings

@@ -38,7 +38,7 @@ class ConvolutionBlock(nn.Module):
         return self.block(x)
 
 
-class ResidualBlock(nn.Module):
+class ConditionalResidualBlock(nn.Module):
     """Two convolution blocks with FiLM between them: channels are scaled and shifted by functions of the condition.
 
     Source: Perez et al., "FiLM", 2018, arXiv:1709.07871.
@@ -95,8 +95,8 @@ class ConditionalUNet(nn.Module):
         last = ConvolutionBlock(dims[0], dims[0], settings.kernel_size, groups=8)
         self.final_conv = nn.Sequential(last, nn.Conv1d(dims[0], actions, 1))
 
-    def _block(self, inputs: int, outputs: int) -> ResidualBlock:
-        return ResidualBlock(inputs, outputs, self._condition, self._settings)
+    def _block(self, inputs: int, outputs: int) -> ConditionalResidualBlock:
+        return ConditionalResidualBlock(inputs, outputs, self._condition, self._settings)
 
     def _level(self, inputs: int, outputs: int, resample: nn.Module) -> nn.ModuleList:
         return nn.ModuleList([self._block(inputs, outputs), self._block(outputs, outputs), resample])

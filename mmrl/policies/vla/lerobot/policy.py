@@ -20,12 +20,12 @@ from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.lerobot.features import Features
 from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, need_file
 from mmrl.policies.vla.lerobot.settings import LeRobotSettings
-from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_scales, write_scales
+from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, ProcessorStep, read_scales, write_scales
 from mmrl.policies.vla.pretrained.loading import EXTRA, OWN
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.weights import fill, read_weights
 
-INPUTS = (Step("rename_observations_processor", {"rename_map": {}}), Step("to_batch_processor"))
+INPUTS = (ProcessorStep("rename_observations_processor", {"rename_map": {}}), ProcessorStep("to_batch_processor"))
 """First steps of the pre-processor."""
 IMAGENET = Scale("mean_std", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Statistics of images in [0, 1] that LeRobot trains new policies with."""
@@ -169,7 +169,7 @@ class LeRobotPolicy(Policy):
         state = self.processor.vectors.get("proprio", Scale())
         images = dict(zip(self.settings.features.images, self.image_scales))
         device = {"device": self.settings.raw.get("device") or "cpu", "float_dtype": None}
-        steps = [*INPUTS, Step(DEVICE, device), Step(NORMALIZER)]
+        steps = [*INPUTS, ProcessorStep(DEVICE, device), ProcessorStep(NORMALIZER)]
         write_scales(folder, steps, {"STATE": state, "ACTION": self.processor.action, **images})
         weights = {name: value.detach().contiguous().cpu() for name, value in self.state_dict().items()}
         heads = {name: value for name, value in weights.items() if name.startswith(self.optional)}

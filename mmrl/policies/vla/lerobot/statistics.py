@@ -26,7 +26,7 @@ _BEFORE, _AFTER = "policy_preprocessor", "policy_postprocessor"
 _BUFFER = re.compile(r"(?:un)?normalize_\w+\.(?:[\w.-]+?[._])?buffer_(observation_\w+|action)\.(\w+)")
 
 
-class Step(NamedTuple):
+class ProcessorStep(NamedTuple):
     """A step of lerobot's processors."""
 
     name: str  # under which it is registered
@@ -39,7 +39,7 @@ class Step(NamedTuple):
         return {**entry, "artifacts": dict(self.artifacts)} if self.artifacts else entry
 
 
-UNNORMALIZE = [Step(UNNORMALIZER), Step(DEVICE, {"device": "cpu", "float_dtype": None})]
+UNNORMALIZE = [ProcessorStep(UNNORMALIZER), ProcessorStep(DEVICE, {"device": "cpu", "float_dtype": None})]
 """Steps of the postprocessors."""
 
 
@@ -74,7 +74,7 @@ def read_steps(path: str) -> list[dict[str, Any]]:
     return [] if file is None else read_json_object(file, REMEDY)["steps"]
 
 
-def write_scales(folder: Path, inputs: Sequence[Step], scales: Mapping[str, Scale]) -> None:
+def write_scales(folder: Path, inputs: Sequence[ProcessorStep], scales: Mapping[str, Scale]) -> None:
     """Write lerobot's pre- and post-processor and the statistics of the scales; replace the modes in config.json.
 
     Args:
@@ -96,7 +96,7 @@ def write_scales(folder: Path, inputs: Sequence[Step], scales: Mapping[str, Scal
     features = {NORMALIZER: {**(config.get("input_features") or {}), **output}, UNNORMALIZER: output}
     for name, steps in ((_BEFORE, inputs), (_AFTER, UNNORMALIZE)):
         filled = [
-            Step(step.name, {"eps": EPSILON, "features": features[step.name], "norm_map": modes})
+            ProcessorStep(step.name, {"eps": EPSILON, "features": features[step.name], "norm_map": modes})
             if step.name in features
             else step
             for step in steps
@@ -104,7 +104,7 @@ def write_scales(folder: Path, inputs: Sequence[Step], scales: Mapping[str, Scal
         _write_pipeline(folder, name, filled, flat)
 
 
-def _write_pipeline(folder: Path, name: str, steps: Sequence[Step], flat: Mapping[str, Any]) -> None:
+def _write_pipeline(folder: Path, name: str, steps: Sequence[ProcessorStep], flat: Mapping[str, Any]) -> None:
     """Write NAME.json, and the statistics beside it."""
     entries = [step.to_json() for step in steps]
     scaling = (NORMALIZER, UNNORMALIZER)

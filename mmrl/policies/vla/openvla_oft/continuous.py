@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from mmrl.policies.processor import Processor
-from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext
 from mmrl.policies.vla.chains import Chain
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTInputs
 from mmrl.policies.vla.value import StateValue
 

@@ -16,7 +16,14 @@ from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.lerobot.files import read_config, write_features
-from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_scales, read_steps, write_scales
+from mmrl.policies.vla.lerobot.statistics import (
+    DEVICE,
+    NORMALIZER,
+    ProcessorStep,
+    read_scales,
+    read_steps,
+    write_scales,
+)
 from mmrl.policies.vla.paligemma.prompt import write_prompt
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
@@ -87,7 +94,7 @@ class PaliGemmaReading(PretrainedReading):
         write_scales(folder, self.input_steps(), scales)
         self.tokenizer.save_pretrained(folder / _TOKENIZER)
 
-    def input_steps(self) -> list[Step]:
+    def input_steps(self) -> list[ProcessorStep]:
         """Return the steps of lerobot's preprocessor."""
         tokenizer = {
             "max_length": int(self.config.get("tokenizer_max_length", 200)),
@@ -98,12 +105,12 @@ class PaliGemmaReading(PretrainedReading):
             "tokenizer_name": self.tokenizer_name,
         }
         return [
-            Step("rename_observations_processor", {"rename_map": {}}),
-            Step("to_batch_processor"),
-            Step(NORMALIZER),
-            Step(self.prompt_step),
-            Step("tokenizer_processor", tokenizer, {"tokenizer_name": _TOKENIZER}),
-            Step(DEVICE, {"device": self.config.get("device") or "cpu", "float_dtype": None}),
+            ProcessorStep("rename_observations_processor", {"rename_map": {}}),
+            ProcessorStep("to_batch_processor"),
+            ProcessorStep(NORMALIZER),
+            ProcessorStep(self.prompt_step),
+            ProcessorStep("tokenizer_processor", tokenizer, {"tokenizer_name": _TOKENIZER}),
+            ProcessorStep(DEVICE, {"device": self.config.get("device") or "cpu", "float_dtype": None}),
         ]
 
 

@@ -14,10 +14,10 @@ from transformers.cache_utils import DynamicLayer
 
 from mmrl.policies.text.cache import cache_argument
 from mmrl.policies.text.loading import load_model, save_model
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file
 from mmrl.policies.vla.paligemma.weights import read_embedding
-from mmrl.policies.vla.pretrained.flow.network import Context, FlowVLANetwork, Sizes
+from mmrl.policies.vla.pretrained.flow.network import ContextEncoding, FlowVLANetwork, Sizes
 
 
 class PageLayer(DynamicLayer):
@@ -93,7 +93,7 @@ class Pi0Network(FlowVLANetwork):
     def unused(self) -> Sequence[nn.Module]:
         return (self.model.model.dit.embed_tokens,)  # the expert reads embeddings
 
-    def read(self, inputs: Mapping[str, Tensor]) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> ContextEncoding:
         body, mask, pixels = self.model.model, inputs["attention_mask"], inputs["pixel_values"]
         cache: Any = Cache(layer_class_to_replicate=PageLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and any(p.requires_grad for p in body.vlm.parameters())):
@@ -110,9 +110,9 @@ class Pi0Network(FlowVLANetwork):
         layers = [part for layer in cache.layers for part in (layer.keys, layer.values)]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
-        return Context(mask, layers, hidden)
+        return ContextEncoding(mask, layers, hidden)
 
-    def add_state(self, context: Context, state: Tensor) -> Prefix:
+    def add_state(self, context: ContextEncoding, state: Tensor) -> Prefix:
         filled = pad(state, (0, self.model.config.max_state_dim - state.shape[1]))
         return (context.mask.long(), filled, *context.layers)
 

@@ -37,7 +37,7 @@ class AdaptiveRMSNorm(nn.Module):
         return (normalised * (1 + scale.float()) + shift.float()).to(x.dtype), gate.to(x.dtype)
 
 
-class ActionExpert(nn.Module):
+class GemmaExpert(nn.Module):
     """Gemma layers with adaptive norms, under the names `model` and `lm_head` of lerobot's checkpoints.
 
     Args:
@@ -63,7 +63,7 @@ def expert_layer(
     """Run a layer whose tokens attend to the context and to each other.
 
     Args:
-        layer: of `ActionExpert`.
+        layer: of `GemmaExpert`.
         hidden: [M, S, width].
         positions: [M, S].
         mask: [M, S, K + S].

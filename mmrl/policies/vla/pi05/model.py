@@ -11,11 +11,11 @@ from transformers import PaliGemmaForConditionalGeneration
 from mmrl.files.pretrained import build_pretrained
 from mmrl.policies.vla.paligemma.decoder import KeysValues, PaliGemmaDecoder
 from mmrl.policies.vla.paligemma.weights import EXPERT, Shapes, expert_config, need_shape, vlm_config
-from mmrl.policies.vla.pi05.expert import ActionExpert, expert_layer
+from mmrl.policies.vla.pi05.expert import GemmaExpert, expert_layer
 from mmrl.policies.vla.pretrained.flow.time_embedding import embed_time
 
 
-class VLMWithExpert(nn.Module):
+class PaliGemmaWithExpert(nn.Module):
     """PaliGemma, and the action expert: a narrower Gemma of as many layers.
 
     Args:
@@ -27,7 +27,7 @@ class VLMWithExpert(nn.Module):
         super().__init__()
         config = vlm_config(shapes, tied=True)
         self.paligemma: Any = build_pretrained(PaliGemmaForConditionalGeneration, config, attn_implementation=attention)
-        self.gemma_expert = ActionExpert(expert_config(shapes), shapes.get(f"{EXPERT}.lm_head.weight", (0,))[0])
+        self.gemma_expert = GemmaExpert(expert_config(shapes), shapes.get(f"{EXPERT}.lm_head.weight", (0,))[0])
 
 
 class Pi05(PaliGemmaDecoder):
@@ -45,7 +45,7 @@ class Pi05(PaliGemmaDecoder):
     def __init__(self, shapes: Shapes, config: dict[str, Any], attention: str):
         super().__init__()
         self.config = config
-        self.paligemma_with_expert = VLMWithExpert(shapes, attention)
+        self.paligemma_with_expert = PaliGemmaWithExpert(shapes, attention)
         inner, dims = need_shape(shapes, "action_in_proj.weight")
         self.action_in_proj, self.action_out_proj = nn.Linear(dims, inner), nn.Linear(inner, dims)
         self.time_mlp_in, self.time_mlp_out = nn.Linear(inner, inner), nn.Linear(inner, inner)

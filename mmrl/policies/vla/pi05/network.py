@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file, read_config
 from mmrl.policies.vla.paligemma.weights import network_weights, read_shapes, save_weights
 from mmrl.policies.vla.pi05.model import Pi05
-from mmrl.policies.vla.pretrained.flow.network import Context, FlowVLANetwork, Sizes
+from mmrl.policies.vla.pretrained.flow.network import ContextEncoding, FlowVLANetwork, Sizes
 from mmrl.policies.weights import fill, read_weights
 
 _UNSUPPORTED = ("use_relative_actions", "use_visual_memory", "use_proprioceptive_memory")
@@ -65,7 +65,7 @@ class Pi05Network(FlowVLANetwork):
         head = self.model.paligemma_with_expert.gemma_expert.lm_head
         return () if head is None else (head,)  # no text is generated
 
-    def read(self, inputs: Mapping[str, Tensor]) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> ContextEncoding:
         trains = any(weight.requires_grad for weight in self.context.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and trains):
             arguments = inputs["input_ids"], inputs["attention_mask"], inputs["pixel_values"]
@@ -73,9 +73,9 @@ class Pi05Network(FlowVLANetwork):
         layers = [part for pair in pairs for part in pair]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
-        return Context(mask, layers, hidden)
+        return ContextEncoding(mask, layers, hidden)
 
-    def add_state(self, context: Context, state: Tensor) -> Prefix:
+    def add_state(self, context: ContextEncoding, state: Tensor) -> Prefix:
         return (context.mask, *context.layers)
 
     def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.policies.processor import Processor
-from mmrl.policies.vla.lerobot.statistics import Step, read_steps
+from mmrl.policies.vla.lerobot.statistics import ProcessorStep, read_steps
 from mmrl.policies.vla.paligemma.reading import PaliGemmaReading
 from mmrl.policies.vla.pi0_fast.fast_tokenizer import FastTokenizer
 
@@ -67,7 +67,7 @@ class Pi0FastReading(PaliGemmaReading):
         super().save(folder, units, proprio_dims, action_dims)
         self.fast.save(folder / _FOLDER)
 
-    def input_steps(self) -> list[Step]:
+    def input_steps(self) -> list[ProcessorStep]:
         *first, device = super().input_steps()
         config = {
             "trust_remote_code": True,
@@ -76,4 +76,4 @@ class Pi0FastReading(PaliGemmaReading):
             "paligemma_tokenizer_name": self.tokenizer_name,
             "action_tokenizer_name": self.fast_name,
         }
-        return [*first, Step(_STEP, config), device]
+        return [*first, ProcessorStep(_STEP, config), device]

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext
 from mmrl.policies.vla.chains import Chain
-from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.chains.base import Prefix, check_teacher
 from mmrl.policies.vla.small.base import ActionPolicy
 from mmrl.policies.vla.small.expert import ActionExpert
 from mmrl.policies.vla.small.transformer import ContextTransformer

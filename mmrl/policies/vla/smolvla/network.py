@@ -14,9 +14,9 @@ from torch.nn.functional import pad
 from transformers import AutoConfig
 
 from mmrl.files.pretrained import load_pretrained
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file
-from mmrl.policies.vla.pretrained.flow.network import Context, FlowVLANetwork, Sizes
+from mmrl.policies.vla.pretrained.flow.network import ContextEncoding, FlowVLANetwork, Sizes
 from mmrl.policies.vla.smolvla.model import SmolVLA
 from mmrl.policies.vla.smolvla.settings import read_settings, vlm_source
 from mmrl.policies.weights import fill, read_weights
@@ -76,7 +76,7 @@ class SmolVLANetwork(FlowVLANetwork):
     def unused(self) -> Sequence[nn.Module]:
         return (self.context.lm_head,)  # no text is generated
 
-    def read(self, inputs: Mapping[str, Tensor]) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> ContextEncoding:
         trains = any(weight.requires_grad for weight in self.context.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and trains):
             embedded = self.model.embed_context(inputs["input_ids"], inputs["pixel_values"])
@@ -88,9 +88,9 @@ class SmolVLANetwork(FlowVLANetwork):
         layers = [part for pair in pairs for part in pair]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
-        return Context(mask, layers, hidden)
+        return ContextEncoding(mask, layers, hidden)
 
-    def add_state(self, context: Context, state: Tensor) -> Prefix:
+    def add_state(self, context: ContextEncoding, state: Tensor) -> Prefix:
         mask, pairs = context.mask, list(zip(context.layers[::2], context.layers[1::2]))
         filled = pad(state, (0, self.model.settings.max_state_dim - state.shape[1])).to(self.dtype)
         token = self.model.state_proj(filled)[:, None]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.policies.vla.lerobot.files import read_config
-from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step
+from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, ProcessorStep
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def vlm_source(path: str, reader: str | None, settings: SmolVLASettings) -> str:
     return reader or (str(added) if added.is_dir() else settings.vlm_model_name)
 
 
-def input_steps(settings: SmolVLASettings) -> list[Step]:
+def input_steps(settings: SmolVLASettings) -> list[ProcessorStep]:
     """Return the steps of lerobot's preprocessor of SmolVLA."""
     config = settings.raw
     tokenizer = {
@@ -99,10 +99,10 @@ def input_steps(settings: SmolVLASettings) -> list[Step]:
         "tokenizer_name": settings.vlm_model_name,
     }
     return [
-        Step("rename_observations_processor", {"rename_map": {}}),
-        Step("to_batch_processor"),
-        Step("smolvla_new_line_processor"),
-        Step("tokenizer_processor", tokenizer),
-        Step(DEVICE, {"device": config.get("device") or "cpu", "float_dtype": None}),
-        Step(NORMALIZER),
+        ProcessorStep("rename_observations_processor", {"rename_map": {}}),
+        ProcessorStep("to_batch_processor"),
+        ProcessorStep("smolvla_new_line_processor"),
+        ProcessorStep("tokenizer_processor", tokenizer),
+        ProcessorStep(DEVICE, {"device": config.get("device") or "cpu", "float_dtype": None}),
+        ProcessorStep(NORMALIZER),
     ]

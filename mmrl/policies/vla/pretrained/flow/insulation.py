@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 
 
 def insulate(prefix: Prefix, hidden: Tensor) -> Prefix:

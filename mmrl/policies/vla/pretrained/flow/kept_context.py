@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mmrl.core.batch import Ragged
-from mmrl.policies.vla.pretrained.flow.network import Context
+from mmrl.policies.vla.pretrained.flow.network import ContextEncoding
 
 KEPT = "context"
 """Column of kept keys and values [L, 2 * layers, groups, d] of the real tokens of each row."""
@@ -28,7 +28,7 @@ def check_kept(keep: bool, frozen: bool) -> None:
         )
 
 
-def keep_context(context: Context, tokens_axis: int) -> Ragged:
+def keep_context(context: ContextEncoding, tokens_axis: int) -> Ragged:
     """Copy keys and values of the real tokens of N contexts to host memory.
 
     Args:
@@ -40,13 +40,13 @@ def keep_context(context: Context, tokens_axis: int) -> Ragged:
     return Ragged(joined[mask].cpu(), mask.sum(dim=1).cpu())
 
 
-def kept_context(kept: Ragged, tokens_axis: int) -> Context:
+def kept_context(kept: Ragged, tokens_axis: int) -> ContextEncoding:
     """Return the contexts of `keep_context`, without features; rows are padded at the end to the longest."""
     lengths = kept.lengths
     rows = pad_sequence(list(kept.values.split(lengths.tolist())), batch_first=True)
     mask = torch.arange(rows.shape[1])[None] < lengths[:, None]
     layers = [part.movedim(1, tokens_axis) for part in rows.unbind(dim=2)]
-    return Context(mask.to(rows.device), layers, None)
+    return ContextEncoding(mask.to(rows.device), layers, None)
 
 
 def collate_kept(observations: Sequence[Mapping[str, Any]]) -> dict[str, Tensor | Ragged]:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.chains.base import Prefix
 from mmrl.policies.vla.pretrained.network import PretrainedNetwork
 
 
@@ -22,7 +22,7 @@ class Sizes(NamedTuple):
     expert_width: int  # width of the action expert
 
 
-class Context(NamedTuple):
+class ContextEncoding(NamedTuple):
     """Encoding of N contexts, images and words, by the vision-language model."""
 
     mask: Tensor  # [N, L] nonzero at real tokens
@@ -54,7 +54,7 @@ class FlowVLANetwork(PretrainedNetwork):
         """Return the vision-language model."""
 
     @abstractmethod
-    def read(self, inputs: Mapping[str, Tensor]) -> Context:
+    def read(self, inputs: Mapping[str, Tensor]) -> ContextEncoding:
         """Encode images and words; every trainable weight must be in the graph of keys and values.
 
         Args:
@@ -62,7 +62,7 @@ class FlowVLANetwork(PretrainedNetwork):
         """
 
     @abstractmethod
-    def add_state(self, context: Context, state: Tensor) -> Prefix:
+    def add_state(self, context: ContextEncoding, state: Tensor) -> Prefix:
         """Return what the expert reads: keys and values of every layer, the mask of real tokens and the state.
 
         Args:

@@ -12,9 +12,9 @@ from mmrl.core.batch import Batch, Ragged, concatenate_columns
 from mmrl.core.types import Observation
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
-from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext
 from mmrl.policies.vla.chains import Chain
-from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.chains.base import Prefix, check_teacher
 from mmrl.policies.vla.pretrained.flow.insulation import check_insulation, insulate
 from mmrl.policies.vla.pretrained.flow.kept_context import (
     KEPT,
