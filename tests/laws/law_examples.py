@@ -37,6 +37,7 @@ SLOTS = tuple(
 TESTS = Path(__file__).parents[1]
 STATELESS = (Annotator, Term, Weighting)
 """Kinds that are tried as an `Example`; a part of another kind may have state, so every law builds its own."""
+STATEFUL = (Schedule, Curriculum, EpisodeTransform, RowTransform)
 LAWS = [
     Example(StepAdvantage()),
     Example(StepAdvantage(0.5, normalise=False)),
@@ -103,6 +104,4 @@ def find_missing(base: type, entries: list[Any]) -> str:
 
 ENTRIES = [(entry, get_part(entry)) for entry in find_laws()]
 ANNOTATORS, TERMS, WEIGHTINGS = (collect(base) for base in STATELESS)
-SCHEDULES, CURRICULA, EPISODE_TRANSFORMS, ROW_TRANSFORMS = (
-    collect(base) for base in (Schedule, Curriculum, EpisodeTransform, RowTransform)
-)
+SCHEDULES, CURRICULA, EPISODE_TRANSFORMS, ROW_TRANSFORMS = (collect(base) for base in STATEFUL)

@@ -20,7 +20,17 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.schedules.base import Schedule
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.transforms.rows.base import RowTransform
-from tests.laws.law_examples import CURRICULA, EPISODE_TRANSFORMS, ROW_TRANSFORMS, SCHEDULES, find_missing
+from tests.laws.example import Example
+from tests.laws.law_examples import (
+    CURRICULA,
+    ENTRIES,
+    EPISODE_TRANSFORMS,
+    ROW_TRANSFORMS,
+    SCHEDULES,
+    STATEFUL,
+    STATELESS,
+    find_missing,
+)
 from tests.policies.text.oracle import TINY, decided
 
 
@@ -51,6 +61,14 @@ def saved(state: Any) -> Any:
 )
 def test_every_part_has_an_example(base, examples):
     assert not find_missing(base, examples)
+
+
+def test_every_entry_of_laws_is_tried():
+    """Neither a part of another kind nor an Example of one that a function has to build is passed over."""
+    wrong = [
+        part for entry, part in ENTRIES if not isinstance(part, STATELESS if isinstance(entry, Example) else STATEFUL)
+    ]
+    assert not wrong, "an Example is of an annotator, a term or a weighting; others are lambda: PART(...)"
 
 
 def metrics_of(iteration: int) -> dict[str, float]:
