@@ -1,4 +1,4 @@
-"""Group-relative advantages (GRPO, RLOO)."""
+"""Group-relative advantages (GRPO, RLOO), also in units of the batch or of a task."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.core.batch import Batch
+from mmrl.core.batch import NO_GROUP, Batch
 from mmrl.core.types import Context
 from mmrl.ops.advantage import group_advantage
 
@@ -17,16 +18,22 @@ from mmrl.ops.advantage import group_advantage
 class GroupAdvantage(Annotator):
     """GRPO advantage: reward of an episode minus the baseline of its group, equal for all its choices.
 
-    A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has.
+    A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has; exactly 0 where all
+    rewards of the group are equal. With scale "batch", groups that are nearly all right or all wrong do not have the
+    large advantages that a small std of their own gives (Part I: Tricks or Traps?, 2025, section 5, arXiv:2508.08221);
+    with that of a task, fractional and sparse rewards have advantages of one size (QwenLong-L1.5, 2025, section 4.2,
+    arXiv:2512.12967).
 
     Args:
-        scale: unit of the advantage: the group's population ("std") or sample ("sample") standard deviation, or none.
+        scale: unit of the advantage: the group's population ("std") or sample ("sample") standard deviation; the
+            population standard deviation over all episodes of the iteration, of all processes ("batch"), or over those
+            that share the value of a column, by the name of the column, such as `baseline_group`; or none.
         baseline: mean reward of the group, or of its other episodes ("leave_one_out", RLOO); none for the plain reward
             of REINFORCE.
         epsilon: is added to the scale, so that equal rewards do not divide by zero.
     """
 
-    scale: Literal["std", "sample"] | None = "std"
+    scale: str | None = "std"
     baseline: Literal["mean", "leave_one_out"] | None = "mean"
     epsilon: float = 1e-4
 
@@ -38,23 +45,44 @@ class GroupAdvantage(Annotator):
         if self.epsilon < 0:
             raise ValueError(f"group_advantage.epsilon must be >= 0, got {self.epsilon}")
 
+    @property
+    def _shared(self) -> frozenset[str]:
+        """The column whose value says which episodes share a scale."""
+        return frozenset({self.scale} if self.scale not in ("std", "sample", "batch", None) else ())
+
     def reads(self) -> frozenset[str]:
-        return frozenset({"group", "episode", "episode_reward", "action_mask"})
+        return frozenset({"group", "episode", "episode_reward", "action_mask"}) | self._shared
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        ids, entry = batch["episode"].unique(return_inverse=True)
-        rows = torch.arange(len(entry))
-        first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)
-        reward, group = batch["episode_reward"][first].float(), batch["group"][first]
+        entry, ids, reward, group = batch.per_episode("episode", "episode_reward", "group")
         _refuse(reward, group, ids, self.baseline, ctx)
-        advantage = group_advantage(reward, group, self.baseline, self.scale, self.epsilon)
+        if self.scale in ("std", "sample", None):
+            advantage = group_advantage(reward.float(), group, self.baseline, self.scale, self.epsilon)
+        else:
+            # [E] in float64, so that the sum over processes does not depend on their number
+            centred = group_advantage(reward.double(), group, self.baseline, None)
+            std = self._shared_std(batch, reward.double(), group, ctx)
+            advantage = torch.where(centred != 0, centred / (std + self.epsilon), 0).float()
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[entry][:, None], 0.0))
 
+    def _shared_std(self, batch: Batch, reward: Tensor, group: Tensor, ctx: Context) -> Tensor:
+        """Standard deviation [E] of the rewards of all processes that share a scale with each episode."""
+        columns = [batch.per_episode(name)[1].tolist() for name in self._shared]
+        keys = columns[0] if columns else [0] * len(reward)
+        has_group = (group != NO_GROUP).tolist()  # not the row of a process without episodes
+        local_rewards = [(key, each) for key, each, one in zip(keys, reward.tolist(), has_group) if one]
+        # sorted, so that the std does not depend on the number of processes
+        rewards: dict[float, list[float]] = {}
+        for key, each in sorted(ctx.collector.gather(local_rewards)):
+            rewards.setdefault(key, []).append(each)
+        stds = {key: torch.tensor(each, dtype=torch.float64).std(correction=0) for key, each in rewards.items()}
+        return torch.tensor([float(stds.get(key, 0.0)) for key in keys], dtype=torch.float64)
 
-def _refuse(reward: torch.Tensor, group: torch.Tensor, ids: torch.Tensor, baseline: str | None, ctx: Context) -> None:
+
+def _refuse(reward: Tensor, group: Tensor, ids: Tensor, baseline: str | None, ctx: Context) -> None:
     if not reward.isfinite().all():
         raise ValueError(
             f"episode_reward of episodes {ids[~reward.isfinite()].tolist()} is not finite; check data.reward"

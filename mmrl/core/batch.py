@@ -78,6 +78,9 @@ class Ragged:
         return self.items.device
 
 
+NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
+
+
 class Batch(dict[str, Any]):  # values are Tensor or Ragged; Any, because a union would need a cast at every use
     """Dictionary of columns over the same N rows. Lightning moves it between devices and keeps the type."""
 
@@ -119,6 +122,17 @@ class Batch(dict[str, Any]):  # values are Tensor or Ragged; Any, because a unio
             if name in self:
                 read = read | self[name]
         return read
+
+    def per_episode(self, *names: str) -> tuple[Tensor, ...]:
+        """Columns with one entry per episode, however many rows it has: that of its first row in the batch.
+
+        Returns:
+            Place [N] of each row's episode among the E episodes, in the order of their ids; then the columns [E, ...].
+        """
+        ids, entry = self["episode"].unique(return_inverse=True)
+        rows = torch.arange(len(entry))
+        first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)
+        return entry, *(self[name][first] for name in names)
 
     def with_context(self, context: str) -> Batch:
         """Return the same choices in another context, whose columns other.<context>.* become the policy's inputs."""

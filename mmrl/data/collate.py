@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.core.batch import Batch
+from mmrl.core.batch import NO_GROUP, Batch
 from mmrl.core.columns import OPTIONAL, is_ragged, pad_value
 from mmrl.core.groups import number_distinct
 from mmrl.core.transitions import columns_of
@@ -22,7 +22,6 @@ from mmrl.policies.base import Policy, collate_rows
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.transforms.rows.base import RowTransform
 
-NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
 log = logging.getLogger(__name__)
 
 

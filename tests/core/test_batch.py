@@ -68,3 +68,10 @@ def test_one_row_of_a_ragged_column_is_its_items():
     patches = Ragged(torch.arange(5.0)[:, None], torch.tensor([2, 0, 3]), torch.tensor([2, 0, 2, 1]))
     assert [patches[i].flatten().tolist() for i in range(4)] == [[2, 3, 4], [0, 1], [2, 3, 4], []]
     assert patches[0].data_ptr() == patches[2].data_ptr()  # shared items are not copied
+
+
+def test_a_column_per_episode_has_the_value_of_its_first_row():
+    batch = Batch(episode=torch.tensor([7, 3, 7, 3, 9]), reward=torch.tensor([[1.0], [2], [3], [4], [5]]))
+    entry, ids, reward = batch.per_episode("episode", "reward")
+    assert entry.tolist() == [1, 0, 1, 0, 2]
+    assert ids.tolist() == [3, 7, 9] and reward.tolist() == [[2], [1], [5]]

@@ -15,7 +15,6 @@ from torch.testing import assert_close
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput, Sampling
-from mmrl.methods.advantages.lite_ppo import BatchScaledAdvantage
 from mmrl.methods.losses.kimi import MirrorDescentLoss
 from mmrl.methods.losses.nsr import SignedAdvantage
 from mmrl.methods.losses.p3o import PairwiseSurrogate
@@ -179,7 +178,7 @@ def test_batch_scaled_advantages_climb_the_reward():
     """The batch holds all 4^G groups once, so that its std is that of four outcomes drawn alike."""
     reward = REWARDS["graded"]
     factor = 2 / 3 / 2 / reward.double().std(correction=0)
-    out = expected_gradient(BatchScaledAdvantage(epsilon=0), PolicyGradient(), reward, 3)
+    out = expected_gradient(GroupAdvantage("batch", epsilon=0), PolicyGradient(), reward, 3)
     assert_close(out, -factor * gradient_of_reward(NOW, reward), rtol=1e-6, atol=1e-7)
 
 

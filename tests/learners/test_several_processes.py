@@ -117,7 +117,7 @@ RUNS = {
     "one_prompt": (
         *("recipe=lite_ppo", "data.num_prompts=1", "data.group_size=8"),  # a statistic of the rows of all processes
         "data.annotators.old={_target_: mmrl.annotators.logprobs.OldLogprobs}",
-        "data.pipeline=[old, batch_scaled]",
+        "data.pipeline=[old, group_advantage]",
         "policy.gradient_checkpointing=true",
     ),
     # a value head, and advantages that are whitened over the rows of all processes

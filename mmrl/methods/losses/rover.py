@@ -83,12 +83,8 @@ class CentredReward(Annotator):
         return frozenset({"token_rewards"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        # one entry per episode: `entry` (rows,) maps rows to episodes, `first` (episodes,) is the first row of each
-        ids, entry = batch["episode"].unique(return_inverse=True)
-        rows = torch.arange(len(entry))
-        first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)
-        reward, group = batch["episode_reward"][first].float(), batch["group"][first]
-        centred = group_advantage(reward, group, "mean", "std" if self.scale else None, self.epsilon)
+        entry, reward, group = batch.per_episode("episode_reward", "group")
+        centred = group_advantage(reward.float(), group, "mean", "std" if self.scale else None, self.epsilon)
         return batch.with_columns(token_rewards=torch.where(batch["action_mask"], centred[entry][:, None], 0.0))
 
 

@@ -4,11 +4,12 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
-from mmrl.core.batch import Batch
+from mmrl.core.batch import NO_GROUP, Batch
 from mmrl.core.types import Collector, Context, Sampling
-from mmrl.data.collate import NO_GROUP
-from mmrl.methods.advantages.lite_ppo import BatchScaledAdvantage
 from mmrl.objectives.weighting import SequenceMean, TokenMean
+from tests.laws.example import Example
+
+LAWS = [Example(GroupAdvantage("batch"))]
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4)
 
@@ -21,7 +22,7 @@ def annotate(reward, ctx=CTX, group=None, episode=None):
         group=torch.arange(rows) // 4 if group is None else torch.tensor(group),
         episode=torch.arange(rows) if episode is None else torch.tensor(episode),
     )
-    return BatchScaledAdvantage(epsilon=0)(batch, ctx)["advantages"][:, 0]
+    return GroupAdvantage("batch", epsilon=0)(batch, ctx)["advantages"][:, 0]
 
 
 def test_by_hand():
@@ -54,7 +55,7 @@ def test_an_episode_of_several_rows_counts_once():
 def test_the_batch_is_that_of_all_processes():
     class Two(Collector):
         def gather(self, items):
-            return [*items, 1.0, 1.0, 1.0, 1.0]
+            return [*items, *((0, 1.0) for _ in range(4))]
 
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4, world_size=2, collector=Two())
     assert_close(annotate([1.0, 0, 0, 0], ctx), annotate([1.0, 0, 0, 0, 1, 1, 1, 1])[:4])

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mmrl.data.collate import NO_GROUP, collate, learnable
+from mmrl.core.batch import NO_GROUP
+from mmrl.data.collate import collate, learnable
 from mmrl.methods.advantages.vine_ppo import StepValues
 from mmrl.methods.preferences.per_step_dpo import PitPairs, find_pit
 from tests.methods.advantages.test_vine_ppo import POLICY, Tries, played

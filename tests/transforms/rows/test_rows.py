@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.core.batch import Batch, Ragged
+from mmrl.core.batch import NO_GROUP, Batch, Ragged
 from mmrl.core.types import Collector, Context, Sampling
-from mmrl.data.collate import NO_GROUP, apply_rows
+from mmrl.data.collate import apply_rows
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.transforms.rows.base import RowTransform
 from mmrl.transforms.rows.concatenation import concatenate, copy_rows, from_plain, to_plain
