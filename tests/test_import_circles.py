@@ -16,7 +16,7 @@ CIRCLES = {
         }
     ),
     # Lightning's data module and learner read each other
-    frozenset({"mmrl.data.context", "mmrl.data.rollout_data", "mmrl.learners.base"}),
+    frozenset({"mmrl.data.collector", "mmrl.data.rollout_data", "mmrl.learners.base"}),
     # run.evaluate() and run.load_policy() call functions that take a run
     frozenset({"mmrl.api.evaluation", "mmrl.api.loaded_policy", "mmrl.api.run"}),
 }
