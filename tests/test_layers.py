@@ -172,7 +172,8 @@ def test_folders_hold_about_a_dozen_files():
 
 
 def test_the_root_of_the_package_can_be_read_at_a_glance():
-    entries = [entry.name for entry in (ROOT / "mmrl").iterdir() if entry.name != "__pycache__"]
+    package = ROOT / "mmrl"
+    entries = {file.relative_to(package).parts[0] for file in package.rglob("*.py")}
     assert len(entries) <= ROOT_ENTRIES, sorted(entries)
 
 
@@ -185,7 +186,7 @@ def test_methods_are_in_themes():
         for entry in parent.glob("*/*"):
             name = entry.stem.removeprefix("test_")
             assert themes.get(name, entry.parent.name) == entry.parent.name, f"{name} is of {themes.get(name)}"
-        for theme in parent.iterdir():
+        for theme in parent.glob("[!_]*"):
             assert len(list(theme.glob("*.*"))) <= THEME_FILES, f"{theme.relative_to(ROOT)} needs another theme"
 
 
