@@ -175,3 +175,18 @@ def test_a_traceback_can_be_asked_for(monkeypatch):
 def test_an_unknown_command(capsys):
     assert main(["fitt"]) == 2
     assert "unknown command 'fitt'; commands are fit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (("policy=text", "policy.path=/nowhere"), "policy"),
+        (
+            (*GRPO, "+model.frozen_models.teacher={_target_: mmrl.policies.text.policy.TextPolicy, path: /nowhere}"),
+            "model.frozen_models.teacher",
+        ),
+    ],
+)
+def test_a_message_about_a_model_names_its_key(arguments, key, tmp_path, capsys):
+    assert main(["fit", *arguments, *TINY, f"run_dir={tmp_path / 'run'}"]) != 0
+    assert f"mmrl fit: {key}.path='/nowhere': no such folder" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,8 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
         arguments: arguments of the constructor; the message has the plain values.
     """
     if isinstance(error, ConfigError) or is_user_error(error):
-        return ConfigError(str(error.args[0] if isinstance(error, KeyError) and error.args else error))
+        message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+        return ConfigError(_name_model(message, key))
     text = " ".join(str(error).split())
     complaint = f"{type(error).__name__}: {text}" if len(text.split()) < 4 else text
     if len(complaint) > _LONGEST:
@@ -34,6 +36,13 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
         values |= {name: None for name, value in (arguments or {}).items() if value is None}
     pairs = ", ".join(f"{name}={value!r}" for name, value in values.items())
     return ConfigError(f"{key} ({part}): {complaint.rstrip('. ')}. It was given {pairs[:_LONGEST]}; {_HINT}")
+
+
+def _name_model(message: str, key: str) -> str:
+    """Name the model that a policy's message is about: `policy` is the key of the policy alone, not of other models."""
+    root = ".".join(key.split(".")[:3])
+    is_other = root.startswith(("model.", "data.")) and not root.startswith("model.policy")
+    return re.sub(r"^policy(?=[.:])", root, message) if is_other else message
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
