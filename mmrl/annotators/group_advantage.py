@@ -25,17 +25,19 @@ class GroupAdvantage(Annotator):
     arXiv:2512.12967).
 
     Args:
-        scale: unit of the advantage: the group's population ("std") or sample ("sample") standard deviation; the
-            population standard deviation over all episodes of the iteration, of all processes ("batch"), or over those
-            that share the value of a column, by the name of the column, such as `baseline_group`; or none.
+        scale: unit of the advantage: the group's population ("std") or sample ("sample") standard deviation, the
+            population standard deviation over all episodes of the iteration, of all processes ("batch"), or none.
+        scale_by: with scale "batch", a column: episodes that share its value have a scale of their own, such as those
+            of a task.
         baseline: mean reward of the group, or of its other episodes ("leave_one_out", RLOO); none for the plain reward
             of REINFORCE.
         epsilon: is added to the scale, so that equal rewards do not divide by zero.
     """
 
-    scale: str | None = "std"
+    scale: Literal["std", "sample", "batch"] | None = "std"
     baseline: Literal["mean", "leave_one_out"] | None = "mean"
     epsilon: float = 1e-4
+    scale_by: str | None = None
 
     def __post_init__(self) -> None:
         if self.baseline is None and self.scale is not None:
@@ -44,14 +46,12 @@ class GroupAdvantage(Annotator):
             )
         if self.epsilon < 0:
             raise ValueError(f"group_advantage.epsilon must be >= 0, got {self.epsilon}")
-
-    @property
-    def _shared(self) -> frozenset[str]:
-        """The column whose value says which episodes share a scale."""
-        return frozenset({self.scale} if self.scale not in ("std", "sample", "batch", None) else ())
+        if self.scale_by is not None and self.scale != "batch":
+            raise ValueError(f"group_advantage.scale_by={self.scale_by!r} needs scale=batch, got scale={self.scale!r}")
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"group", "episode", "episode_reward", "action_mask"}) | self._shared
+        by = {self.scale_by} if self.scale_by is not None else set()
+        return frozenset({"group", "episode", "episode_reward", "action_mask"} | by)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages"})
@@ -59,19 +59,18 @@ class GroupAdvantage(Annotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         entry, ids, reward, group = batch.per_episode("episode", "episode_reward", "group")
         _refuse(reward, group, ids, self.baseline, ctx)
-        if self.scale in ("std", "sample", None):
+        if self.scale != "batch":
             advantage = group_advantage(reward.float(), group, self.baseline, self.scale, self.epsilon)
         else:
-            # [E] in float64, so that the sum over processes does not depend on their number
+            # [E] in float64: rewards minus the mean of their group, in units of the std over groups
             centred = group_advantage(reward.double(), group, self.baseline, None)
-            std = self._shared_std(batch, reward.double(), group, ctx)
+            std = self._batch_std(batch, reward.double(), group, ctx)
             advantage = torch.where(centred != 0, centred / (std + self.epsilon), 0).float()
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[entry][:, None], 0.0))
 
-    def _shared_std(self, batch: Batch, reward: Tensor, group: Tensor, ctx: Context) -> Tensor:
+    def _batch_std(self, batch: Batch, reward: Tensor, group: Tensor, ctx: Context) -> Tensor:
         """Standard deviation [E] of the rewards of all processes that share a scale with each episode."""
-        columns = [batch.per_episode(name)[1].tolist() for name in self._shared]
-        keys = columns[0] if columns else [0] * len(reward)
+        keys = [0] * len(reward) if self.scale_by is None else batch.per_episode(self.scale_by)[1].tolist()
         has_group = (group != NO_GROUP).tolist()  # not the row of a process without episodes
         local_rewards = [(key, each) for key, each, one in zip(keys, reward.tolist(), has_group) if one]
         # sorted, so that the std does not depend on the number of processes

@@ -64,3 +64,9 @@ def test_refusals():
         GroupAdvantage()(batch([1.0, 0.0], [0, 1], [0, 1], [[1], [1]]), alone)
     with pytest.raises(KeyError, match="the batch has no column"):
         GroupAdvantage()(Batch(action_mask=torch.ones(1, 1).bool()), CTX)
+
+
+def test_a_column_of_scales_needs_the_scale_of_the_batch():
+    with pytest.raises(ValueError, match="scale_by='baseline_group' needs scale=batch, got scale='std'"):
+        GroupAdvantage(scale_by="baseline_group")
+    assert "baseline_group" in GroupAdvantage("batch", scale_by="baseline_group").reads()

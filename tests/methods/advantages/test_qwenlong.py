@@ -12,7 +12,7 @@ from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.schedules import EntropyBand
 from tests.laws.example import Example
 
-LAWS = [Example(NegativeMask(0.5)), Example(GroupAdvantage("baseline_group"))]
+LAWS = [Example(NegativeMask(0.5)), Example(GroupAdvantage("batch", scale_by="baseline_group"))]
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=4)
 SPARSE, FRACTIONAL = [1.0, 0, 0, 1, 1, 1, 1, 1], [0.2, 0.4, 0.6, 0.8]
@@ -27,7 +27,7 @@ def annotate(reward, task, ctx=CTX, group=None, episode=None):
         episode=torch.arange(rows) if episode is None else torch.tensor(episode),
         baseline_group=torch.tensor(task),
     )
-    return GroupAdvantage("baseline_group", epsilon=0)(batch, ctx)["advantages"][:, 0]
+    return GroupAdvantage("batch", epsilon=0, scale_by="baseline_group")(batch, ctx)["advantages"][:, 0]
 
 
 def test_the_std_of_a_task_by_hand():
