@@ -4,8 +4,8 @@ QwenLong-L1.5: Post-Training Recipe for Long-Context Reasoning and Memory Manage
 
 - as many prompts of each task in an iteration: `mmrl.curricula.balanced.BalancedTasks`
 - the task of a row as the column `baseline_group`: `TaskColumn`
-- rewards centred by the group, in units of the standard deviation of the task: `GroupAdvantage` with `scale="batch"` and
-  `scale_by="baseline_group"`
+- rewards centred by the group, in units of the standard deviation of the task: `GroupAdvantage` with
+  `scale="batch"` and `scale_by="baseline_group"`
 - negative advantages times a number: `NegativeMask`; AEPO is the schedule `EntropyBand` with step 1 at this number,
   which goes to 0 above the band of entropies, to 1 below it, and stays in between
 """
