@@ -126,11 +126,11 @@ def test_new_names_keep_a_result_and_new_numbers_do_not(checkout):
     assert "kept" in restamped()
 
     run("git", "checkout", "--quiet", "docs")  # the result of the commit again
-    recipe = folder / "conf" / "recipe" / "bradley_terry.yaml"
-    text = recipe.read_text()
-    recipe.write_text(re.sub(r"num_prompts: \d+", "num_prompts: 7", text))
+    setting = folder / "conf" / "setting" / "reward_model.yaml"
+    text = setting.read_text()
+    setting.write_text(re.sub(r"num_prompts: \d+", "num_prompts: 7", text))
     assert "data.num_prompts was" in restamped()
 
-    recipe.write_text(text)
+    setting.write_text(text)
     edit(folder, "-(1 - label_smoothing) * logsigmoid", "-logsigmoid(-margin) - logsigmoid")
     assert "a tiny run of the method gives other weights" in restamped()
