@@ -16,12 +16,6 @@ def check_split(name: str, split: str) -> None:
         raise ValueError(f"task {name!r} has the splits {' and '.join(map(repr, SPLITS))}, not {split!r}")
 
 
-def check_fraction(name: str, fraction: float) -> None:
-    """Raise for a held-out fraction that leaves one of the splits empty."""
-    if not 0 < fraction < 1:
-        raise ValueError(f"task {name!r}: held_out_fraction must lie between 0 and 1, got {fraction}")
-
-
 def check_range(name: str, key: str, values: Sequence[int], least: int, most: int | None = None) -> None:
     """Raise for an argument that is not the fewest and the most of something, from `least` to `most`."""
     limit = float("inf") if most is None else most

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.text_environment import TextEnvironment
 from mmrl.core.types import Episode, Prompt
 from tasks.generated import SeededTask
@@ -23,8 +24,7 @@ class TextEnvironmentTask(SeededTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_turns < 1:
-            raise ValueError(f"task {self.name!r}: max_turns must be at least 1, got {self.max_turns}")
+        check_at_least(1, f"task {self.name!r}:", max_turns=self.max_turns)
 
     @abstractmethod
     def make_environment(self) -> TextEnvironment:

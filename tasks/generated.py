@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Prompt, Task
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_index, check_split
 
 _DRAWS = 2000  # of one problem until it belongs to the split
 
@@ -39,11 +40,8 @@ class SeededTask(Task):
 
     def __post_init__(self) -> None:
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
-        if min(self.count, self.held_out) < 1:
-            raise ValueError(
-                f"task {self.name!r}: count and held_out must be at least 1, got {self.count} and {self.held_out}"
-            )
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
+        check_at_least(1, f"task {self.name!r}:", count=self.count, held_out=self.held_out)
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Any:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from mmrl.files.strict_json import quote
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_index, check_split
 from tasks.dataset.source import Record, TableSource, find_source
 from tasks.dataset.tables import open_table
 from tasks.generated import choose_split
@@ -39,7 +40,7 @@ class RowsTask(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
 
     @abstractmethod
     def split_key(self, record: Record) -> str:

@@ -26,10 +26,12 @@ ALLOWED = {
     "mmrl.core.sampling": set(),
     "mmrl.core.batch": set(),
     "mmrl.core.columns": set(),
+    "mmrl.core.ranges": set(),
     "mmrl.core.rng": {"mmrl.core.lazy_module"},
     "tasks": {
         *(
             "mmrl.core.types",
+            "mmrl.core.ranges",
             "mmrl.core.rng",
             "mmrl.files.strict_json",
             "mmrl.rewards",
@@ -38,7 +40,15 @@ ALLOWED = {
         ),
         *("mmrl.core.text_environment", "mmrl.files.foreign", "mmrl.media", "tasks"),
     },
-    "sims": {"mmrl.core.types", "mmrl.core.rng", "mmrl.rewards", "mmrl.files.pickled", "mmrl.core.lazy_module", "sims"},
+    "sims": {
+        "mmrl.core.types",
+        "mmrl.core.ranges",
+        "mmrl.core.rng",
+        "mmrl.rewards",
+        "mmrl.files.pickled",
+        "mmrl.core.lazy_module",
+        "sims",
+    },
 }
 FORBIDDEN = {
     "mmrl": {"tasks", "sims", "tests"},

@@ -10,6 +10,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Context
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import generalised_advantages
@@ -37,9 +38,7 @@ class GAE(Annotator):
     token_rewards: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"gae.{name} must be in [0, 1], got {getattr(self, name)}")
+        check_fraction("gae", gamma=self.gamma, gae_lambda=self.gae_lambda)
 
     def reads(self) -> frozenset[str]:
         read = {"episode", "step", "reward", "values", "bootstrap_value", "action_mask", "is_last"}

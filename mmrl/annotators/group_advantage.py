@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import NO_GROUP, Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context
 from mmrl.ops.advantage import group_advantage
 
@@ -44,8 +45,7 @@ class GroupAdvantage(Annotator):
             raise ValueError(
                 f"group_advantage: scale={self.scale!r} needs a baseline; set scale=null with baseline=null"
             )
-        if self.epsilon < 0:
-            raise ValueError(f"group_advantage.epsilon must be >= 0, got {self.epsilon}")
+        check_at_least(0, "group_advantage", epsilon=self.epsilon)
         if self.scale_by is not None and self.scale != "batch":
             raise ValueError(f"group_advantage.scale_by={self.scale_by!r} needs scale=batch, got scale={self.scale!r}")
 

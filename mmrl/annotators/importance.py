@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.types import Context
 from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 
@@ -100,11 +101,8 @@ class MaskedImportanceSampling(ImportanceWeights):
     importance_sampling_level: ImportanceSamplingLevel = "token"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_ratio <= 1 <= self.max_ratio:
-            raise ValueError(
-                f"masked_importance_sampling: need 0 <= min_ratio <= 1 <= max_ratio, "
-                f"got {self.min_ratio} and {self.max_ratio}"
-            )
+        check_fraction("masked_importance_sampling", min_ratio=self.min_ratio)
+        check_at_least(1, "masked_importance_sampling", max_ratio=self.max_ratio)
 
     def bound(self, ratio: Tensor, mask: Tensor) -> Tensor:
         return mask_ratio(ratio, mask, self.min_ratio, self.max_ratio)

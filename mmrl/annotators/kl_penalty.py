@@ -9,6 +9,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context
 from mmrl.ops.policy_gradient import Estimator, divergence
 
@@ -34,8 +35,7 @@ class KLPenalty(Annotator):
     estimator: Estimator = "k1"
 
     def __post_init__(self) -> None:
-        if self.beta < 0:
-            raise ValueError(f"kl_penalty.beta must be >= 0, got {self.beta}")
+        check_at_least(0, "kl_penalty", beta=self.beta)
         if self.level not in ("token", "sequence"):
             raise ValueError(f'kl_penalty.level must be "token" or "sequence", got {self.level!r}')
 

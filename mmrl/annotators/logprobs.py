@@ -12,6 +12,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED
 from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, PolicyOutput
 
 
@@ -45,8 +46,7 @@ def evaluate_rows(
 
 def positive_rows(rows: int, part: str) -> None:
     """Refuse a number of rows per forward pass that makes no progress."""
-    if rows < 1:
-        raise ValueError(f"{part}.rows must be at least 1, got {rows}")
+    check_at_least(1, part, rows=rows)
 
 
 def reference_of(ctx: Context, part: str) -> nn.Module:

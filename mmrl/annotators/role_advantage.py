@@ -8,6 +8,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context
 from mmrl.ops.advantage import Scale, group_advantage
 
@@ -34,8 +35,7 @@ class RoleAdvantage(Annotator):
         object.__setattr__(self, "group_by", tuple(self.group_by))  # configs give lists
         if not self.group_by:
             raise ValueError("role_advantage.group_by is empty: name the columns in which compared rows agree")
-        if self.epsilon < 0:
-            raise ValueError(f"role_advantage.epsilon must be >= 0, got {self.epsilon}")
+        check_at_least(0, "role_advantage", epsilon=self.epsilon)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages"})

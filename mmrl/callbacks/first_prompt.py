@@ -11,6 +11,7 @@ from rich.text import Text
 
 from mmrl.callbacks.progress import STAGE
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.data.collector import Collected
 from mmrl.policies.base import Policy
@@ -27,8 +28,7 @@ class FirstPrompt(L.Callback):
     """
 
     def __init__(self, max_characters: int = 2000):
-        if max_characters < 2:
-            raise ValueError(f"trainer.callbacks.first_prompt.max_characters must be at least 2, got {max_characters}")
+        check_at_least(2, "trainer.callbacks.first_prompt", max_characters=max_characters)
         self.max_characters = max_characters
 
     def on_rollout_end(self, trainer: Any, collected: Collected, batch: Batch, ctx: Context) -> None:

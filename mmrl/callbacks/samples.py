@@ -5,6 +5,7 @@ from __future__ import annotations
 import lightning as L
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import Context
 from mmrl.data.collector import Collected
 from mmrl.evaluation.metrics.success_rate import SuccessRate
@@ -37,8 +38,7 @@ class Samples(L.Callback):
         ):
             if value < least:
                 raise ValueError(f"trainer.callbacks.samples.{name} must be at least {least}, got {value}")
-        if max_mb <= 0:
-            raise ValueError(f"trainer.callbacks.samples.max_mb must be > 0, got {max_mb}")
+        check_positive("trainer.callbacks.samples", max_mb=max_mb)
         self.groups, self.every_n_iterations, self.max_tokens = groups, every_n_iterations, max_tokens
         self.folder = SampleFolder(run_dir, int(max_mb * 2**20))
 

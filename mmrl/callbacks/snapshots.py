@@ -9,6 +9,7 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.distributed.whole_state import collect_tensors, shard_like
 from mmrl.files.weight_names import current_names
 from mmrl.learners.low_precision import LOW
@@ -97,8 +98,7 @@ class ReferenceReset(_Frozen):
 
     def __init__(self, every: int, model: str = "reference"):
         super().__init__(model)
-        if every < 1:
-            raise ValueError(f"reference_reset.every must be at least 1, got {every}")
+        check_at_least(1, "reference_reset", every=every)
         self.every = every
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -119,8 +119,7 @@ class ReferenceEMA(_Frozen):
 
     def __init__(self, decay: float = 0.999, model: str = "reference"):
         super().__init__(model)
-        if not 0 <= decay < 1:
-            raise ValueError(f"reference_ema.decay must be in [0, 1), got {decay}")
+        check_interval("reference_ema", "[0, 1)", decay=decay)
         self.decay, self._stepped = decay, False
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -159,8 +158,8 @@ class Extrapolation(L.Callback):
     """
 
     def __init__(self, every: int, alpha: float = 0.3):
-        if every < 1 or not 0 <= alpha < 1:
-            raise ValueError(f"extrapolation: need every >= 1 and alpha in [0, 1), got {every} and {alpha}")
+        check_at_least(1, "extrapolation", every=every)
+        check_interval("extrapolation", "[0, 1)", alpha=alpha)
         self.every, self.alpha = every, alpha
         self.before: dict[str, Tensor] = {}  # result of the last round; empty in the first
 

@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from torch import Tensor
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Task
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.task_baselines import score_commonest_answer
@@ -29,8 +30,7 @@ class WeakStart(EarlyStopping):
     """
 
     def __init__(self, monitor: str, stopping_threshold: float | None = None, share: float = 0.35):
-        if not 0 <= share <= 1:
-            raise ValueError(f"trainer.callbacks.stop.share must be in [0, 1], got {share}")
+        check_fraction("trainer.callbacks.stop", share=share)
         fixed = share if stopping_threshold is None else stopping_threshold
         super().__init__(monitor, patience=10**9, mode="max", stopping_threshold=fixed)
         self.above_floor = stopping_threshold is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.curricula.base import Curriculum, Selection, success_rates
@@ -36,11 +37,9 @@ class Prioritised(Curriculum):
         unknown: float = 0.5,
         score_name: str = "reward",
     ):
-        if not 0 < min_weight <= 1 or not 0 <= retain < 1 or not 0 <= unknown <= 1:
-            raise ValueError(
-                "curriculum: need min_weight in (0, 1], retain in [0, 1) and unknown in [0, 1], "
-                f"got {min_weight}, {retain} and {unknown}"
-            )
+        check_interval("curriculum", "(0, 1]", min_weight=min_weight)
+        check_interval("curriculum", "[0, 1)", retain=retain)
+        check_fraction("curriculum", unknown=unknown)
         self.info_key, self.min_weight, self.retain, self.unknown, self.score_name = (
             info_key,
             min_weight,

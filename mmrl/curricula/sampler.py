@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.curricula.base import Curriculum
@@ -71,8 +72,7 @@ class FixedSubset(Curriculum):
     """
 
     def __init__(self, count: int):
-        if count < 1:
-            raise ValueError(f"curriculum.count must be at least 1, got {count}")
+        check_at_least(1, "curriculum", count=count)
         self.count = count
         self._position = 0
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context
 from mmrl.data.collector import Collected, at_iteration
 from mmrl.data.rollout_data import RolloutData
@@ -42,8 +43,7 @@ class AsyncRolloutData(RolloutData):
 
     def __init__(self, staleness: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
-        if staleness < 0:
-            raise ValueError(f"data.staleness must be at least 0, got {staleness}")
+        check_at_least(0, "data", staleness=staleness)
         self.staleness = staleness
         self._pending: deque[PendingCollection] = deque()
         self._snapshots = Snapshots()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.policies.base import Policy
 
@@ -77,8 +78,7 @@ class Parity:
 
     def __post_init__(self) -> None:
         positive_rows(self.rows, "parity")
-        if self.every < 1:
-            raise ValueError(f"parity.every must be at least 1, got {self.every}")
+        check_at_least(1, "parity", every=self.every)
         for name in ("warn", "refuse"):
             if (bound := getattr(self, name)) is not None and bound <= 0:
                 raise ValueError(f"parity.{name} must be > 0 nats, got {bound}; data.parity=null does not look at all")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least, check_fraction
 
 
 class RingBuffer:
@@ -126,11 +127,8 @@ class ReplayBuffer:
         n_steps: int = 1,
         extra_columns: tuple[str, ...] = (),
     ):
-        for name, value in (("capacity", capacity), ("batch_size", batch_size), ("n_steps", n_steps)):
-            if value < 1:
-                raise ValueError(f"data.replay.{name} must be at least 1, got {value}")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"data.replay.gamma must be in [0, 1], got {gamma}")
+        check_at_least(1, "data.replay", capacity=capacity, batch_size=batch_size, n_steps=n_steps)
+        check_fraction("data.replay", gamma=gamma)
         self.capacity, self.batch_size, self.gamma, self.n_steps = capacity, batch_size, gamma, n_steps
         self.extra_columns = tuple(extra_columns)
         self.storage = RingBuffer(capacity)

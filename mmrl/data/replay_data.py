@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.data.collate import collate
@@ -66,9 +67,8 @@ class ReplayData(RolloutData):
         refuse_learning(self.scheduled)
         self.replay, self.gradient_steps = replay, gradient_steps
         self.learning_starts, self.updates_per_step = learning_starts, updates_per_step
-        for name in ("gradient_steps", "learning_starts", "updates_per_step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, "data", gradient_steps=self.gradient_steps)
+        check_at_least(1, "data", learning_starts=self.learning_starts, updates_per_step=self.updates_per_step)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)

@@ -18,6 +18,7 @@ import lightning as L
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.evaluation_mode import evaluation_mode, no_learning
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Sampling, Task
 from mmrl.curricula.base import Curriculum
 from mmrl.data.checks.empty_iterations import EmptyIterations
@@ -116,9 +117,8 @@ class RolloutData(L.LightningDataModule):
 
     def check_sizes(self) -> None:
         """Refuse sizes below 1, and groups that a transform would drop."""
-        for name in ("num_prompts", "group_size", "update_epochs", "num_minibatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, "data", num_prompts=self.num_prompts, group_size=self.group_size)
+        check_at_least(1, "data", update_epochs=self.update_epochs, num_minibatches=self.num_minibatches)
         check_group_size(self.transforms, self.group_size)
 
     # ---------------------------------------------------------------- Lightning's side

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch, Ragged
 from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import Noise
 from mmrl.core.transitions import ActionBatch
 from mmrl.core.types import Completion, Ended, Observation, Request, Sampling
@@ -32,8 +33,7 @@ class LocalEngine(Engine):
     """
 
     def __init__(self, max_rows: int = 256):
-        if max_rows < 1:
-            raise ValueError(f"engine.max_rows must be at least 1, got {max_rows}")
+        check_at_least(1, "engine", max_rows=max_rows)
         super().__init__()
         self.max_rows = max_rows
         self._policy: Policy | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.distillation import generalised_jsd
@@ -29,8 +30,7 @@ class GKDLoss(Term):
     teacher: str = "teacher"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.beta <= 1:
-            raise ValueError(f"gkd_loss.beta must be in [0, 1], got {self.beta}")
+        check_fraction("gkd_loss", beta=self.beta)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask"})

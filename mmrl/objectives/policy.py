@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least, check_fraction, check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.ops.policy_gradient import cispo, clipped_surrogate, divergence, is_clipped, log_ratio, sapo
+from mmrl.ops.policy_gradient import (
+    ImportanceSamplingLevel,
+    cispo,
+    clipped_surrogate,
+    divergence,
+    is_clipped,
+    log_ratio,
+    sapo,
+)
+
+
+@dataclass(frozen=True)
+class PolicyGradientTerm(Term):
+    """Base class of losses of each choice that are made of its advantage and its importance ratio.
+
+    Args:
+        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" as sampled, or "old_logprobs".
+    """
+
+    old: str = field(default="behavior_logprobs", kw_only=True)
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "advantages", self.old})
+
+    def ratio(self, out: PolicyOutput, batch: Batch, level: ImportanceSamplingLevel = "token") -> Tensor:
+        """Importance ratio pi / pi_old [N, T] with gradient, at the level of `log_ratio`; 1 outside the mask."""
+        return log_ratio(out.logprobs, batch[self.old], batch["action_mask"], level).exp()
+
+    def advantages(self, batch: Batch) -> Tensor:
+        """Advantages [N, T], 0 outside the mask."""
+        return zero_outside(batch["advantages"], batch["action_mask"])
 
 
 @dataclass(frozen=True)
@@ -35,7 +65,7 @@ class PolicyGradient(Term):
 
 
 @dataclass(frozen=True)
-class ClippedSurrogate(Term):
+class ClippedSurrogate(PolicyGradientTerm):
     """Clipped surrogate of PPO with importance ratios per choice, per sequence (GSPO) or per joint action.
 
     The clip range stands in for a trust region. GSPO is importance_sampling_level="sequence" with the weighting
@@ -53,30 +83,25 @@ class ClippedSurrogate(Term):
         clip_dual: upper bound of the ratio where the advantage is negative, > 1 + clip_high; none for no bound.
         importance_sampling_level: "token", a ratio per choice; "sequence", the geometric mean of a row's ratios (GSPO);
             "joint", their product, the ratio of the row as one action; use it with weights that count rows alike.
-        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" as sampled, or "old_logprobs".
         importance_weights: column of weights that multiply the loss of each choice; none for 1.
     """
 
     clip_low: float = 0.2
     clip_high: float = 0.2
     clip_dual: float | None = None
-    importance_sampling_level: Literal["token", "sequence", "joint"] = "token"
-    old: str = "behavior_logprobs"
+    importance_sampling_level: ImportanceSamplingLevel = "token"
     importance_weights: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.clip_low <= 1 or self.clip_high < 0:
-            raise ValueError(
-                f"clipped_surrogate: need 0 <= clip_low <= 1 and clip_high >= 0, "
-                f"got {self.clip_low} and {self.clip_high}"
-            )
+        check_fraction("clipped_surrogate", clip_low=self.clip_low)
+        check_at_least(0, "clipped_surrogate", clip_high=self.clip_high)
         if self.clip_dual is not None and self.clip_dual <= 1 + self.clip_high:
             raise ValueError(
                 f"clipped_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
             )
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", self.old, *_column_set(self.importance_weights)})
+        return super().reads() | _column_set(self.importance_weights)
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         loss = clipped_surrogate(*self._pair(out, batch), self.clip_low, self.clip_high, self.clip_dual)
@@ -105,13 +130,11 @@ class ClippedSurrogate(Term):
         }
 
     def _pair(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-        mask = batch["action_mask"]
-        ratio = log_ratio(out.logprobs, batch[self.old], mask, self.importance_sampling_level).exp()
-        return ratio, zero_outside(batch["advantages"], mask)
+        return self.ratio(out, batch, self.importance_sampling_level), self.advantages(batch)
 
 
 @dataclass(frozen=True)
-class CISPO(Term):
+class CISPO(PolicyGradientTerm):
     """CISPO policy-gradient loss: -A * logprob times the clipped importance weight, which has no gradient.
 
     loss = -sg(clip(ratio, 1 - clip_low, 1 + clip_high)) A logprob. Unlike in `ClippedSurrogate` no choice loses its
@@ -121,37 +144,28 @@ class CISPO(Term):
     Args:
         clip_high: the importance weight is at most 1 + clip_high.
         clip_low: and at least 1 - clip_low; none for no lower bound, as in the paper.
-        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" or "old_logprobs".
     """
 
     clip_high: float = 4.0
     clip_low: float | None = None
-    old: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
-        if self.clip_high < 0 or not 0 <= (self.clip_low or 0) <= 1:
-            raise ValueError(
-                f"cispo: need clip_high >= 0 and 0 <= clip_low <= 1 or null, got {self.clip_high} and {self.clip_low}"
-            )
-
-    def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", self.old})
+        check_fraction("cispo", clip_low=self.clip_low or 0)
+        check_at_least(0, "cispo", clip_high=self.clip_high)
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["action_mask"]
-        ratio = log_ratio(out.logprobs, batch[self.old], mask).exp()
-        logprobs, advantages = zero_outside(out.logprobs, mask), zero_outside(batch["advantages"], mask)
-        return cispo(logprobs, ratio, advantages, self.clip_low, self.clip_high)
+        logprobs = zero_outside(out.logprobs, batch["action_mask"])
+        return cispo(logprobs, self.ratio(out, batch), self.advantages(batch), self.clip_low, self.clip_high)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose importance weight is clipped."""
-        ratio = log_ratio(out.logprobs, batch[self.old], batch["action_mask"]).exp()
+        ratio = self.ratio(out, batch)
         low = 0.0 if self.clip_low is None else 1 - self.clip_low
         return {"ratio": ratio, "clip_fraction": ((ratio < low) | (ratio > 1 + self.clip_high)).to(ratio.dtype)}
 
 
 @dataclass(frozen=True)
-class SAPO(Term):
+class SAPO(PolicyGradientTerm):
     """SAPO policy loss: the ratio passes a sigmoid gate, so that no choice loses its gradient at a bound.
 
     loss = -A (4 / tau) sigmoid(tau (ratio - 1)), tau = temperature_pos where A > 0, else temperature_neg. Source: Soft
@@ -161,31 +175,20 @@ class SAPO(Term):
         temperature_pos: of the gate where the advantage is positive; a larger one closes it faster.
         temperature_neg: of the gate elsewhere; larger than temperature_pos, since gradients of negative advantages
             raise many other tokens.
-        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" or "old_logprobs".
     """
 
     temperature_pos: float = 1.0
     temperature_neg: float = 1.05
-    old: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
-        for name in ("temperature_pos", "temperature_neg"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"sapo.{name} must be > 0, got {getattr(self, name)}")
-
-    def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", self.old})
+        check_positive("sapo", temperature_pos=self.temperature_pos, temperature_neg=self.temperature_neg)
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        advantages = zero_outside(batch["advantages"], batch["action_mask"])
-        return sapo(self._ratio(out, batch), advantages, self.temperature_pos, self.temperature_neg)
+        return sapo(self.ratio(out, batch), self.advantages(batch), self.temperature_pos, self.temperature_neg)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio."""
-        return {"ratio": self._ratio(out, batch)}
-
-    def _ratio(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return log_ratio(out.logprobs, batch[self.old], batch["action_mask"]).exp()
+        return {"ratio": self.ratio(out, batch)}
 
 
 def _column_set(column: str | None) -> set[str]:

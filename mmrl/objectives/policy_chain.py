@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.types import PolicyOutput
-from mmrl.objectives.objective import Term
-from mmrl.ops.masked import masked_sum, zero_outside
+from mmrl.objectives.policy import PolicyGradientTerm
+from mmrl.ops.masked import masked_sum
 from mmrl.ops.policy_gradient import (
     MAX_LOG_RATIO,
     block_log_ratio,
@@ -23,7 +24,7 @@ from mmrl.ops.policy_gradient import (
 
 
 @dataclass(frozen=True)
-class ChainSurrogate(Term):
+class ChainSurrogate(PolicyGradientTerm):
     """Clipped surrogate of a denoising chain (DPPO, pi_RL): max(-A ratio, -A clip(ratio)).
 
     The ratio is clipped to [1 - clip_low, 1 + clip_high]; the loss is at most -A clip_dual where A < 0.
@@ -40,7 +41,6 @@ class ChainSurrogate(Term):
         clip_low: the ratio is clipped at 1 - clip_low.
         clip_high: and at 1 + clip_high.
         clip_dual: upper bound of the ratio where the advantage is negative, > 1 + clip_high; none for no bound.
-        old: column of the log-probs that the ratio is taken against.
     """
 
     chunk: int
@@ -49,35 +49,29 @@ class ChainSurrogate(Term):
     clip_low: float = 0.2
     clip_high: float = 0.2
     clip_dual: float | None = None
-    old: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
         if self.join not in ("step", "transition", "chain") or self.reduction not in ("sum", "mean"):
             raise ValueError(f"chain_surrogate: join={self.join!r} and reduction={self.reduction!r} are not known")
-        if not 0 <= self.clip_low <= 1 or self.clip_high < 0:
-            raise ValueError(
-                f"chain_surrogate: need 0 <= clip_low <= 1 and clip_high >= 0, got {self.clip_low} and {self.clip_high}"
-            )
+        check_fraction("chain_surrogate", clip_low=self.clip_low)
+        check_at_least(0, "chain_surrogate", clip_high=self.clip_high)
         if self.clip_dual is not None and self.clip_dual <= 1 + self.clip_high:
             raise ValueError(
                 f"chain_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
             )
 
-    def needs(self) -> frozenset[str]:
-        return frozenset()
-
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", self.old} | ({"action"} if self.reduction == "mean" else set()))
+        return super().reads() | ({"action"} if self.reduction == "mean" else set())
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         ratio = self._reduce(self._total(out, batch), batch).exp()
-        return clipped_surrogate(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
+        return clipped_surrogate(ratio, self.advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio, clip_fraction: of what is clipped; total_ratio, kl (k3, nats): of the joint action, not reduced."""
         total = self._total(out, batch)
         ratio = self._reduce(total, batch).exp()
-        cut = is_clipped(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
+        cut = is_clipped(ratio, self.advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
         return {
             "ratio": ratio,
             "clip_fraction": cut.to(ratio.dtype),
@@ -104,9 +98,6 @@ class ChainSurrogate(Term):
             block = mask.unflatten(1, (-1, self.chunk if self.join == "transition" else 1))
             count = block.sum(dim=2, keepdim=True).expand_as(block).flatten(1)
         return total / (size * count).clamp(min=1)
-
-    def _advantages(self, batch: Batch) -> Tensor:
-        return zero_outside(batch["advantages"], batch["action_mask"])
 
     def _bounds(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
         return self.clip_low, self.clip_high

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_interval, check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
@@ -45,10 +46,8 @@ class DPOLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"dpo_loss.beta must be > 0, got {self.beta}")
-        if not 0 <= self.label_smoothing < 0.5:
-            raise ValueError(f"dpo_loss.label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
+        check_positive("dpo_loss", beta=self.beta)
+        check_interval("dpo_loss", "[0, 0.5)", label_smoothing=self.label_smoothing)
         for name in ("label_smoothing", "target_margin"):
             if getattr(self, name) and self.loss_type != "sigmoid":
                 raise ValueError(f"dpo_loss.{name} belongs to loss_type=sigmoid, not to {self.loss_type!r}")
@@ -96,8 +95,7 @@ class ORPOLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"orpo_loss.beta must be > 0, got {self.beta}")
+        check_positive("orpo_loss", beta=self.beta)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "preference"})
@@ -141,9 +139,8 @@ class KTOLoss(Term):
     undesirable_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("beta", "desirable_weight", "undesirable_weight"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"kto_loss.{name} must be > 0, got {getattr(self, name)}")
+        check_positive("kto_loss", beta=self.beta, desirable_weight=self.desirable_weight)
+        check_positive("kto_loss", undesirable_weight=self.undesirable_weight)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "preference", "ref_logprobs", "reference_point"})
@@ -178,8 +175,7 @@ class BradleyTerryLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 0.5:
-            raise ValueError(f"bradley_terry_loss.label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
+        check_interval("bradley_terry_loss", "[0, 0.5)", label_smoothing=self.label_smoothing)
 
     def needs(self) -> frozenset[str]:
         return frozenset({"values"})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 
 Total = Callable[[Tensor], Tensor]
 """Adds a number up over all processes."""
@@ -77,8 +78,7 @@ class ConstantLength(Weighting):
     length: int
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"constant_length.length must be at least 1, got {self.length}")
+        check_at_least(1, "constant_length", length=self.length)
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
         mask = batch["action_mask"].float()

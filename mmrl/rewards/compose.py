@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mmrl.core.ranges import check_fraction, check_interval
 from mmrl.core.types import Episode
 from mmrl.rewards.base import Reward
 from mmrl.rewards.shaping import overlong_penalty
@@ -49,8 +50,7 @@ class OverlongPenalty(WeightedSum):
     buffer_fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 < self.buffer_fraction <= 1:
-            raise ValueError(f"reward.buffer_fraction must be in (0, 1], got {self.buffer_fraction}")
+        check_interval("reward", "(0, 1]", buffer_fraction=self.buffer_fraction)
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         buffer = self.buffer_fraction * self.max_tokens
@@ -117,8 +117,7 @@ class Composition(Reward):
                 )
         if self.mean and sum(self.weights.values()) <= 0:
             raise ValueError(f"data.reward.mean needs weights with a positive sum, got {dict(self.weights)}")
-        if not 0 <= self.slope <= 1:
-            raise ValueError(f"data.reward.slope must be in [0, 1], got {self.slope}")
+        check_fraction("data.reward", slope=self.slope)
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return [self._compose(episode) for episode in group]

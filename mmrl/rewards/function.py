@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
@@ -56,8 +57,7 @@ class FunctionReward(Reward):
         in_process: bool = False,
         max_failures: int = 0,
     ):
-        if max_failures < 0:
-            raise ValueError(f"reward.max_failures must be at least 0, got {max_failures}")
+        check_at_least(0, "reward", max_failures=max_failures)
         if not functions:
             raise ValueError("reward.functions is empty; name a function, as in reward=rewards.py:score")
         self.functions, self.weights = list(functions), dict(weights or {})

@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from mmrl.core.ranges import check_at_least
+
 
 def tag_format(completion: str, tags: Sequence[str] = ("think", "answer"), prompt_end: str = "") -> float:
     """1 if the completion is one pair of each tag in this order and nothing else outside of them, else 0.
@@ -73,8 +75,7 @@ def repetition_penalty(completion: str, ngram: int = 40, penalty: float = -0.05)
     The paper penalises tokens; a function sees the text, so words are counted here.
     Source: Yeo et al., arXiv 2502.03373, algorithm 1 (appendix), with N = 40 and P = -0.05.
     """
-    if ngram < 1:
-        raise ValueError(f"repetition_penalty: ngram must be at least 1, got {ngram}")
+    check_at_least(1, "repetition_penalty:", ngram=ngram)
     words = completion.split()
     grams: set[tuple[str, ...]] = set()
     repeated: set[int] = set()
@@ -125,8 +126,7 @@ def repeated_ngrams(completion: str, ngram: int = 20, penalty: float = -2.0) -> 
 
     Source: Xiao et al., "Perception-R1", arXiv 2506.07218, with n = 20 and penalty = -2.
     """
-    if ngram < 1:
-        raise ValueError(f"repeated_ngrams: ngram must be at least 1, got {ngram}")
+    check_at_least(1, "repeated_ngrams:", ngram=ngram)
     words = completion.split()
     grams = [tuple(words[start : start + ngram]) for start in range(len(words) - ngram + 1)]
     return penalty * (1 - len(set(grams)) / len(grams)) if grams else 0.0

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Prompt
 from mmrl.rewards.boxes import parse_box, parse_numbers
 from mmrl.tools.base import BadArguments, Tool, ToolOutput
@@ -23,8 +24,7 @@ class View(Tool):
     """
 
     def __init__(self, units: int = 1000):
-        if units < 1:
-            raise ValueError(f"{type(self).__name__}: units must be at least 1, got {units}")
+        check_at_least(1, f"{type(self).__name__}:", units=units)
         self.units = units
         self.image: np.ndarray | None = None
 
@@ -78,8 +78,7 @@ class Zoom(View):
 
     def __init__(self, units: int = 8, factor: float = 4.0):
         super().__init__(units)
-        if factor < 1:
-            raise ValueError(f"Zoom: factor must be at least 1, got {factor}")
+        check_at_least(1, "Zoom:", factor=factor)
         self.factor = factor
 
     def run(self, where: str) -> ToolOutput:

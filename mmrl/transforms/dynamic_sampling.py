@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from mmrl.core.groups import group_episodes, has_zero_variance
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import EpisodeTransform
 
@@ -38,8 +39,7 @@ class DynamicSampling(EpisodeTransform):
     def __post_init__(self) -> None:
         if self.num_groups is not None and self.num_groups < 1:
             raise ValueError(f"dynamic_sampling.num_groups must be at least 1 or null, got {self.num_groups}")
-        if self.max_rounds < 0:
-            raise ValueError(f"dynamic_sampling.max_rounds must be >= 0, got {self.max_rounds}")
+        check_at_least(0, "dynamic_sampling", max_rounds=self.max_rounds)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         gather, groups = ctx.collector.gather, group_episodes(episodes)

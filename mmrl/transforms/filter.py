@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmrl.core.groups import get_score, group_episodes, has_zero_variance
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import EpisodeTransform
 
@@ -26,8 +27,7 @@ class DropZeroVariance(EpisodeTransform):
     min_group_size = 2
 
     def __post_init__(self) -> None:
-        if self.tolerance < 0:
-            raise ValueError(f"drop_zero_variance.tolerance must be >= 0, got {self.tolerance}")
+        check_at_least(0, "drop_zero_variance", tolerance=self.tolerance)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         return [

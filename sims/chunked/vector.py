@@ -10,6 +10,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from mmrl.core.ranges import check_at_least
+
 
 class ChunkVectorEnv(VectorWrapper):
     """Plays the first `execute` control steps of each chunk, and shows the last `history` observations.
@@ -104,8 +106,7 @@ class ChunkVectorEnv(VectorWrapper):
 
 def check_chunk(chunk: int, execute: int, history: int) -> None:
     """Refuse sizes that no chunk has."""
-    if chunk < 1 or history < 1:
-        raise ValueError(f"chunk and history must be at least 1, got {chunk} and {history}")
+    check_at_least(1, "sim", chunk=chunk, history=history)
     if not 1 <= execute <= chunk:
         raise ValueError(f"execute={execute} control steps of a chunk of {chunk}: must be between 1 and {chunk}")
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from mmrl.core.ranges import check_at_least
 from sims.gym.image_observations import VLAWrapper
 from sims.gym.opengl import choose_gl
 from sims.gym.sim import GymSim
@@ -35,9 +36,7 @@ class ImageGymSim(GymSim):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("image_size", "chunk", "frames"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, "sim", image_size=self.image_size, chunk=self.chunk, frames=self.frames)
 
     @property
     def renders_images(self) -> bool:

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from mmrl.core.lazy_module import torch
+from mmrl.core.ranges import check_at_least, check_positive
 from mmrl.core.types import Sim
 
 
@@ -31,8 +32,8 @@ class PointSim(Sim):
     name = "point"
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.speed <= 0 or self.half <= 0:
-            raise ValueError(f"sim point: steps, speed and half must be positive, got {self}")
+        check_at_least(1, "sim", steps=self.steps)
+        check_positive("sim", speed=self.speed, half=self.half)
 
     def make(self, num_envs: int) -> PointVectorEnv:
         return PointVectorEnv(num_envs, self)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import mujoco
 import numpy as np
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Sim
 from sims.render import make_renderer
@@ -81,9 +82,7 @@ class Tabletop(Sim):
     """By level the arguments of the task, `max_decisions`, and `dynamics` where environments differ."""
 
     def __post_init__(self) -> None:
-        for name in ("chunk", "image_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, "sim", chunk=self.chunk, image_size=self.image_size)
         if self.max_decisions is not None and self.max_decisions < 1:
             raise ValueError(f"sim.max_decisions must be at least 1, got {self.max_decisions}")
         if self.level not in ("easy", "default", "hard"):

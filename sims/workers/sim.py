@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import Sim
 from sims.workers.process import Program
 from sims.workers.vector import WorkerVectorEnv
@@ -77,8 +78,7 @@ def check_workers(workers: int, timeout_s: float) -> None:
     """Raise for numbers of processes and time limits that are none."""
     if workers < 1:
         raise ValueError(f"sim.workers must be at least 1, got {workers}; leave it out to step in this process")
-    if timeout_s <= 0:
-        raise ValueError(f"sim.timeout_s must be positive, got {timeout_s}")
+    check_positive("sim", timeout_s=timeout_s)
 
 
 def run_expert(env: WorkerVectorEnv) -> np.ndarray:

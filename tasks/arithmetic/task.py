@@ -10,10 +10,11 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split, final_line
+from tasks.checks import check_index, check_split, final_line
 
 SYMBOLS = ("+", "-", "*")
 MOST = 6  # digits of a question, since all its problems are listed
@@ -80,7 +81,7 @@ class Arithmetic(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
         digits = tuple(self.digits)
         if len(digits) < 2 or min(digits) < 1 or sum(digits) > MOST:
             raise ValueError(

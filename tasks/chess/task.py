@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.chess.board import NAMES, find_captures, find_mates, import_chess, name_piece, play_random, render
@@ -70,8 +71,7 @@ class Chess(GeneratedTask):
         check_range(self.name, "moves", self.moves, 1, 400)
         if self.size % 8 or self.size < 64:
             raise ValueError(f"task {self.name!r}: size must be a multiple of 8 from 64 on, got {self.size}")
-        if not 1 <= self.depth <= 20:
-            raise ValueError(f"task {self.name!r}: depth must be from 1 to 20, got {self.depth}")
+        check_interval(f"task {self.name!r}:", "[1, 20]", depth=self.depth)
 
     def draw(self, rng: np.random.Generator) -> Position | None:
         kind = self.kinds[int(rng.integers(len(self.kinds)))]

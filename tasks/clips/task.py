@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.clips.scene import CORRUPTIONS, SYMMETRIES, Mover, draw_movers, render_frame
@@ -65,11 +66,9 @@ class Clips(GeneratedTask):
         for key, choices in (("kinds", QUESTIONS), ("corruptions", CORRUPTIONS)):
             if not getattr(self, key) or not set(getattr(self, key)) <= set(choices):
                 raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(choices)}, got {getattr(self, key)}")
-        if not 2 <= self.frames <= 32 or self.size < 16 or not 0 < self.speed <= 0.5:
-            raise ValueError(
-                f"task {self.name!r}: frames must be from 2 to 32, size at least 16 and speed in (0, 0.5], "
-                f"got {self.frames}, {self.size} and {self.speed}"
-            )
+        check_interval(f"task {self.name!r}:", "[2, 32]", frames=self.frames)
+        check_at_least(16, f"task {self.name!r}:", size=self.size)
+        check_interval(f"task {self.name!r}:", "(0, 0.5]", speed=self.speed)
         check_range(self.name, "movers", self.movers, 1, 8)
 
     def draw(self, rng: np.random.Generator) -> Clip | None:

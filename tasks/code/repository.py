@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Episode, Prompt
 from tasks.checks import answer_text
 from tasks.generated import SeededTask, ask_user
@@ -54,8 +55,7 @@ class Repository(SeededTask):
                 f"task {self.name!r}: need lines >= 2, above >= 1 and at most {len(LETTERS)} of both, "
                 f"got {self.lines} and {self.above}"
             )
-        if not 0 <= self.local_fraction <= 1:
-            raise ValueError(f"task {self.name!r}: local_fraction must be in [0, 1], got {self.local_fraction}")
+        check_fraction(f"task {self.name!r}:", local_fraction=self.local_fraction)
 
     def draw(self, rng: np.random.Generator) -> File:
         keys = [LETTERS[i] for i in rng.permutation(len(LETTERS))[: self.lines + self.above]]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.code.driver import encode
@@ -56,11 +57,8 @@ class Code(JudgedPrograms, GeneratedTask):
         super().__post_init__()
         to_tuples(self, "steps")
         check_range(self.name, "steps", self.steps, 1, 6)
-        if not 0 <= self.examples <= 20 or not 2 <= self.tests <= 100:
-            raise ValueError(
-                f"task {self.name!r}: needs 0 <= examples <= 20 and 2 <= tests <= 100, "
-                f"got {self.examples} and {self.tests}"
-            )
+        check_interval(f"task {self.name!r}:", "[0, 20]", examples=self.examples)
+        check_interval(f"task {self.name!r}:", "[2, 100]", tests=self.tests)
 
     def draw(self, rng: np.random.Generator) -> Problem | None:
         function = draw_function(rng, int(rng.integers(self.steps[0], self.steps[1] + 1)))

@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, reply_text
@@ -60,10 +61,8 @@ class Countdown(GeneratedTask):
         to_tuples(self, "numbers", "targets")
         check_range(self.name, "numbers", self.numbers, 3, 5)
         check_range(self.name, "targets", self.targets, 1, 10_000)
-        if not 2 <= self.largest <= 100:
-            raise ValueError(f"task {self.name!r}: largest must be from 2 to 100, got {self.largest}")
-        if not 0 <= self.backtracks <= MOST:
-            raise ValueError(f"task {self.name!r}: backtracks must be from 0 to {MOST}, got {self.backtracks}")
+        check_interval(f"task {self.name!r}:", "[2, 100]", largest=self.largest)
+        check_interval(f"task {self.name!r}:", f"[0, {MOST}]", backtracks=self.backtracks)
         if self.backtracks and not self.steps:
             raise ValueError(
                 f"task {self.name!r}: backtracks={self.backtracks} needs steps=true, among which they stand"

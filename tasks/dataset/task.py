@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Episode, Prompt
 from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.math_equality import compare_answers
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split, final_line
+from tasks.checks import check_index, check_split, final_line
 from tasks.dataset.columns import FORMATS, RowLayout, with_columns
 from tasks.dataset.problems import Problem
 from tasks.dataset.source import TableSource, find_source
@@ -104,9 +105,8 @@ class DatasetTask(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
-        if not 1 <= self.max_pixels <= PILLOW_PIXELS:
-            raise ValueError(f"task.max_pixels must be in [1, {PILLOW_PIXELS}], got {self.max_pixels}")
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
+        check_interval("task", f"[1, {PILLOW_PIXELS}]", max_pixels=self.max_pixels)
         if self.format not in FORMATS:
             raise ValueError(f"task.format must be one of {', '.join(FORMATS)}, got {self.format!r}")
         if self.template is not None:
@@ -117,8 +117,7 @@ class DatasetTask(AnswerTask):
             value = getattr(self, option)
             if value is not None and value < least:
                 raise ValueError(f"task.{option} must be at least {least}, got {value}")
-        if not 0 < self.equality_timeout_s < 1e4:
-            raise ValueError(f"task.equality_timeout_s must be in (0, 1e4) seconds, got {self.equality_timeout_s}")
+        check_interval("task", "(0, 1e4)", equality_timeout_s=self.equality_timeout_s)
         ways = ("held_out_path", "held_out_split", "held_out_column")
         if len(options := [way for way in ways if getattr(self, way) is not None]) > 1:
             raise ValueError(f"task.{options[0]} and task.{options[1]} both tell the split; set one of them")

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_index, check_split
 from tasks.digits.data import load_scans, members
 from tasks.digits.verify import verify
 
@@ -36,7 +37,7 @@ class Digits(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
         if self.size < 8 or self.size % 8:
             raise ValueError(f"task {self.name!r}: size must be a multiple of 8 pixels, got {self.size}")
 

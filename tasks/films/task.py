@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.films.film import ANIMALS, VERBS, Film, describe, draw_film, draw_frame
@@ -35,11 +36,9 @@ class Films(GeneratedTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 3 <= self.frames <= 9 or not 2 <= self.animals <= len(ANIMALS) or not 0 <= self.invented <= 1:
-            raise ValueError(
-                f"task {self.name!r}: frames must be from 3 to 9, animals from 2 to {len(ANIMALS)} and invented in "
-                f"[0, 1], got {self.frames}, {self.animals} and {self.invented}"
-            )
+        check_interval(f"task {self.name!r}:", "[3, 9]", frames=self.frames)
+        check_interval(f"task {self.name!r}:", f"[2, {len(ANIMALS)}]", animals=self.animals)
+        check_fraction(f"task {self.name!r}:", invented=self.invented)
 
     def draw(self, rng: np.random.Generator) -> Film | None:
         return draw_film(rng, self.frames, self.animals)

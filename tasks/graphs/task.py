@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Episode, Prompt
 from mmrl.rewards.extract import remove_thoughts
 from tasks.checks import check_range, final_line, reply_text
@@ -51,8 +52,7 @@ class Graphs(GeneratedTask):
         super().__post_init__()
         to_tuples(self, "depth")
         check_range(self.name, "depth", self.depth, 1)
-        if self.distractors < 0:
-            raise ValueError(f"task {self.name!r}: distractors must be >= 0, got {self.distractors}")
+        check_at_least(0, f"task {self.name!r}:", distractors=self.distractors)
         if self.depth[1] + self.distractors > 26:
             raise ValueError(f"task {self.name!r}: depth and distractors are more than the 26 letters together")
         if not self.operations or not set(self.operations) <= set(SYMBOLS) or not 2 <= self.modulus <= 1000:

@@ -12,9 +12,10 @@ from typing import Self
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_index, check_split
 from tasks.generated import ask_user
 
 PACKAGE = "transformers"
@@ -52,13 +53,10 @@ class Passages(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
         if self.kind not in ("next", "middle"):
             raise ValueError(f"task {self.name!r}: kind must be next or middle, got {self.kind!r}")
-        if min(self.context, self.following) < 1:
-            raise ValueError(
-                f"task {self.name!r}: context and following must be at least 1, got {self.context} and {self.following}"
-            )
+        check_at_least(1, f"task {self.name!r}:", context=self.context, following=self.following)
 
     @property
     def sentences(self) -> tuple[str, ...]:

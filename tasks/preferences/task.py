@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import AssistantMessage, Episode, Prompt, Task
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_index, check_split
 from tasks.preferences.data import Pair, pairs
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Preferences(Task):
 
     def __post_init__(self) -> None:
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
 
     @property
     def _pairs(self) -> tuple[Pair, ...]:

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
@@ -39,8 +40,7 @@ class Circuits(GeneratedTask):
         super().__post_init__()
         to_tuples(self, "operations")
         check_range(self.name, "operations", self.operations, 1, 8)
-        if not 2 <= self.inputs <= 5:
-            raise ValueError(f"task {self.name!r}: inputs must be from 2 to 5, got {self.inputs}")
+        check_interval(f"task {self.name!r}:", "[2, 5]", inputs=self.inputs)
 
     def draw(self, rng: np.random.Generator) -> str | None:
         expression = draw_expression(rng, self.inputs, int(rng.integers(*self.operations, endpoint=True)))

@@ -11,10 +11,11 @@ from functools import cache, lru_cache
 import numpy as np
 
 from mmrl.core.games import Game, GameProblem, Verdict
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Prompt
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
-from tasks.checks import answer_text, check_fraction, check_index, check_split
+from tasks.checks import answer_text, check_index, check_split
 from tasks.programs.dsl import LETTERS, execute, trusted_interpreter
 
 SIZE = 3  # digits of a list
@@ -59,11 +60,10 @@ class Programs(Game):
 
     def __post_init__(self) -> None:
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
-        if not 1 <= self.length <= 4 or not 0 <= self.proposals < 1 or self.count < 1:
-            raise ValueError(
-                f"task {self.name!r}: needs 1 <= length <= 4, 0 <= proposals < 1 and count >= 1, got {self}"
-            )
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "[1, 4]", length=self.length)
+        check_interval(f"task {self.name!r}:", "[0, 1)", proposals=self.proposals)
+        check_at_least(1, f"task {self.name!r}:", count=self.count)
 
     def __len__(self) -> int:
         return self.count if self.split == "train" else min(self.count, 300)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
@@ -43,11 +44,8 @@ class NextItem(GeneratedTask):
         super().__post_init__()
         to_tuples(self, "length")
         check_range(self.name, "length", self.length, 1, 8)
-        if not (1 <= self.categories <= len(LETTERS) and 2 <= self.per_category <= 10):
-            raise ValueError(
-                f"task {self.name!r}: categories must be from 1 to {len(LETTERS)} and per_category from 2 to 10, got "
-                f"{self.categories} and {self.per_category}"
-            )
+        check_interval(f"task {self.name!r}:", f"[1, {len(LETTERS)}]", categories=self.categories)
+        check_interval(f"task {self.name!r}:", "[2, 10]", per_category=self.per_category)
         if not 1 <= self.successors < self.categories * self.per_category:
             raise ValueError(
                 f"task {self.name!r}: successors must be from 1 to {self.categories * self.per_category - 1}, the "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
@@ -44,12 +45,8 @@ class ReasoningGym(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        if min(self.size, self.held_out) < 1:
-            raise ValueError(
-                f"task {self.name!r}: size and held_out must be at least 1, got {self.size} and {self.held_out}"
-            )
-        if not 0 < self.timeout_s < 1e4:
-            raise ValueError(f"task {self.name!r}: timeout_s must be in (0, 1e4) seconds, got {self.timeout_s}")
+        check_at_least(1, f"task {self.name!r}:", size=self.size, held_out=self.held_out)
+        check_interval(f"task {self.name!r}:", "(0, 1e4)", timeout_s=self.timeout_s)
         if self.template.count("{question}") != 1:
             raise ValueError(f"task {self.name!r}: template must hold {{question}} once, got {self.template!r}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.records.expert import COLUMNS, LogisticExpert, draw_patient, fit_expert
@@ -37,11 +38,10 @@ class Records(GeneratedTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (1 <= self.informative <= len(COLUMNS) and 1 <= self.salient <= len(COLUMNS) and self.noise >= 0):
-            raise ValueError(
-                f"task {self.name!r}: informative and salient must be from 1 to {len(COLUMNS)} and noise at least 0, "
-                f"got {self.informative}, {self.salient} and {self.noise}"
-            )
+        check_interval(
+            f"task {self.name!r}:", f"[1, {len(COLUMNS)}]", informative=self.informative, salient=self.salient
+        )
+        check_at_least(0, f"task {self.name!r}:", noise=self.noise)
 
     @property
     def expert(self) -> LogisticExpert:

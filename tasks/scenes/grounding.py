@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from mmrl.rewards.boxes import area, giou, iou, parse_box
 from tasks.checks import final_line
@@ -35,11 +36,8 @@ class Grounding(CoordinateTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.absent < 1 or not 0 < self.threshold <= 1:
-            raise ValueError(
-                f"task {self.name!r}: absent must lie in [0, 1) and threshold in (0, 1], got {self.absent} and "
-                f"{self.threshold}"
-            )
+        check_interval(f"task {self.name!r}:", "[0, 1)", absent=self.absent)
+        check_interval(f"task {self.name!r}:", "(0, 1]", threshold=self.threshold)
         if self.absent and not self.distractors[0]:
             raise ValueError(f"task {self.name!r}: with absent > 0 set distractors to at least [1, 1]")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, to_tuples
@@ -77,8 +78,7 @@ class SceneTask(GeneratedTask):
                 f"{SMALLEST} pixels of {self.size}, got {self.sides}"
             )
         check_range(self.name, "distractors", self.distractors, 0)
-        if not 0 <= self.max_overlap <= 0.5:
-            raise ValueError(f"task {self.name!r}: max_overlap must lie between 0 and 0.5, got {self.max_overlap}")
+        check_interval(f"task {self.name!r}:", "[0, 0.5]", max_overlap=self.max_overlap)
         if self.distractors[1] and len({self.key(kind) for kind in self.kinds}) < 2:
             raise ValueError(
                 f"task {self.name!r}: with describe={self.describe!r} and these shapes and colours every object fits "

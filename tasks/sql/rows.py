@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import Episode, Prompt
 from tasks.dataset.source import Record
 from tasks.generated import ask_user
@@ -45,9 +46,9 @@ class SQLRows(RowsTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option in ("max_operations", "max_rows", "timeout_s"):
-            if not getattr(self, option) > 0:
-                raise ValueError(f"task {self.name!r}: {option} must be greater than 0, got {getattr(self, option)}")
+        check_positive(
+            f"task {self.name!r}:", max_operations=self.max_operations, max_rows=self.max_rows, timeout_s=self.timeout_s
+        )
 
     @property
     def _limits(self) -> tuple[QueryLimits, QueryLimits]:

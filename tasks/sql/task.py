@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.sql.database import match_rows, run_query
@@ -45,8 +46,7 @@ class SQL(GeneratedTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.databases <= 20:
-            raise ValueError(f"task {self.name!r}: databases must be from 2 to 20, got {self.databases}")
+        check_interval(f"task {self.name!r}:", "[2, 20]", databases=self.databases)
 
     def draw(self, rng: np.random.Generator) -> Problem | None:
         schema = draw_schema(rng)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
@@ -63,11 +64,8 @@ class Transit(GeneratedTask):
         to_tuples(self, "kinds", "transfers")
         if not self.kinds or not set(self.kinds) <= set(KINDS):
             raise ValueError(f"task {self.name!r}: kinds must be of {', '.join(KINDS)}, got {list(self.kinds)}")
-        if not 1 <= self.lines <= len(COLOURS) or self.stations < 2 or self.grid < 2:
-            raise ValueError(
-                f"task {self.name!r}: lines must be from 1 to {len(COLOURS)}, stations and grid at least 2, "
-                f"got {self.lines}, {self.stations} and {self.grid}"
-            )
+        check_interval(f"task {self.name!r}:", f"[1, {len(COLOURS)}]", lines=self.lines)
+        check_at_least(2, f"task {self.name!r}:", stations=self.stations, grid=self.grid)
         check_range(self.name, "transfers", self.transfers, 0, self.lines - 1)
         if self.size < 8 * self.grid:
             raise ValueError(

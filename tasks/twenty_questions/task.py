@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
 from mmrl.rewards.answers.final_answer import read_guess
@@ -42,8 +43,7 @@ class TwentyQuestions(TextEnvironmentTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.objects <= len(OBJECTS):
-            raise ValueError(f"task {self.name!r}: objects must be 2 to {len(OBJECTS)}, got {self.objects}")
+        check_interval(f"task {self.name!r}:", f"[2, {len(OBJECTS)}]", objects=self.objects)
 
     def draw(self, rng: np.random.Generator) -> Problem:
         indices = rng.permutation(len(OBJECTS))[: self.objects]

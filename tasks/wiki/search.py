@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from mmrl.core.ranges import check_at_least
 from mmrl.tools.base import Tool, ToolError
 from tasks.wiki.data import page
 from tasks.wiki.task import Wiki
@@ -30,8 +31,7 @@ class Search(Tool):
     def __init__(self, task: Wiki, top: int = 1):
         if not isinstance(task, Wiki):
             raise ValueError(f"this search knows the pages of task=wiki alone, not those of {type(task).__name__}")
-        if top < 1:
-            raise ValueError(f"search.top must be at least 1, got {top}")
+        check_at_least(1, "search", top=top)
         both = task.knowledge_bases
         facts = {name: values for split in sorted(both) for name, values in both[split].facts.items()}
         self.pages = [page(name, values) for name, values in facts.items()]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_index, check_split
 from tasks.wiki.data import MOST, KnowledgeBase, knowledge_bases, path_of
 from tasks.wiki.verify import verify
 
@@ -44,7 +45,7 @@ class Wiki(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_fraction(self.name, self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
         relations = tuple(self.relations)
         object.__setattr__(self, "relations", relations)  # configs give lists; a list is not hashable
         if not relations or len(set(relations)) < len(relations) or not all(len(r) > 2 for r in relations):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
 from mmrl.rewards.answers.final_answer import read_guess
@@ -50,8 +51,7 @@ class Wordle(TextEnvironmentTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 10 <= self.words <= len(WORDS):
-            raise ValueError(f"task {self.name!r}: words must be 10 to {len(WORDS)}, got {self.words}")
+        check_interval(f"task {self.name!r}:", f"[10, {len(WORDS)}]", words=self.words)
 
     def draw(self, rng: np.random.Generator) -> str:
         return WORDS[int(rng.integers(self.words))]

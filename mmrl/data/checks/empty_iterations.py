@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Episode
 
 log = logging.getLogger(__name__)
@@ -38,8 +39,7 @@ class EmptyIterations:
     """
 
     def __init__(self, limit: int):
-        if limit < 1:
-            raise ValueError(f"data.max_empty_iterations must be at least 1, got {limit}")
+        check_at_least(1, "data", max_empty_iterations=limit)
         self.limit = limit
         self.count = 0
         self.rewards: tuple[float, float] | None = None  # smallest and largest reward of the run

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.files.weight_names import name_remedy
 
 
@@ -59,8 +60,7 @@ class Phase(ABC):
 
     def check(self) -> None:
         """Refuse invalid arguments; the learner's constructor calls it."""
-        if self.every < 1:
-            raise ValueError(f"{type(self).__name__}.every must be at least 1, got {self.every}")
+        check_at_least(1, type(self).__name__, every=self.every)
 
 
 def part(models: Mapping[str, nn.Module], path: str) -> nn.Module:

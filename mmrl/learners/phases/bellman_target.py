@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least, check_positive
 from mmrl.learners.phases.base import Phase, UpdateContext
 
 
@@ -45,11 +46,8 @@ class BellmanTarget(Phase):
 
     def check(self) -> None:
         super().check()
-        if self.target_policy_noise < 0 or self.target_noise_clip <= 0:
-            raise ValueError(
-                f"target_policy_noise must be >= 0 and target_noise_clip > 0, got {self.target_policy_noise} and "
-                f"{self.target_noise_clip}"
-            )
+        check_at_least(0, type(self).__name__, target_policy_noise=self.target_policy_noise)
+        check_positive(type(self).__name__, target_noise_clip=self.target_noise_clip)
 
     @torch.no_grad()
     def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
@@ -58,9 +56,8 @@ class BellmanTarget(Phase):
         features = ctx.models[self.encoder].features(next_observation)
         sample = actor.rsample(features, ctx.normal(len(features), actor.actions))
         action = sample.action
-        if self.target_policy_noise:
-            noise = self.target_policy_noise * ctx.normal(len(features), actor.actions)
-            action = (action + noise.clamp(-self.target_noise_clip, self.target_noise_clip)).clamp(-1, 1)
+        check_at_least(0, type(self).__name__, target_policy_noise=self.target_policy_noise)
+        check_positive(type(self).__name__, target_noise_clip=self.target_noise_clip)
         value = ctx.models[self.critic](features, action).amin(dim=-1)  # [N, 1]
         if self.ent_coef is not None:
             value = value - ctx.models[self.ent_coef]() * sample.logprobs

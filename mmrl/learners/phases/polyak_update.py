@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_interval
 from mmrl.learners.phases.base import Phase, UpdateContext, part
 
 
@@ -38,8 +39,7 @@ class PolyakUpdate(Phase):
 
     def check(self) -> None:
         super().check()
-        if not 0 < self.tau <= 1:
-            raise ValueError(f"PolyakUpdate.tau must be in (0, 1], got {self.tau}")
+        check_interval("PolyakUpdate", "(0, 1]", tau=self.tau)
 
     def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
         for target, source in self.targets.items():

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
@@ -61,8 +62,7 @@ class StepRegression(Term):
     reference: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"step_regression.beta must be > 0, got {self.beta}")
+        check_positive("step_regression", beta=self.beta)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "values", "segment", "reward", self.reference})

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
 from mmrl.rewards.steps import split_steps
@@ -73,8 +74,7 @@ class LineLabels(EpisodeTransform):
     score_name: str = "exact"
 
     def __post_init__(self) -> None:
-        if self.continuations < 1:
-            raise ValueError(f"line_labels.continuations must be at least 1, got {self.continuations}")
+        check_at_least(1, "line_labels", continuations=self.continuations)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"token_rewards"})

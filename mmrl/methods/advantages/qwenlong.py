@@ -19,6 +19,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.balanced import find_task
 from mmrl.transforms.base import EpisodeTransform
@@ -59,8 +60,7 @@ class NegativeMask(Annotator):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.weight <= 1:
-            raise ValueError(f"negative_mask.weight must be in [0, 1], got {self.weight}")
+        check_fraction("negative_mask", weight=self.weight)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"advantages", "action_mask"})

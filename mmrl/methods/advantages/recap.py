@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from mmrl.core.groups import get_score
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Context, Episode
 from mmrl.ops.advantage import group_advantage
 from mmrl.transforms.base import StatefulTransform
@@ -91,8 +92,7 @@ class WeightedObjectives(StatefulTransform):
                 "weighted_objectives: need a name in score_names, window >= 1, temperature > 0 and epsilon > 0, got "
                 f"{list(self.score_names)}, {self.window}, {self.temperature} and {self.epsilon}"
             )
-        if not 0 <= self.instability_weight <= 1:
-            raise ValueError(f"weighted_objectives.instability_weight must be in [0, 1], got {self.instability_weight}")
+        check_fraction("weighted_objectives", instability_weight=self.instability_weight)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         local_scores = [tuple(get_score(episode, name) for name in self.score_names) for episode in episodes]

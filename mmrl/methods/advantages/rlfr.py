@@ -20,6 +20,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import Noise, derive_seed
 from mmrl.core.types import Context
 from mmrl.ops.flow import interpolate
@@ -103,8 +104,8 @@ class FlowRewards(Annotator):
     _fitted: int = field(default=-1, init=False, repr=False)  # iteration of the last fit
 
     def __post_init__(self) -> None:
-        if not 0 < self.tau < 1 or self.top < 1 or min(self.hidden, self.steps, self.rows) < 1:
-            raise ValueError("flow_rewards: need 0 < tau < 1, and top, hidden, steps and rows of at least 1")
+        check_interval("flow_rewards", "(0, 1)", tau=self.tau)
+        check_at_least(1, "flow_rewards", top=self.top, hidden=self.hidden, steps=self.steps, rows=self.rows)
 
     def reads(self) -> frozenset[str]:
         return COLLATED

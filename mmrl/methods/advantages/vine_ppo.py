@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout
@@ -39,9 +40,7 @@ class StepValues(Rollout):
     """
 
     def __init__(self, continuations: int = 9, split: str = "\n", max_steps: int = 20):
-        for name, value in (("continuations", continuations), ("max_steps", max_steps)):
-            if value < 1:
-                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        check_at_least(1, "rollout", continuations=continuations, max_steps=max_steps)
         if not split:
             raise ValueError("rollout.split is empty: name the text with which a step ends")
         self.continuations, self.split, self.max_steps = continuations, split, max_steps
@@ -154,8 +153,7 @@ class SegmentAdvantage(Annotator):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.gamma <= 1:
-            raise ValueError(f"segment_advantage.gamma must be in (0, 1], got {self.gamma}")
+        check_interval("segment_advantage", "(0, 1]", gamma=self.gamma)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"values", "segment", "reward", "action_mask"})

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import Context, Episode, PolicyOutput
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
@@ -225,8 +226,7 @@ class StateTrace(EpisodeTransform):
     cell_size: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.cell_size <= 0:
-            raise ValueError(f"state_trace: cell_size must be > 0, got {self.cell_size}")
+        check_positive("state_trace:", cell_size=self.cell_size)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         return [replace(each, info={**each.info, "state_trace": self._cells(each)}) for each in episodes]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from mmrl.annotators.logprobs import evaluate_rows
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
 from mmrl.data.collate import collate
@@ -55,9 +56,7 @@ class BranchAtEntropy(EpisodeTransform):
     rows: int = 64
 
     def __post_init__(self) -> None:
-        for name in ("branches", "candidates", "rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"branch_at_entropy.{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, "branch_at_entropy", branches=self.branches, candidates=self.candidates, rows=self.rows)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         if not episodes:

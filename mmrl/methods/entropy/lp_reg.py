@@ -18,6 +18,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, register_columns
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.ops.logprob import precision
@@ -64,8 +65,7 @@ class MinPProbability(ChoiceStatistic):
     min_p: float = 0.02
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p_probability.min_p must be in [0, 1], got {self.min_p}")
+        check_fraction("min_p_probability", min_p=self.min_p)
 
     def measure(self, logits: Tensor, temperature: Tensor, action: Tensor) -> Tensor:
         return min_p_probability(logits, action, self.min_p, temperature)
@@ -87,8 +87,7 @@ class LowProbabilityProxy(Annotator):
     logprobs: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fraction <= 1:
-            raise ValueError(f"low_probability_proxy.fraction must be in [0, 1], got {self.fraction}")
+        check_fraction("low_probability_proxy", fraction=self.fraction)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", "min_p_probs", self.logprobs})
@@ -130,8 +129,7 @@ class LowProbabilitySurrogate(ClippedSurrogate):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.coef < 0:
-            raise ValueError(f"low_probability_surrogate.coef must be >= 0, got {self.coef}")
+        check_at_least(0, "low_probability_surrogate", coef=self.coef)
 
     def reads(self) -> frozenset[str]:
         return super().reads() | {"min_p_probs"}
@@ -152,7 +150,7 @@ class LowProbabilitySurrogate(ClippedSurrogate):
         mask = batch["action_mask"]
         proxy = zero_outside(batch["min_p_probs"], mask)
         logprobs = zero_outside(out.logprobs.detach(), mask)
-        return mask & (zero_outside(batch["advantages"], mask) < 0) & (proxy > 0) & (logprobs < proxy.log())
+        return mask & (self.advantages(batch) < 0) & (proxy > 0) & (logprobs < proxy.log())
 
     def _regularise(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = self._mask(out, batch)

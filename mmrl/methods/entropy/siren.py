@@ -21,6 +21,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, register_columns
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.logprob import pieces, precision
@@ -110,8 +111,7 @@ class NucleusEntropy(Statistic):
     mass: float = 0.8
 
     def __post_init__(self) -> None:
-        if not 0 < self.mass <= 1:
-            raise ValueError(f"nucleus_entropy.mass must be in (0, 1], got {self.mass}")
+        check_interval("nucleus_entropy", "(0, 1]", mass=self.mass)
 
     def __call__(self, logits: Tensor, temperature: Tensor) -> Tensor:
         return nucleus_entropy(logits, self.mass, temperature)
@@ -172,8 +172,7 @@ class SelfAnchoredPenalty(Annotator):
     _latest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.quantile < 1:
-            raise ValueError(f"self_anchored_penalty.quantile must be in [0, 1), got {self.quantile}")
+        check_interval("self_anchored_penalty", "[0, 1)", quantile=self.quantile)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"penalty_slope"})

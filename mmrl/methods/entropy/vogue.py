@@ -18,6 +18,7 @@ from torch import Tensor
 from mmrl.annotators.logprobs import ForwardAnnotator, evaluate_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED
+from mmrl.core.ranges import check_at_least, check_positive
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.ops.masked import masked_mean, zero_outside
@@ -43,8 +44,8 @@ class NoisyImages(Rollout):
     """
 
     def __init__(self, iterations: int = 200, std: float = 0.4):
-        if iterations < 1 or std <= 0:
-            raise ValueError(f"rollout: need iterations >= 1 and std > 0, got {iterations} and {std}")
+        check_at_least(1, "rollout", iterations=iterations)
+        check_positive("rollout", std=std)
         self.iterations, self.std = iterations, std
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
@@ -120,8 +121,8 @@ class UncertaintyBonus(ForwardAnnotator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.alpha_entropy, self.alpha_vision) < 0 or min(self.beta_entropy, self.beta_vision) <= 0:
-            raise ValueError("uncertainty_bonus: need alphas >= 0 and betas > 0")
+        check_at_least(0, "uncertainty_bonus", alpha_entropy=self.alpha_entropy, alpha_vision=self.alpha_vision)
+        check_positive("uncertainty_bonus", beta_entropy=self.beta_entropy, beta_vision=self.beta_vision)
 
     def reads(self) -> frozenset[str]:
         return COLLATED | {"advantages"}

@@ -18,6 +18,7 @@ from torch import Tensor
 from mmrl.core.batch import Batch
 from mmrl.core.columns import per_choice
 from mmrl.core.groups import get_score, group_episodes
+from mmrl.core.ranges import check_positive
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, PolicyOutput, Task, Turn
 from mmrl.objectives.objective import Term
@@ -133,8 +134,7 @@ class ShapedSurrogate(Term):
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.gamma <= 0:
-            raise ValueError(f"shaped_surrogate.gamma must be > 0, got {self.gamma}")
+        check_positive("shaped_surrogate", gamma=self.gamma)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages"})

@@ -19,10 +19,10 @@ from torch import Tensor
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED, Column, register_columns
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Context, Episode, PolicyOutput, Turn
-from mmrl.objectives.objective import Term
-from mmrl.ops.masked import masked_mean, zero_outside
-from mmrl.ops.policy_gradient import log_ratio
+from mmrl.objectives.policy import PolicyGradientTerm
+from mmrl.ops.masked import masked_mean
 from mmrl.transforms.base import EpisodeTransform
 
 register_columns(
@@ -122,38 +122,31 @@ class AdaptiveClip(ForwardAnnotator):
 
 
 @dataclass(frozen=True)
-class AdaptiveSurrogate(Term):
+class AdaptiveSurrogate(PolicyGradientTerm):
     """Clipped surrogate of PPO with an upper clip range for each row: the column `clip_high`.
 
     loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high_n)). Source: EAG-RL, 2025, arXiv:2508.13579.
 
     Args:
         clip_low: the ratio is clipped at 1 - clip_low.
-        old: column of the log-probs that the ratio is taken against.
     """
 
     clip_low: float = 0.2
-    old: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.clip_low <= 1:
-            raise ValueError(f"adaptive_surrogate.clip_low must be in [0, 1], got {self.clip_low}")
+        check_fraction("adaptive_surrogate", clip_low=self.clip_low)
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", "clip_high", self.old})
+        return super().reads() | {"clip_high"}
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        ratio, advantages = self._pair(out, batch)
+        ratio, advantages = self.ratio(out, batch), self.advantages(batch)
         clipped = torch.minimum(ratio.clamp(min=1 - self.clip_low), 1 + batch["clip_high"][:, None])
         return torch.maximum(-advantages * ratio, -advantages * clipped)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices without a gradient; clip_high: the upper clip range."""
-        ratio, advantages = self._pair(out, batch)
+        ratio, advantages = self.ratio(out, batch), self.advantages(batch)
         high = batch["clip_high"][:, None].expand_as(ratio)
         cut = ((advantages > 0) & (ratio > 1 + high)) | ((advantages < 0) & (ratio < 1 - self.clip_low))
         return {"ratio": ratio, "clip_fraction": cut.to(ratio.dtype), "clip_high": high}
-
-    def _pair(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-        mask = batch["action_mask"]
-        return log_ratio(out.logprobs, batch[self.old], mask).exp(), zero_outside(batch["advantages"], mask)

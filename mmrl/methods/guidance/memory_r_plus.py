@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import StatefulTransform
 from mmrl.transforms.text_embedding import embed_texts, prompt_text
@@ -101,9 +102,8 @@ class MemoryReward(StatefulTransform):
     _windows: tuple[list[float], list[float]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("neighbours", "max_answers", "max_prompts", "window", "rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"memory_reward.{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, "memory_reward", neighbours=self.neighbours, max_answers=self.max_answers)
+        check_at_least(1, "memory_reward", max_prompts=self.max_prompts, window=self.window, rows=self.rows)
         self._memories, self._windows = (EpisodicMemory(), EpisodicMemory()), ([], [])
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:

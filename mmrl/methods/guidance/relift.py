@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.core.groups import get_score, group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.base import StatefulTransform
@@ -40,8 +41,7 @@ class HardQuestionBuffer(StatefulTransform):
     _waiting: list[int] = field(default_factory=list, init=False, repr=False)  # indices of the task's problems
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"hard_question_buffer.size must be at least 1, got {self.size}")
+        check_at_least(1, "hard_question_buffer", size=self.size)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
@@ -55,8 +56,7 @@ class MixtureSurrogate(Term):
     old: str = "old_logprobs"
 
     def __post_init__(self) -> None:
-        if self.power < 0:
-            raise ValueError(f"mixture_surrogate.power must be >= 0, got {self.power}")
+        check_at_least(0, "mixture_surrogate", power=self.power)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", self.old})

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt, Request, Turn
 from mmrl.objectives.objective import Term
@@ -43,9 +44,7 @@ class GuidedRollout(Rollout):
     """
 
     def __init__(self, mixing: float = 0.8, ppo_fraction: float = 1.0, guide: str = "guide"):
-        for name, value in (("mixing", mixing), ("ppo_fraction", ppo_fraction)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"rollout.{name} must be in [0, 1], got {value}")
+        check_fraction("rollout", mixing=mixing, ppo_fraction=ppo_fraction)
         self.mixing, self.ppo_fraction, self.guide = mixing, ppo_fraction, guide
 
     def sampled_models(self) -> frozenset[str]:

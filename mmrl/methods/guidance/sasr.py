@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout
@@ -88,8 +89,7 @@ class StepMixture(Rollout):
     """
 
     def __init__(self, imitation_probability: float = 0.5):
-        if not 0 <= imitation_probability <= 1:
-            raise ValueError(f"rollout.imitation_probability must be in [0, 1], got {imitation_probability}")
+        check_fraction("rollout", imitation_probability=imitation_probability)
         self.imitation_probability, self._imitates = imitation_probability, False
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.columns import pad_value, per_choice
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Completion, Context, Episode, Observation, PolicyOutput, Prompt, Request, Turn
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean
@@ -104,8 +105,8 @@ class Hinted(Rollout):
     def __init__(
         self, rounds: int = 4, target: float = 0.5, score_name: str = "exact", hint_fraction: float | None = None
     ):
-        if rounds < 1 or not 0 < target < 1:
-            raise ValueError(f"rollout: need rounds >= 1 and target in (0, 1), got {rounds} and {target}")
+        check_at_least(1, "rollout", rounds=rounds)
+        check_interval("rollout", "(0, 1)", target=target)
         if hint_fraction is not None and not 0 <= hint_fraction <= 1:
             raise ValueError(f"rollout.hint_fraction must be in [0, 1] or null, got {hint_fraction}")
         self.rounds, self.target, self.score_name, self.hint_fraction = rounds, target, score_name, hint_fraction

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.core.groups import get_score, group_episodes
+from mmrl.core.ranges import check_at_least, check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode
 from mmrl.rewards.extract import build_extractor
@@ -90,11 +91,9 @@ class SelectByTrajectory(StatefulTransform):
 
     def __post_init__(self) -> None:
         build_extractor(self.extract)
-        if not 0 < self.labelled_fraction <= 1 or not 0 <= self.top_fraction <= 1 or self.warmup < 0:
-            raise ValueError(
-                "select_by_trajectory: need labelled_fraction in (0, 1], top_fraction in [0, 1] and warmup >= 0, got "
-                f"{self.labelled_fraction}, {self.top_fraction} and {self.warmup}"
-            )
+        check_interval("select_by_trajectory", "(0, 1]", labelled_fraction=self.labelled_fraction)
+        check_fraction("select_by_trajectory", top_fraction=self.top_fraction)
+        check_at_least(0, "select_by_trajectory", warmup=self.warmup)
 
     def is_labelled(self, index: int) -> bool:
         """Whether the label of a problem is known."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_mean
@@ -68,8 +69,7 @@ class MirrorDescentLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if self.tau <= 0:
-            raise ValueError(f"mirror_descent_loss.tau must be > 0, got {self.tau}")
+        check_positive("mirror_descent_loss", tau=self.tau)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "episode_reward", self.old})

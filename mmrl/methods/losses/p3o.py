@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, PolicyOutput
 from mmrl.objectives.objective import Term
@@ -46,8 +47,7 @@ class PairwiseSurrogate(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.clip <= 1:
-            raise ValueError(f"pairwise_surrogate.clip must be in (0, 1], got {self.clip}")
+        check_interval("pairwise_surrogate", "(0, 1]", clip=self.clip)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "episode_reward", self.old})

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_mean
@@ -68,8 +69,7 @@ class PACSLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"pacs_loss.beta must be > 0, got {self.beta}")
+        check_positive("pacs_loss", beta=self.beta)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "episode_reward", self.old})

@@ -17,6 +17,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, register_columns
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage
@@ -107,8 +108,7 @@ class UniformBellmanLoss(Term):
     old: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
-        if self.rho <= 0:
-            raise ValueError(f"uniform_bellman_loss.rho must be > 0, got {self.rho}")
+        check_positive("uniform_bellman_loss", rho=self.rho)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "token_rewards", "old_mean_logprobs", self.old})

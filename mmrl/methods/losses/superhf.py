@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import EpisodeTransform
 
@@ -26,8 +27,7 @@ class KeepBest(EpisodeTransform):
     count: int = 1
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"keep_best.count must be at least 1, got {self.count}")
+        check_at_least(1, "keep_best", count=self.count)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         ordered = (sorted(group, key=lambda e: -e.reward) for group in group_episodes(episodes).values())

@@ -17,14 +17,13 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput
-from mmrl.objectives.objective import Term
+from mmrl.objectives.policy import PolicyGradientTerm
 from mmrl.ops.masked import zero_outside
-from mmrl.ops.policy_gradient import log_ratio
 from mmrl.transforms.rows.base import RowTransform
 
 
 @dataclass(frozen=True)
-class OfflinePolicyGradient(Term):
+class OfflinePolicyGradient(PolicyGradientTerm):
     """A-LoL loss: -A log pi(y_t) times the clipped importance ratio of the whole answer, which has no gradient.
 
     loss_t = -sg(clip(pi(y) / pi_ref(y), 1 - clip, 1 + clip)) A log pi(y_t), pi_ref the policy that wrote the log. The
@@ -37,26 +36,21 @@ class OfflinePolicyGradient(Term):
     """
 
     clip: float | None = 0.9
-    old: str = "behavior_logprobs"
 
     def __post_init__(self) -> None:
         if self.clip is not None and not 0 < self.clip <= 1:
             raise ValueError(f"offline_policy_gradient.clip must be in (0, 1] or null, got {self.clip}")
 
-    def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", self.old})
-
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["action_mask"]
-        weight = zero_outside(batch["advantages"], mask) * self._ratio(out, batch)
-        return -weight * zero_outside(out.logprobs, mask)
+        weight = self.advantages(batch) * self._clipped_ratio(out, batch)
+        return -weight * zero_outside(out.logprobs, batch["action_mask"])
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio: the clipped ratio of the answer to the policy that wrote it."""
-        return {"ratio": self._ratio(out, batch)}
+        return {"ratio": self._clipped_ratio(out, batch)}
 
-    def _ratio(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        ratio = log_ratio(out.logprobs.detach(), batch[self.old], batch["action_mask"], "joint").exp()
+    def _clipped_ratio(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        ratio = self.ratio(out, batch, "joint").detach()
         return ratio if self.clip is None else ratio.clamp(1 - self.clip, 1 + self.clip)
 
 

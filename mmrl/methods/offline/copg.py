@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_mean
@@ -58,8 +59,7 @@ class CoPGLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"copg_loss.beta must be > 0, got {self.beta}")
+        check_positive("copg_loss", beta=self.beta)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "episode_reward", self.reference})

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction, check_interval
 from mmrl.core.types import PolicyOutput
-from mmrl.objectives.objective import Term
+from mmrl.objectives.soft_bellman import SoftBellmanTerm
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.soft_returns import log_ratio_residual, place_at_end, soft_lambda_returns
 
@@ -35,43 +36,7 @@ def truncated_products(
 
 
 @dataclass(frozen=True)
-class _SoftBellman(Term):
-    """Terms of the soft Bellman equation of a row with values per choice.
-
-    Args:
-        beta: reward per nat of distance to the reference.
-        reference: column of the reference's log-probs.
-    """
-
-    beta: float = 0.03
-    reference: str = "ref_logprobs"
-
-    def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"dqo.beta must be > 0, got {self.beta}")
-
-    def needs(self) -> frozenset[str]:
-        return frozenset({"values"})
-
-    def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "episode_reward", self.reference})
-
-    def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Log-ratios to the reference, values, rewards and mask, each [N, T]."""
-        mask = batch["action_mask"]
-        if out.values is None or out.values.dim() != 2:
-            raise ValueError("dqo needs values of every choice; set model.policy.value_head=true")
-        log_ratio = zero_outside(out.logprobs, mask) - zero_outside(batch[self.reference], mask)
-        return (
-            log_ratio,
-            zero_outside(out.values, mask),
-            place_at_end(batch["episode_reward"].to(log_ratio.dtype), mask),
-            mask,
-        )
-
-
-@dataclass(frozen=True)
-class QFunctionLoss(_SoftBellman):
+class QFunctionLoss(SoftBellmanTerm):
     """DQO policy loss: (beta log(pi / pi_ref)_t - (r_t + V_{t+1} - V_t))^2, the values as constants, per choice.
 
     Rows are whole answers, off-policy or not. Source: Direct Q-Function Optimization, 2024,
@@ -79,11 +44,12 @@ class QFunctionLoss(_SoftBellman):
     """
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return log_ratio_residual(*self._parts(out, batch), self.beta).square()
+        values, log_ratio, reward, mask = self.parts(out, batch)
+        return log_ratio_residual(log_ratio, values, place_at_end(reward, mask), mask, self.beta).square()
 
 
 @dataclass(frozen=True)
-class SoftValueLoss(_SoftBellman):
+class SoftValueLoss(SoftBellmanTerm):
     """DQO value loss: w_t (G_t - V_t)^2 with the lambda-return G of soft rewards, a constant, per choice.
 
     w_t is the product of min(1, pi / mu) over the choices from t to the end, mu the behaviour policy, since the data
@@ -101,16 +67,15 @@ class SoftValueLoss(_SoftBellman):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.gae_lambda <= 1 or not 0 < self.min_weight <= 1:
-            raise ValueError(
-                f"dqo: need gae_lambda in [0, 1] and min_weight in (0, 1], got {self.gae_lambda} and {self.min_weight}"
-            )
+        check_fraction("dqo", gae_lambda=self.gae_lambda)
+        check_interval("dqo", "(0, 1]", min_weight=self.min_weight)
 
     def reads(self) -> frozenset[str]:
         return super().reads() | ({self.old} if self.old is not None else set())
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        log_ratio, values, reward, mask = self._parts(out, batch)
+        values, log_ratio, reward, mask = self.parts(out, batch)
+        reward = place_at_end(reward, mask)
         returns = soft_lambda_returns(log_ratio, values, reward, mask, self.beta, self.gae_lambda)
         error = zero_outside(returns - values, mask).square()
         return error if self.old is None else error * self._weights(out, batch, self.old)

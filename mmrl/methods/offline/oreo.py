@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
-from mmrl.objectives.objective import Term
+from mmrl.objectives.soft_bellman import SoftBellmanTerm
 from mmrl.ops.masked import zero_outside
 
 
@@ -55,46 +55,16 @@ def policy_residual(
 
 
 @dataclass(frozen=True)
-class _PathConsistency(Term):
-    """Squared residual of the soft Bellman identity over a row's suffixes.
-
-    Args:
-        beta: KL coefficient of the distance to the reference, reward per nat.
-        reference: column of the reference's log-probs.
-    """
-
-    beta: float = 0.03
-    reference: str = "ref_logprobs"
-
-    def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"path_consistency.beta must be > 0, got {self.beta}")
-
-    def needs(self) -> frozenset[str]:
-        return frozenset({"values"})
-
-    def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "episode_reward", self.reference})
-
-    def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        mask = batch["action_mask"]
-        if out.values is None or out.values.dim() != 2:
-            raise ValueError("path_consistency needs values of every choice; set model.policy.value_head=true")
-        log_ratio = zero_outside(out.logprobs, mask) - zero_outside(batch[self.reference], mask)
-        return zero_outside(out.values, mask), log_ratio, batch["episode_reward"].to(out.values.dtype), mask
-
-
-@dataclass(frozen=True)
-class PathValue(_PathConsistency):
+class PathValue(SoftBellmanTerm):
     """Value loss (V_t - R + beta sum_{i>=t} d_i)^2, without gradient through the log-ratios d."""
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return value_residual(*self._parts(out, batch), self.beta).square()
+        return value_residual(*self.parts(out, batch), self.beta).square()
 
 
 @dataclass(frozen=True)
-class PathPolicy(_PathConsistency):
+class PathPolicy(SoftBellmanTerm):
     """Policy loss (V_t - R + beta sum_{i>=t} d_i)^2 per choice, with gradient through d_t only."""
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return policy_residual(*self._parts(out, batch), self.beta).square()
+        return policy_residual(*self.parts(out, batch), self.beta).square()

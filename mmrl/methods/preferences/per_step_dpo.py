@@ -19,6 +19,7 @@ import torch
 
 from mmrl.core.columns import per_choice
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Request, Turn
 from mmrl.rollouts.text.forced import truncate
@@ -55,11 +56,8 @@ class PitPairs(EpisodeTransform):
     success_threshold: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.continuations < 1 or not 0 < self.min_drop <= 1:
-            raise ValueError(
-                f"pit_pairs: need continuations >= 1 and min_drop in (0, 1], got {self.continuations} and "
-                f"{self.min_drop}"
-            )
+        check_at_least(1, "pit_pairs", continuations=self.continuations)
+        check_interval("pit_pairs", "(0, 1]", min_drop=self.min_drop)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"preference"})

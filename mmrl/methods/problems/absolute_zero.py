@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from mmrl.core.games import Game, GameProblem, Verdict
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout
@@ -62,9 +63,7 @@ class SelfPlay(Rollout):
     """
 
     def __init__(self, trials: int = 8, references: int = 6, proposing: bool = True, max_problems: int = 4096):
-        for name, value in (("trials", trials), ("references", references), ("max_problems", max_problems)):
-            if value < 1:
-                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        check_at_least(1, "rollout", trials=trials, references=references, max_problems=max_problems)
         self.trials, self.references, self.proposing, self.max_problems = trials, references, proposing, max_problems
         self.known: dict[str, list[GameProblem]] = {}
         self._early: list[GameProblem] = []  # found by others before this process had prompts

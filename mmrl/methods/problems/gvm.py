@@ -17,6 +17,7 @@ import torch
 
 from mmrl.core.batch import Batch
 from mmrl.core.groups import get_score, group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.data.collate import collate
 from mmrl.distributed.whole_weights import refuse_sharded
@@ -100,10 +101,8 @@ class AllocateSamples(EpisodeTransform):
     parameters: str = ""
 
     def __post_init__(self) -> None:
-        if self.alpha < 0 or self.max_measured < 1:
-            raise ValueError(
-                f"allocate_samples: need alpha >= 0 and max_measured >= 1, got {self.alpha} and {self.max_measured}"
-            )
+        check_at_least(0, "allocate_samples", alpha=self.alpha)
+        check_at_least(1, "allocate_samples", max_measured=self.max_measured)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)

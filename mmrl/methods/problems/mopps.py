@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.base import Curriculum, Selection, success_rates
@@ -46,11 +47,8 @@ class Posterior(Curriculum):
         tolerance: float = 0.2,
         score_name: str = "reward",
     ):
-        if not 0 <= target <= 1 or not 0 <= retain <= 1 or candidates < 1:
-            raise ValueError(
-                "curriculum: need target and retain in [0, 1] and candidates >= 1, "
-                f"got {target}, {retain} and {candidates}"
-            )
+        check_fraction("curriculum", target=target, retain=retain)
+        check_at_least(1, "curriculum", candidates=candidates)
         self.target, self.candidates, self.retain, self.rule, self.tolerance = (
             target,
             candidates,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.base import Curriculum
 from mmrl.curricula.history import PromptHistory, variance
@@ -32,10 +33,7 @@ class HighestVariance(Curriculum):
     """
 
     def __init__(self, explore_iterations: int, count: int = 1, score_name: str = "reward"):
-        if explore_iterations < 1 or count < 1:
-            raise ValueError(
-                f"curriculum: need explore_iterations >= 1 and count >= 1, got {explore_iterations} and {count}"
-            )
+        check_at_least(1, "curriculum", explore_iterations=explore_iterations, count=count)
         self.explore_iterations, self.count = explore_iterations, count
         self.history, self._explore = PromptHistory(score_name), Shuffled()
         self.chosen: list[int] = []  # ranked; empty while exploring

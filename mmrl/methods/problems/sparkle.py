@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.curricula.base import success_rates
 from mmrl.rollouts.base import Rollout
@@ -41,8 +42,7 @@ class HintedUnsolved(HintedPrompts):
         instruction: str = INSTRUCTION,
     ):
         super().__init__(rollout, fractions, 1.0, instruction)
-        if start_iteration < 0:
-            raise ValueError(f"rollout.start_iteration must be >= 0, got {start_iteration}")
+        check_at_least(0, "rollout", start_iteration=start_iteration)
         self.start_iteration, self.score_name = start_iteration, score_name
         self.solved: dict[int, bool] = {}  # whether the first stage solved a problem that it visited
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Task
 from mmrl.curricula.base import Curriculum, Selection
@@ -62,10 +63,7 @@ class WeakKinds(Curriculum):
         max_rate: float = 0.5,
         score_name: str = "reward",
     ):
-        if explore_iterations < 1 or pool < 1:
-            raise ValueError(
-                f"curriculum: need explore_iterations >= 1 and pool >= 1, got {explore_iterations} and {pool}"
-            )
+        check_at_least(1, "curriculum", explore_iterations=explore_iterations, pool=pool)
         self.info_key, self.explore_iterations, self.pool, self.max_rate = info_key, explore_iterations, pool, max_rate
         self.history, self._drawn = PromptHistory(score_name), Selection()
         self._kinds: dict[Hashable, list[int]] = {}  # problems of each kind; made once

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Turn
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.shaping import cosine_length
@@ -41,8 +42,7 @@ class CosineReward(WeightedSum):
     exceeded: float = -10.0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ValueError(f"reward.max_tokens must be at least 1, got {self.max_tokens}")
+        check_at_least(1, "reward", max_tokens=self.max_tokens)
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         limits = self.max_tokens, self.correct, self.wrong, self.exceeded
@@ -82,8 +82,7 @@ class RepetitionRewards(EpisodeTransform):
     penalty: float = -0.05
 
     def __post_init__(self) -> None:
-        if self.ngram < 1:
-            raise ValueError(f"repetition_rewards.ngram must be at least 1, got {self.ngram}")
+        check_at_least(1, "repetition_rewards", ngram=self.ngram)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"token_rewards"})

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.rewards.shaping import repeated_ngrams
@@ -92,8 +93,8 @@ class DraftDemonstrations(Rollout):
     samples = False
 
     def __init__(self, drafts: int = 6, error: float = 0.4, mark: str = "~"):
-        if drafts < 1 or not 0 <= error <= 1:
-            raise ValueError(f"rollout: need drafts >= 1 and error in [0, 1], got {drafts} and {error}")
+        check_at_least(1, "rollout", drafts=drafts)
+        check_fraction("rollout", error=error)
         self.drafts, self.error, self.mark = drafts, error, mark
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, masked_sum
@@ -58,8 +59,7 @@ class RRHFLoss(Term):
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if self.imitation_coef < 0:
-            raise ValueError(f"rrhf_loss.imitation_coef must be >= 0, got {self.imitation_coef}")
+        check_at_least(0, "rrhf_loss", imitation_coef=self.imitation_coef)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "episode_reward"})

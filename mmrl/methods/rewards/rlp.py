@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, reference_answer
 from mmrl.transforms.base import EpisodeTransform
@@ -55,8 +56,7 @@ class InformationGain(EpisodeTransform):
     rows: int = 64
 
     def __post_init__(self) -> None:
-        if self.tokens < 1 or self.rows < 1:
-            raise ValueError(f"information_gain: tokens and rows must be at least 1, got {self.tokens} and {self.rows}")
+        check_at_least(1, "information_gain", tokens=self.tokens, rows=self.rows)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         prompts = {slot: group[0].prompt for slot, group in group_episodes(episodes).items()}

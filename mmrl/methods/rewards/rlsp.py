@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Episode
 from mmrl.rewards.compose import WeightedSum
 
@@ -67,8 +68,7 @@ class SearchReward(WeightedSum):
     marker: str | None = "\\boxed"
 
     def __post_init__(self) -> None:
-        if self.length_coef < 0:
-            raise ValueError(f"reward.length_coef must be >= 0, got {self.length_coef}")
+        check_at_least(0, "reward", length_coef=self.length_coef)
         if self.marker == "":
             raise ValueError("reward.marker is empty; name the text with which the answer begins, or null")
 

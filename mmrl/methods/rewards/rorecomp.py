@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.transforms.rows.concatenation import concatenate, copy_rows
@@ -61,10 +62,8 @@ class RecomposeRows(ReplayRows):
         max_age: int = 2,
         success_threshold: float = 1.0,
     ):
-        if not 0 < fraction <= 1 or not 0 <= probability <= 1:
-            raise ValueError(
-                f"recompose_rows: need fraction in (0, 1] and probability in [0, 1], got {fraction} and {probability}"
-            )
+        check_interval("recompose_rows", "(0, 1]", fraction=fraction)
+        check_fraction("recompose_rows", probability=probability)
         super().__init__(groups=0, capacity=capacity, max_age=max_age)
         self.fraction, self.probability, self.success_threshold = fraction, probability, success_threshold
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.curricula.base import success_rates
 from mmrl.rewards.steps import split_steps
@@ -51,8 +52,8 @@ class CompletionCurriculum(Rollout):
     """
 
     def __init__(self, lines: int = 1, threshold: float = 0.5, score_name: str = "exact"):
-        if lines < 1 or not 0 <= threshold < 1:
-            raise ValueError(f"rollout: need lines >= 1 and threshold in [0, 1), got {lines} and {threshold}")
+        check_at_least(1, "rollout", lines=lines)
+        check_interval("rollout", "[0, 1)", threshold=threshold)
         self.lines, self.threshold, self.score_name = lines, threshold, score_name
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

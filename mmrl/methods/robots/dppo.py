@@ -41,8 +41,8 @@ class DenoisingSurrogate(ChainSurrogate):
         choices = torch.arange(batch["action_mask"].shape[1], device=batch["action_mask"].device)
         return (choices // self.chunk - 1).clamp(min=0)
 
-    def _advantages(self, batch: Batch) -> Tensor:
-        return super()._advantages(batch) * self.gamma_denoising ** (self.steps - 1 - self._number(batch))
+    def advantages(self, batch: Batch) -> Tensor:
+        return super().advantages(batch) * self.gamma_denoising ** (self.steps - 1 - self._number(batch))
 
     def _bounds(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
         if self.clip_base is None:

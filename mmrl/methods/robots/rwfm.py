@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 from mmrl.rollouts.offline.demonstrations import Demonstrations, add_row_seeds, demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform
@@ -56,8 +57,7 @@ class AddExpertEpisodes(EpisodeTransform):
     """
 
     def __init__(self, count: int):
-        if count < 1:
-            raise ValueError(f"add_expert_episodes.count must be at least 1, got {count}")
+        check_at_least(1, "add_expert_episodes", count=count)
         self.count = count
         self._expert = Demonstrations(cache_episodes=True)
 

@@ -19,6 +19,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.ops.masked import last_inside, zero_outside
@@ -102,9 +103,7 @@ class TreeSearch(Rollout):
     """
 
     def __init__(self, tokens: int = 4, width: int = 8, expansions: int = 32, right: float = 1.0):
-        for name, value in (("tokens", tokens), ("width", width), ("expansions", expansions)):
-            if value < 1:
-                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        check_at_least(1, "rollout", tokens=tokens, width=width, expansions=expansions)
         self.tokens, self.width, self.expansions, self.right = tokens, width, expansions, right
 
     @classmethod

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.evaluation.base import Evaluator
@@ -58,8 +59,7 @@ class RevisionLoop(Rollout):
     """
 
     def __init__(self, rounds: int = 3, enough: float = 8.0):
-        if rounds < 1:
-            raise ValueError(f"rollout.rounds must be at least 1, got {rounds}")
+        check_at_least(1, "rollout", rounds=rounds)
         self.rounds, self.enough = rounds, enough
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.rewards.extract import Tags, remove_thoughts
@@ -90,11 +91,8 @@ class SelectTraces(EpisodeTransform):
     success_threshold: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.count < 1 or self.max_tokens < 1 or not 0 <= self.max_repeated <= 1:
-            raise ValueError(
-                "select_traces: need count >= 1, max_tokens >= 1 and max_repeated in [0, 1], "
-                f"got {self.count}, {self.max_tokens} and {self.max_repeated}"
-            )
+        check_at_least(1, "select_traces", count=self.count, max_tokens=self.max_tokens)
+        check_fraction("select_traces", max_repeated=self.max_repeated)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes).values()

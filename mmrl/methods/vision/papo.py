@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Turn
 from mmrl.transforms.base import EpisodeTransform
@@ -45,11 +46,8 @@ class BlackPatches(Change):
     patch_size: int = 14
 
     def __post_init__(self) -> None:
-        if not 0 <= self.mask_ratio <= 1 or self.patch_size < 1:
-            raise ValueError(
-                f"black_patches: need 0 <= mask_ratio <= 1 and patch_size >= 1, "
-                f"got {self.mask_ratio} and {self.patch_size}"
-            )
+        check_fraction("black_patches", mask_ratio=self.mask_ratio)
+        check_at_least(1, "black_patches", patch_size=self.patch_size)
 
     def __call__(self, raw: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         if not raw.get("images"):

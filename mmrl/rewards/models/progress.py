@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
 from mmrl.rewards.models.frames import FrameReward
@@ -28,8 +29,7 @@ class PairProgress(FrameReward):
     """
 
     def __init__(self, critic: Any, scale: float = 1.0, dead_zone: float = 0.0, batch_size: int = 64):
-        if not 0 <= dead_zone < 1:
-            raise ValueError(f"reward.dead_zone must be in [0, 1), got {dead_zone}")
+        check_interval("reward", "[0, 1)", dead_zone=dead_zone)
         self.critic = critic.requires_grad_(False).eval()
         self.scale, self.dead_zone, self.batch_size = scale, dead_zone, batch_size
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_fraction
 from mmrl.files.pretrained import load_pretrained
 from mmrl.rewards.models.frames import FrameReward
 
@@ -40,8 +41,7 @@ class GoalBaselineSimilarity(FrameReward):
         device: str | None = None,
         batch_size: int = 64,
     ):
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"reward.alpha must be in [0, 1], got {alpha}")
+        check_fraction("reward", alpha=alpha)
         self.path, self.baseline, self.goal, self.alpha, self.batch_size = path, baseline, goal, alpha, batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._sentences: dict[str, Tensor] = {}

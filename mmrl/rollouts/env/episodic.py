@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmrl.core.episode_limit import check_end
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Task, Turn
 from mmrl.rollouts.base import Rollout, simulator_of
@@ -32,9 +33,7 @@ class EpisodicRollout(Rollout):
     """
 
     def __init__(self, max_envs: int = 256, bootstrap: bool = True, max_decisions: int = 50_000):
-        for name, value in (("max_envs", max_envs), ("max_decisions", max_decisions)):
-            if value < 1:
-                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        check_at_least(1, "rollout", max_envs=max_envs, max_decisions=max_decisions)
         self.max_envs, self.bootstrap, self.max_decisions = max_envs, bootstrap, max_decisions
         self._env: VectorEnv | None = None
         self._made_for: tuple[Any, int] | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import Noise, derive_seed
 from mmrl.core.transitions import ActionBatch
 from mmrl.core.types import Context, Episode, Prompt, Task
@@ -56,9 +57,7 @@ class FixedHorizon(Rollout):
         normalize_rewards: bool = False,
         reward_discount: float = 0.99,
     ):
-        for name, value in (("num_envs", num_envs), ("horizon", horizon), ("stats_window_size", stats_window_size)):
-            if value < 1:
-                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        check_at_least(1, "rollout", num_envs=num_envs, horizon=horizon, stats_window_size=stats_window_size)
         self.num_envs, self.horizon, self.max_errors = num_envs, horizon, max_errors
         self.stats_window_size = stats_window_size
         self.normalize_rewards, self.reward_discount = normalize_rewards, reward_discount

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mmrl.core.ranges import check_fraction
 from mmrl.distributed import parallel
 
 CLIP = 10.0
@@ -22,8 +23,7 @@ class RewardScale:
     """
 
     def __init__(self, gamma: float):
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"rollout.reward_discount must be in [0, 1], got {gamma}")
+        check_fraction("rollout", reward_discount=gamma)
         self.gamma = gamma
         self._returns: list[float] = []  # of this iteration and process
         self._count = self._mean = self._squares = 0.0  # _squares: sum of squared distances from the mean

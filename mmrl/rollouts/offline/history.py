@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.datasets.base import Dataset
 from mmrl.rollouts.offline.episodes import OfflineRollout
@@ -23,8 +24,7 @@ class HistoryRollout(OfflineRollout):
 
     def __init__(self, history: int = 2, **options: Any):
         super().__init__(**options)
-        if history < 1:
-            raise ValueError(f"rollout.history must be at least 1, got {history}")
+        check_at_least(1, "rollout", history=history)
         self.history = history
 
     def _episode(self, dataset: Dataset, slot: int, prompt: Prompt, ctx: Context) -> Episode:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from mmrl.core.groups import group_episodes, number_distinct
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.files.atomic import replace_file
 from mmrl.rollouts.base import Rollout
@@ -38,8 +39,7 @@ class LoggedEpisodes(Rollout):
     samples = False
 
     def __init__(self, path: str, play: Rollout | None = None, count: int = 1024):
-        if count < 1:
-            raise ValueError(f"rollout.count must be at least 1, got {count}")
+        check_at_least(1, "rollout", count=count)
         self.path, self.play, self.count = Path(path), play, count
         self._log: Log | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Completion, Context
 from mmrl.rollouts.offline.demonstrations import Demonstrations
@@ -23,8 +24,7 @@ class RepeatedLines(Demonstrations):
     """
 
     def __init__(self, times: int = 3, least: int | None = None, cache_episodes: bool = False):
-        if times < 1:
-            raise ValueError(f"rollout.times must be at least 1, got {times}")
+        check_at_least(1, "rollout", times=times)
         if least is not None and not 1 <= least <= times:
             raise ValueError(f"rollout.least must be in [1, {times}], the value of rollout.times, got {least}")
         super().__init__(cache_episodes)

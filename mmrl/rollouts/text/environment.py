@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request
@@ -70,8 +71,7 @@ class EnvironmentRollout(Rollout):
                 raise ValueError(f"rollout.{name} must be at least {least}, got {value}")
         if image_history > history:
             raise ValueError(f"rollout.image_history={image_history} is more than rollout.history={history}")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"rollout.gamma must be in [0, 1], got {gamma}")
+        check_fraction("rollout", gamma=gamma)
         self.history, self.image_history, self.gamma = history, image_history, gamma
         self.extractor = build_extractor(extract, "rollout.extract")
         self.message = message

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Completion, Context, Episode, Prompt
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
@@ -24,8 +25,7 @@ class EnvironmentDemonstrations(EnvironmentRollout):
 
     def __init__(self, random_fraction: float = 0.0, **options: Any):
         super().__init__(**options)
-        if not 0 <= random_fraction <= 1:
-            raise ValueError(f"rollout.random_fraction must be in [0, 1], got {random_fraction}")
+        check_fraction("rollout", random_fraction=random_fraction)
         self.random_fraction = random_fraction
 
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.rollouts.base import Rollout
@@ -70,8 +71,7 @@ class HintedPrompts(Rollout):
         probability: float = 1.0,
         instruction: str = INSTRUCTION,
     ):
-        if not 0 <= probability <= 1:
-            raise ValueError(f"rollout.probability must be in [0, 1], got {probability}")
+        check_fraction("rollout", probability=probability)
         if getattr(rollout, "cache_episodes", False):
             raise ValueError("rollout.rollout.cache_episodes=true stores a prompt with one hint; set it to false")
         self.rollout, self.probability, self.instruction = rollout, probability, instruction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout
@@ -22,8 +23,7 @@ class OnPolicyMixture(Rollout):
     """
 
     def __init__(self, on_policy_fraction: float = 0.5):
-        if not 0 <= on_policy_fraction <= 1:
-            raise ValueError(f"rollout.on_policy_fraction must be in [0, 1], got {on_policy_fraction}")
+        check_fraction("rollout", on_policy_fraction=on_policy_fraction)
         self.on_policy_fraction = on_policy_fraction
         self._single_turn = SingleTurn()
 

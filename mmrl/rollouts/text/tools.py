@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.transcript import Transcript
@@ -69,9 +70,7 @@ class ToolUse(Rollout):
                 "rollout.tools is empty: name a function, as in rollout.functions=[tools.py:multiply], or use "
                 "rollout=single_turn"
             )
-        for name, value in (("max_turns", max_turns), ("max_concurrent", max_concurrent)):
-            if value < 1:
-                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        check_at_least(1, "rollout", max_turns=max_turns, max_concurrent=max_concurrent)
         self.tools, self.parser, self.max_turns, self.continue_on_fault = (
             tools,
             parser or TagParser(),

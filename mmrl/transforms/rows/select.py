@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_interval
 from mmrl.core.types import Context
 from mmrl.transforms.rows.base import RowTransform
 
@@ -27,8 +28,7 @@ class SelectByAdvantage(RowTransform):
     fraction: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"select_by_advantage.fraction must be in (0, 1], got {self.fraction}")
+        check_interval("select_by_advantage", "(0, 1]", fraction=self.fraction)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"advantages", "action_mask", "group", "episode", "step"})

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from PIL import Image
 
+from mmrl.core.ranges import check_interval
 from mmrl.distributed.parallel import rank_and_size
 from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling, EngineWeights
 from mmrl.engines.vllm.in_process.colocation import keep_training_group, launcher_variables, leave_groups
@@ -58,8 +59,7 @@ class InProcess(Backend):
         memory_share: float = 0.4,
         sleep_level: int = 1,
     ):
-        if not 0 < memory_share < 1:
-            raise ValueError(f"engine.backend.memory_share must be in (0, 1), got {memory_share}")
+        check_interval("engine.backend", "(0, 1)", memory_share=memory_share)
         if sleep_level not in (1, 2):
             raise ValueError(f"engine.backend.sleep_level must be 1 or 2, got {sleep_level}")
         self.dtype, self.max_model_len, self.eager = dtype, max_model_len, eager

@@ -20,6 +20,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, pad_value, per_choice, register_columns
+from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Turn
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage, group_std
@@ -225,10 +226,8 @@ class MixedAdvantage(Annotator):
     start_iteration: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.weight <= 1 or self.min_std < 0:
-            raise ValueError(
-                f"mixed_advantage: need 0 <= weight <= 1 and min_std >= 0, got {self.weight}, {self.min_std}"
-            )
+        check_fraction("mixed_advantage", weight=self.weight)
+        check_at_least(0, "mixed_advantage", min_std=self.min_std)
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages"})

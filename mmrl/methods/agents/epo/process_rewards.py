@@ -16,6 +16,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Request, Sampling
 from mmrl.ops.returns import discounted_returns
@@ -87,8 +88,7 @@ class TurnReturns(Annotator):
     baseline: Literal["mean"] | None = "mean"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"turn_returns.gamma must be in [0, 1], got {self.gamma}")
+        check_fraction("turn_returns", gamma=self.gamma)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"reward", "episode", "step", "action_mask"})

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices
@@ -82,10 +83,7 @@ class CorrectedThoughts(StatefulTransform):
     _buffer: list[dict[str, Any]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.samples < 1 or self.capacity < 1:
-            raise ValueError(
-                f"corrected_thoughts: need samples >= 1 and capacity >= 1, got {self.samples} and {self.capacity}"
-            )
+        check_at_least(1, "corrected_thoughts", samples=self.samples, capacity=self.capacity)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         local_thoughts = [

@@ -16,6 +16,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
+from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.value import SquaredValue
@@ -93,8 +94,7 @@ class ThoughtSurrogate(ClippedSurrogate):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.thought_coef <= 1:
-            raise ValueError(f"thought_surrogate.thought_coef must be in [0, 1], got {self.thought_coef}")
+        check_fraction("thought_surrogate", thought_coef=self.thought_coef)
 
     def reads(self) -> frozenset[str]:
         return super().reads() | {"segment"}
@@ -103,7 +103,7 @@ class ThoughtSurrogate(ClippedSurrogate):
         mask = batch["action_mask"]
         share = torch.where(batch["segment"] == 0, self.thought_coef, 1.0).to(out.logprobs.dtype)
         ratio = log_ratio(share * out.logprobs, share * batch[self.old], mask, self.importance_sampling_level).exp()
-        return ratio, zero_outside(batch["advantages"], mask)
+        return ratio, self.advantages(batch)
 
 
 @dataclass(frozen=True)

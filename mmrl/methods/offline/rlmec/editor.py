@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout
@@ -43,8 +44,7 @@ class EditDemonstrations(Rollout):
     samples = False
 
     def __init__(self, error_rate: float = 0.2, template: str = TEMPLATE):
-        if not 0 <= error_rate <= 1:
-            raise ValueError(f"rollout.error_rate must be in [0, 1], got {error_rate}")
+        check_fraction("rollout", error_rate=error_rate)
         self.error_rate, self.template = error_rate, template
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mmrl.core.columns import Column, register_columns
 from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Observation
 from mmrl.distributed.whole_weights import refuse_sharded
 from mmrl.policies.text.vision import PER_TOKEN
@@ -84,8 +85,9 @@ class VisualTokens(StatefulTransform):
     _codebooks: Tensor | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if min(self.levels, self.codes, self.rows, self.max_features) < 1:
-            raise ValueError("visual_tokens: levels, codes, rows and max_features must be at least 1")
+        check_at_least(
+            1, "visual_tokens", levels=self.levels, codes=self.codes, rows=self.rows, max_features=self.max_features
+        )
 
     def writes(self) -> frozenset[str]:
         return frozenset({"visual_ids"})

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from mmrl.core.evaluation_mode import evaluation_mode
+from mmrl.core.ranges import check_at_least
 from mmrl.ops.chunked_layer import Score, apply_in_chunks
 from mmrl.policies.text.packing.packed_inputs import PackedInputs
 from mmrl.policies.text.packing.prefix_sharing import is_sharded
@@ -39,8 +40,7 @@ class OutputLayer:
     """
 
     def __init__(self, max_logits: int):
-        if max_logits < 1:
-            raise ValueError(f"policy.max_logits must be at least 1, got {max_logits}")
+        check_at_least(1, "policy", max_logits=max_logits)
         self.max_logits = max_logits
         self._exact: bool | None = None
 

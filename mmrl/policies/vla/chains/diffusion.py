@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import Noise
 from mmrl.ops.diffusion import add_noise, cosine_alphas_cumprod, ddim_step, ddpm_step, predict_x0
 from mmrl.policies.vla.chains.base import (
@@ -150,8 +151,7 @@ class DDIM(Diffusion):
 
     def __post_init__(self) -> None:
         _check(self)
-        if not 0 <= self.eta <= 1:
-            raise ValueError(f"policy.chain.eta must be in [0, 1], got {self.eta}")
+        check_fraction("policy.chain", eta=self.eta)
         if self.spacing not in ("trailing", "leading"):
             raise ValueError(f"policy.chain.spacing must be trailing or leading, got {self.spacing!r}")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_interval
 from mmrl.core.rng import Noise
 from mmrl.ops.flow import bounded_std, cps_step, interpolate, sde_scale, sde_step, time_grid
 from mmrl.policies.vla.chains.base import (
@@ -143,8 +144,7 @@ class CPS(Flow):
 
     def __post_init__(self) -> None:
         check_minimum("steps", self.steps, 2)
-        if not 0 < self.noise_level <= 1:
-            raise ValueError(f"policy.chain.noise_level must be in (0, 1], got {self.noise_level}")
+        check_interval("policy.chain", "(0, 1]", noise_level=self.noise_level)
 
     @property
     def max_stochastic_steps(self) -> int:

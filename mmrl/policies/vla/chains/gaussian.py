@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_positive
 from mmrl.core.rng import Noise
 from mmrl.policies.vla.chains.base import Chain, DenoisingTarget, TransitionParams, column
 
@@ -30,8 +31,7 @@ class GaussianChunk(Chain):
     predicts_std = True
 
     def __post_init__(self) -> None:
-        if self.init_std <= 0:
-            raise ValueError(f"policy.chain.init_std must be > 0, got {self.init_std}")
+        check_positive("policy.chain", init_std=self.init_std)
 
     @property
     def steps(self) -> int:  # type: ignore[override]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmrl.core.ranges import check_fraction
 from mmrl.core.rng import Noise
 from mmrl.ops.flow import interpolate
 from mmrl.policies.vla.chains.base import DenoisingTarget, column
@@ -37,8 +38,7 @@ class MeanFlow(FlowNoise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.flow_ratio <= 1:
-            raise ValueError(f"policy.chain.flow_ratio must be in [0, 1], got {self.flow_ratio}")
+        check_fraction("policy.chain", flow_ratio=self.flow_ratio)
 
     def sample_target(self, chunk: Tensor, noise: Noise) -> DenoisingTarget:
         end_time, time = (noise.normal(2) - 0.4).sigmoid().sort(dim=1).values.to(chunk.device).unbind(dim=1)
