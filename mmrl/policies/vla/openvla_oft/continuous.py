@@ -91,11 +91,6 @@ class OpenVLAOFTChainPolicy(OpenVLAOFTInputs, ChainPolicy):
         """Return the chunk [H, A]: a chain without transitions."""
         return self._scale_demonstration(output)
 
-    def contract(self) -> dict[str, Any]:
-        """Return the processor, the cameras, and the shape of an action."""
-        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims}
-        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
-
     def _group_steps(self, hidden: Tensor) -> Tensor:
         """Join the features of a control step's tokens: [N, H * A, width] to [N, H, A * width]."""
         return hidden.unflatten(1, (self.chunk, self.action_dims)).flatten(2)

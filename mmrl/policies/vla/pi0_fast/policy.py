@@ -24,11 +24,11 @@ from mmrl.policies.vla.pi0_fast.model import Pi0Fast, load_model, save_model
 from mmrl.policies.vla.pi0_fast.reading import Pi0FastReading
 from mmrl.policies.vla.pi0_fast.sampler import NOTHING, Drawn, avoid_length, draw_tokens, move_on, take_back
 from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
-from mmrl.policies.vla.pretrained.policy import PretrainedVLA
+from mmrl.policies.vla.pretrained.policy import PretrainedTokenVLA
 from mmrl.policies.vla.value import StateValue
 
 
-class Pi0FastPolicy(PretrainedVLA):
+class Pi0FastPolicy(PretrainedTokenVLA):
     """pi0-FAST: PaliGemma reads images and a prompt with the discretised state, and writes FAST tokens of the chunk.
 
     A choice is one token, so rows have different numbers T of choices; the last one is the end of the sequence unless
@@ -64,7 +64,6 @@ class Pi0FastPolicy(PretrainedVLA):
         processor: between the simulator or dataset and the network; None for what the checkpoint says.
     """
 
-    heads = ("value_head",)
     reading: Pi0FastReading
 
     def __init__(
@@ -115,14 +114,6 @@ class Pi0FastPolicy(PretrainedVLA):
         self.value_head = StateValue(width + proprio_dims, min(width, 512)) if value_head else None
         self._load_heads()
 
-    @classmethod
-    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"values"} if init_args.get("value_head") else ())
-
-    @classmethod
-    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"choice_logprobs"}) | cls.provides(init_args)
-
     @property
     def network(self) -> Pi0Fast:
         """Return the model without adapters' wrappers."""
@@ -140,16 +131,10 @@ class Pi0FastPolicy(PretrainedVLA):
         return torch.cat([torch.tensor([NOTHING]), ids])
 
     def contract(self) -> dict[str, Any]:
-        """Return the processor, the cameras, and the shape of an action."""
-        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.horizon": self.horizon}
         tokens = {"action.tokens": self.end, "action.scale": self.reading.fast.scale}
-        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes, **tokens}
+        return {**super().contract(), "action.horizon": self.horizon, **tokens}
 
     # ---------------------------------------------------------------- sampling and scoring
-
-    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        owner = torch.arange(len(noise), device=self.device)
-        return self.act_groups(observation, owner, sampling, noise)
 
     @torch.no_grad()
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:

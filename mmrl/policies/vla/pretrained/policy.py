@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mmrl.core.types import Observation
-from mmrl.policies.base import Policy, require_inputs
+from mmrl.core.rng import Noise
+from mmrl.core.types import Observation, Sampling
+from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error, merge_lora
 from mmrl.policies.vla.pretrained.inputs import collate_inputs, encode_inputs
@@ -108,6 +109,11 @@ class PretrainedVLA(Policy):
         """Save the pretrained model, adapters merged, in the checkpoint's format."""
         type(self.network).save(model, folder)
 
+    def contract(self) -> dict[str, Any]:
+        """Return the processor, the cameras, and the shape of an action."""
+        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims}
+        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
+
     @property
     def _inputs(self) -> tuple[str, ...]:
         return (*self.cameras, *(("proprio",) if self.proprio_dims else ()), "instruction")
@@ -147,6 +153,24 @@ class PretrainedVLA(Policy):
     def _mean_values(self, mean: Tensor | None, proprio: Tensor) -> Tensor | None:
         """Compute values [N] from the mean [N, width] of the context's features and proprioception [N, P]."""
         return None if mean is None else self._values(torch.cat([mean.float(), proprio.float()], dim=-1))
+
+
+class PretrainedTokenVLA(PretrainedVLA):
+    """A pretrained VLA whose choices are tokens; subclasses sample them in `act_groups`."""
+
+    heads = ("value_head",)
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"} if init_args.get("value_head") else ())
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"choice_logprobs"}) | cls.provides(init_args)
+
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        owner = torch.arange(len(noise), device=self.device)
+        return self.act_groups(observation, owner, sampling, noise)
 
 
 def mean_features(hidden: Tensor, mask: Tensor) -> Tensor:

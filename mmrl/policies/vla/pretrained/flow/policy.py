@@ -158,9 +158,7 @@ class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
         return self._scale_demonstration(output)
 
     def contract(self) -> dict[str, Any]:
-        """Return the processor, the cameras, and the shape of an action."""
-        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.horizon": self.horizon}
-        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
+        return {**super().contract(), "action.horizon": self.horizon}
 
     # ---------------------------------------------------------------- the network of the chain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,12 +15,12 @@ from mmrl.core.types import PolicyOutput, Sampling
 from mmrl.policies.base import Action
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.bins import BinChoice, bin_centres, choice_logprobs, choose_bins, entropy_nats, full_distribution
-from mmrl.policies.vla.pretrained.policy import PretrainedVLA
+from mmrl.policies.vla.pretrained.policy import PretrainedTokenVLA
 from mmrl.policies.vla.pretrained.token.network import TokenVLANetwork
 from mmrl.policies.vla.value import StateValue
 
 
-class TokenVLAPolicy(PretrainedVLA):
+class TokenVLAPolicy(PretrainedTokenVLA):
     """Token VLA: a pretrained vision-language model writes each number of a chunk as one of B tokens.
 
     A subclass says how the checkpoint is loaded: `_load` gives the network, which calls the pretrained model, and the
@@ -51,7 +51,6 @@ class TokenVLAPolicy(PretrainedVLA):
         processor: between the simulator or dataset and the network; None for what the checkpoint says.
     """
 
-    heads: ClassVar[tuple[str, ...]] = ("value_head",)
     network: TokenVLANetwork
 
     def __init__(
@@ -79,22 +78,10 @@ class TokenVLAPolicy(PretrainedVLA):
         self.value_head = StateValue(width, min(width, 512)) if value_head else None
         self._load_heads()
 
-    @classmethod
-    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"values"} if init_args.get("value_head") else ())
-
-    @classmethod
-    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"choice_logprobs"}) | cls.provides(init_args)
-
     @property
     def choices(self) -> int:
         """Return T, the numbers of a chunk."""
         return self.chunk * self.action_dims
-
-    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        owner = torch.arange(len(noise), device=self.device)
-        return self.act_groups(observation, owner, sampling, noise)
 
     @torch.no_grad()
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
@@ -138,9 +125,7 @@ class TokenVLAPolicy(PretrainedVLA):
         return self._encode(self._scale_demonstration(output)).flatten()
 
     def contract(self) -> dict[str, Any]:
-        """Return the processor, the cameras, and the shape of an action."""
-        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.bins": self.network.bins}
-        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
+        return {**super().contract(), "action.bins": self.network.bins}
 
     def _encode(self, values: Tensor) -> Tensor:
         """Return the bin of each number: between which two of B edges it lies."""
