@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.text_environment import TextEnvironment
 from mmrl.core.types import Episode, Prompt
 from tasks.generated import SeededTask

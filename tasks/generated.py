@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Prompt, Task
 from tasks.answers import AnswerTask

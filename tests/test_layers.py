@@ -26,12 +26,11 @@ ALLOWED = {
     "mmrl.core.sampling": set(),
     "mmrl.core.batch": set(),
     "mmrl.core.columns": set(),
-    "mmrl.core.ranges": set(),
     "mmrl.core.rng": {"mmrl.core.lazy_module"},
     "tasks": {
         *(
             "mmrl.core.types",
-            "mmrl.core.ranges",
+            "mmrl.core.errors",
             "mmrl.core.rng",
             "mmrl.files.strict_json",
             "mmrl.rewards",
@@ -42,7 +41,7 @@ ALLOWED = {
     },
     "sims": {
         "mmrl.core.types",
-        "mmrl.core.ranges",
+        "mmrl.core.errors",
         "mmrl.core.rng",
         "mmrl.rewards",
         "mmrl.files.pickled",

@@ -10,7 +10,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Context
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import generalised_advantages

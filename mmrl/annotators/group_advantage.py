@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import NO_GROUP, Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context
 from mmrl.ops.advantage import group_advantage
 

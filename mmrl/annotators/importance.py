@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least, check_fraction
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.types import Context
 from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 

@@ -9,7 +9,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context
 from mmrl.ops.policy_gradient import Estimator, divergence
 

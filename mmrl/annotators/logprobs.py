@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED
+from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, PolicyOutput
 
 

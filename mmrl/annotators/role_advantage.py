@@ -8,7 +8,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context
 from mmrl.ops.advantage import Scale, group_advantage
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mmrl.callbacks.progress import STAGE
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.data.collector import Collected
 from mmrl.policies.base import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightning as L
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import Context
 from mmrl.data.collector import Collected
 from mmrl.evaluation.metrics.success_rate import SuccessRate

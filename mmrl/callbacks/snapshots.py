@@ -9,7 +9,7 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.distributed.whole_state import collect_tensors, shard_like
 from mmrl.files.weight_names import current_names
 from mmrl.learners.low_precision import LOW

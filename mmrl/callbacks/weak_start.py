@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from torch import Tensor
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Task
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.task_baselines import score_commonest_answer

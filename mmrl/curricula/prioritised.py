@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.ranges import check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.curricula.base import Curriculum, Selection, success_rates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.curricula.base import Curriculum

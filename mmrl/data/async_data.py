@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context
 from mmrl.data.collector import Collected, at_iteration
 from mmrl.data.rollout_data import RolloutData

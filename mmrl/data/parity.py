@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.policies.base import Policy
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.data.collate import collate

@@ -17,8 +17,8 @@ import lightning as L
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
+from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode, no_learning
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Sampling, Task
 from mmrl.curricula.base import Curriculum
 from mmrl.data.checks.empty_iterations import EmptyIterations

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch, Ragged
+from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import Noise
 from mmrl.core.transitions import ActionBatch
 from mmrl.core.types import Completion, Ended, Observation, Request, Sampling

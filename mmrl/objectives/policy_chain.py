@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least, check_fraction
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.policy import PolicyGradientTerm
 from mmrl.ops.masked import masked_sum

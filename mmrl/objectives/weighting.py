@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 
 Total = Callable[[Tensor], Tensor]
 """Adds a number up over all processes."""

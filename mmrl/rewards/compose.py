@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mmrl.core.ranges import check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval
 from mmrl.core.types import Episode
 from mmrl.rewards.base import Reward
 from mmrl.rewards.shaping import overlong_penalty

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 
 
 def tag_format(completion: str, tags: Sequence[str] = ("think", "answer"), prompt_end: str = "") -> float:

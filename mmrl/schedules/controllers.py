@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.schedules.base import Schedule
 
 LEARNED = "train/"

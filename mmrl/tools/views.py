@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Prompt
 from mmrl.rewards.boxes import parse_box, parse_numbers
 from mmrl.tools.base import BadArguments, Tool, ToolOutput

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes, has_zero_variance
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import EpisodeTransform
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import get_score, group_episodes, has_zero_variance
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import EpisodeTransform
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 
 
 class ChunkVectorEnv(VectorWrapper):

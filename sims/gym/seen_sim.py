@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from sims.gym.image_observations import VLAWrapper
 from sims.gym.opengl import choose_gl
 from sims.gym.sim import GymSim

@@ -10,8 +10,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.lazy_module import torch
-from mmrl.core.ranges import check_at_least, check_positive
 from mmrl.core.types import Sim
 
 

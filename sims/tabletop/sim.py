@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import mujoco
 import numpy as np
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Sim
 from sims.render import make_renderer

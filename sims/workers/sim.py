@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import Sim
 from sims.workers.process import Program
 from sims.workers.vector import WorkerVectorEnv

@@ -10,7 +10,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.chess.board import NAMES, find_captures, find_mates, import_chess, name_piece, play_random, render

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.clips.scene import CORRUPTIONS, SYMMETRIES, Mover, draw_movers, render_frame

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Episode, Prompt
 from tasks.checks import answer_text
 from tasks.generated import SeededTask, ask_user

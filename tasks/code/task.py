@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.code.driver import encode

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, reply_text

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Episode, Prompt
 from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.math_equality import compare_answers

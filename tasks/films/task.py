@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.films.film import ANIMALS, VERBS, Film, describe, draw_film, draw_frame

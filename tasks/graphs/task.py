@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Episode, Prompt
 from mmrl.rewards.extract import remove_thoughts
 from tasks.checks import check_range, final_line, reply_text

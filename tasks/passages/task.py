@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split

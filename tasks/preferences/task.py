@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import AssistantMessage, Episode, Prompt, Task
 from tasks.checks import check_index, check_split

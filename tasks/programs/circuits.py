@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples

@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.games import Game, GameProblem, Verdict
-from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Prompt
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox

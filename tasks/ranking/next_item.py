@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line

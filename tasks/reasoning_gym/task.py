@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.records.expert import COLUMNS, LogisticExpert, draw_patient, fit_expert

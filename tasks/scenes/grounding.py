@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Prompt
 from mmrl.rewards.boxes import area, giou, iou, parse_box
 from tasks.checks import final_line

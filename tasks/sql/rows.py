@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import Episode, Prompt
 from tasks.dataset.source import Record
 from tasks.generated import ask_user

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.generated import GeneratedTask, ask_user
 from tasks.sql.database import match_rows, run_query

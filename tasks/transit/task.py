@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.tools.base import Tool, ToolError
 from tasks.wiki.data import page
 from tasks.wiki.task import Wiki

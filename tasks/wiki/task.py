@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.answers import AnswerTask

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
 from mmrl.rewards.answers.final_answer import read_guess

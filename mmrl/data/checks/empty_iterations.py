@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Episode
 
 log = logging.getLogger(__name__)

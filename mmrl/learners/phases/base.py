@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.files.weight_names import name_remedy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least, check_positive
+from mmrl.core.errors import check_at_least, check_positive
 from mmrl.learners.phases.base import Phase, UpdateContext
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.learners.phases.base import Phase, UpdateContext, part
 
 

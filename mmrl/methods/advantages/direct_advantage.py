@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside

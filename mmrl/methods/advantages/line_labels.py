@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
 from mmrl.rewards.steps import split_steps

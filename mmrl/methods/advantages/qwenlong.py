@@ -19,7 +19,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.balanced import find_task
 from mmrl.transforms.base import EpisodeTransform

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmrl.core.errors import check_fraction
 from mmrl.core.groups import get_score
-from mmrl.core.ranges import check_fraction
 from mmrl.core.types import Context, Episode
 from mmrl.ops.advantage import group_advantage
 from mmrl.transforms.base import StatefulTransform

@@ -20,7 +20,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.rng import Noise, derive_seed
 from mmrl.core.types import Context
 from mmrl.ops.flow import interpolate

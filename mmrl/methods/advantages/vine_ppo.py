@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout

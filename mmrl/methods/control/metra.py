@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import Context, Episode, PolicyOutput
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors

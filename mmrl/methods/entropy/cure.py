@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mmrl.annotators.logprobs import evaluate_rows
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
 from mmrl.data.collate import collate

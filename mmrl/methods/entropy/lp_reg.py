@@ -18,7 +18,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, register_columns
-from mmrl.core.ranges import check_at_least, check_fraction
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.ops.logprob import precision

@@ -21,7 +21,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, register_columns
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.logprob import pieces, precision

@@ -18,7 +18,7 @@ from torch import Tensor
 from mmrl.annotators.logprobs import ForwardAnnotator, evaluate_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED
-from mmrl.core.ranges import check_at_least, check_positive
+from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.ops.masked import masked_mean, zero_outside

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.columns import per_choice
+from mmrl.core.errors import check_positive
 from mmrl.core.groups import get_score, group_episodes
-from mmrl.core.ranges import check_positive
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, PolicyOutput, Task, Turn
 from mmrl.objectives.objective import Term

@@ -19,7 +19,7 @@ from torch import Tensor
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED, Column, register_columns
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Context, Episode, PolicyOutput, Turn
 from mmrl.objectives.policy import PolicyGradientTerm
 from mmrl.ops.masked import masked_mean

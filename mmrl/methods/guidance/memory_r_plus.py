@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import StatefulTransform
 from mmrl.transforms.text_embedding import embed_texts, prompt_text

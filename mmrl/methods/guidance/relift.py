@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import get_score, group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.base import StatefulTransform

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt, Request, Turn
 from mmrl.objectives.objective import Term

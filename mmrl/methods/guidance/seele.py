@@ -23,7 +23,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.columns import pad_value, per_choice
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Completion, Context, Episode, Observation, PolicyOutput, Prompt, Request, Turn
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean

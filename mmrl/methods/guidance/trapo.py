@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.errors import check_at_least, check_fraction, check_interval
 from mmrl.core.groups import get_score, group_episodes
-from mmrl.core.ranges import check_at_least, check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode
 from mmrl.rewards.extract import build_extractor

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, PolicyOutput
 from mmrl.objectives.objective import Term

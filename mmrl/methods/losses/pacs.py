@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_mean

@@ -17,7 +17,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, register_columns
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.base import EpisodeTransform
 

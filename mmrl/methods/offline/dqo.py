@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.soft_bellman import SoftBellmanTerm
 from mmrl.ops.masked import zero_outside

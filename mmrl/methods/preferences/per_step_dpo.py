@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from mmrl.core.columns import per_choice
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least, check_interval
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Request, Turn
 from mmrl.rollouts.text.forced import truncate

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.games import Game, GameProblem, Verdict
-from mmrl.core.ranges import check_at_least
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout

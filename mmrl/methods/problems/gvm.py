@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import get_score, group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.data.collate import collate
 from mmrl.distributed.whole_weights import refuse_sharded

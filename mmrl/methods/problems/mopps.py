@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_fraction
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.base import Curriculum, Selection, success_rates

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.base import Curriculum
 from mmrl.curricula.history import PromptHistory, variance

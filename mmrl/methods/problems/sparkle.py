@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.curricula.base import success_rates
 from mmrl.rollouts.base import Rollout

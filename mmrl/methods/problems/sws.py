@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Task
 from mmrl.curricula.base import Curriculum, Selection

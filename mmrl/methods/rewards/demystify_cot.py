@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode, Turn
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.shaping import cosine_length

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least, check_fraction
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.rewards.shaping import repeated_ngrams

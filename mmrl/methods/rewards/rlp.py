@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.answer_splice import Splice, answer_probabilities, reference_answer
 from mmrl.transforms.base import EpisodeTransform

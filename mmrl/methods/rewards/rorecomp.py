@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.transforms.rows.concatenation import concatenate, copy_rows

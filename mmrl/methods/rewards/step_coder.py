@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_at_least, check_interval
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.curricula.base import success_rates
 from mmrl.rewards.steps import split_steps

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 from mmrl.rollouts.offline.demonstrations import Demonstrations, add_row_seeds, demonstrated_choices
 from mmrl.transforms.base import EpisodeTransform

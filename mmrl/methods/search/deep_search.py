@@ -19,7 +19,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.ops.masked import last_inside, zero_outside

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.evaluation.base import Evaluator

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.groups import group_episodes
-from mmrl.core.ranges import check_at_least, check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.rewards.extract import Tags, remove_thoughts

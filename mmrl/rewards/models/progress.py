@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
 from mmrl.rewards.models.frames import FrameReward

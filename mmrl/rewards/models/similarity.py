@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.files.pretrained import load_pretrained
 from mmrl.rewards.models.frames import FrameReward
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmrl.core.episode_limit import check_end
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Task, Turn
 from mmrl.rollouts.base import Rollout, simulator_of

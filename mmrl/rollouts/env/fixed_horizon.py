@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import Noise, derive_seed
 from mmrl.core.transitions import ActionBatch
 from mmrl.core.types import Context, Episode, Prompt, Task

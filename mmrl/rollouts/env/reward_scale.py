@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.distributed import parallel
 
 CLIP = 10.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.datasets.base import Dataset
 from mmrl.rollouts.offline.episodes import OfflineRollout

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes, number_distinct
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.files.atomic import replace_file
 from mmrl.rollouts.base import Rollout

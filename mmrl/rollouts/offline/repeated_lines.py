@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Completion, Context
 from mmrl.rollouts.offline.demonstrations import Demonstrations

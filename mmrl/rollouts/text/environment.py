@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request

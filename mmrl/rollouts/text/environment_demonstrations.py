@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Completion, Context, Episode, Prompt
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.types import Context
 from mmrl.transforms.rows.base import RowTransform
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.distributed.parallel import rank_and_size
 from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling, EngineWeights
 from mmrl.engines.vllm.in_process.colocation import keep_training_group, launcher_variables, leave_groups

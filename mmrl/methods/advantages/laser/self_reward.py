@@ -20,7 +20,7 @@ from torch import Tensor
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.columns import Column, pad_value, per_choice, register_columns
-from mmrl.core.ranges import check_at_least, check_fraction
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Turn
 from mmrl.objectives.objective import Term
 from mmrl.ops.advantage import group_advantage, group_std

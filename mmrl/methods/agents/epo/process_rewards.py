@@ -16,7 +16,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Request, Sampling
 from mmrl.ops.returns import discounted_returns

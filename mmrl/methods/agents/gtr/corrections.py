@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_at_least
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import FIRST_ADDED_GROUP, Context, Episode, Turn
 from mmrl.rollouts.offline.demonstrations import demonstrated_choices

@@ -16,7 +16,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.whiten import whiten
 from mmrl.core.batch import Batch
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.value import SquaredValue

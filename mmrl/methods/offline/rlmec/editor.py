@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from mmrl.core.columns import Column, register_columns
+from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.core.ranges import check_at_least
 from mmrl.core.types import Context, Episode, Observation
 from mmrl.distributed.whole_weights import refuse_sharded
 from mmrl.policies.text.vision import PER_TOKEN

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.core.ranges import check_at_least
 from mmrl.ops.chunked_layer import Score, apply_in_chunks
 from mmrl.policies.text.packing.packed_inputs import PackedInputs
 from mmrl.policies.text.packing.prefix_sharing import is_sharded

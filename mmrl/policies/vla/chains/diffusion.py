@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import Noise
 from mmrl.ops.diffusion import add_noise, cosine_alphas_cumprod, ddim_step, ddpm_step, predict_x0
 from mmrl.policies.vla.chains.base import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_interval
+from mmrl.core.errors import check_interval
 from mmrl.core.rng import Noise
 from mmrl.ops.flow import bounded_std, cps_step, interpolate, sde_scale, sde_step, time_grid
 from mmrl.policies.vla.chains.base import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_positive
+from mmrl.core.errors import check_positive
 from mmrl.core.rng import Noise
 from mmrl.policies.vla.chains.base import Chain, DenoisingTarget, TransitionParams, column
 

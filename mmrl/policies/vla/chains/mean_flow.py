@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.core.ranges import check_fraction
+from mmrl.core.errors import check_fraction
 from mmrl.core.rng import Noise
 from mmrl.ops.flow import interpolate
 from mmrl.policies.vla.chains.base import DenoisingTarget, column
