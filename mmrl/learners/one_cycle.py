@@ -5,6 +5,8 @@ from __future__ import annotations
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
+from mmrl.core.errors import check_interval
+
 
 class OneCycle(OneCycleLR):
     """Linear warm-up of every parameter group to its own learning rate, then linear decay.
@@ -27,11 +29,9 @@ class OneCycle(OneCycleLR):
         start_factor: float = 0.1,
         end_factor: float = 1e-4,
     ):
-        if not 0 < warmup_fraction < 1 or not 0 < end_factor <= start_factor <= 1:
-            raise ValueError(
-                "scheduler: need 0 < warmup_fraction < 1 and 0 < end_factor <= start_factor <= 1, "
-                f"got {warmup_fraction}, {start_factor} and {end_factor}"
-            )
+        check_interval("scheduler", "(0, 1)", warmup_fraction=warmup_fraction)
+        check_interval("scheduler", "(0, 1]", start_factor=start_factor)
+        check_interval("scheduler", f"(0, {start_factor}]", end_factor=end_factor)
         super().__init__(
             optimizer,
             max_lr=[group["lr"] for group in optimizer.param_groups],

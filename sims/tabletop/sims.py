@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mmrl.core.errors import check_interval
 from sims.tabletop.buttons import ButtonsTask
 from sims.tabletop.drawer import DrawerTask
 from sims.tabletop.layout import APART_M
@@ -226,11 +227,8 @@ class OpenDrawer(SingleTaskSim):
         check_colours("colours", self.task.colours)
         if len(self.task.colours) > 3:
             raise ValueError(f"sim.colours: three drawers fit on the table, got {list(self.task.colours)}")
-        if not 0 < self.task.open_m <= 0.12 or not 0 <= self.task.shift_m <= 0.04:
-            raise ValueError(
-                f"drawer needs 0 < sim.open_m <= 0.12 and 0 <= sim.shift_m <= 0.04, got {self.task.open_m} and "
-                f"{self.task.shift_m}"
-            )
+        check_interval("sim", "(0, 0.12]", open_m=self.task.open_m)
+        check_interval("sim", "[0, 0.04]", shift_m=self.task.shift_m)
 
     @property
     def task(self) -> DrawerTask:
@@ -261,8 +259,7 @@ class PressButtons(SingleTaskSim):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_colours("colours", self.task.colours)
-        if not 1 <= self.task.presses <= len(self.task.colours):
-            raise ValueError(f"sim.presses must be 1 to {len(self.task.colours)}, got {self.task.presses}")
+        check_interval("sim", f"[1, {len(self.task.colours)}]", presses=self.task.presses)
 
     @property
     def task(self) -> ButtonsTask:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.calls.match import Call, equal_calls, match_calls, match_multisets, name_error, parse_calls
 from tasks.calls.tools import TOOLS, ToolSpec, draw_request, show_tools
@@ -53,11 +54,8 @@ class Calls(GeneratedTask):
         names = [tool.name for tool in TOOLS]
         if self.tools is not None and (unknown := sorted(set(self.tools) - set(names))):
             raise ValueError(f"task {self.name!r}: unknown tools {unknown}; it has {', '.join(names)}")
-        if not 2 <= self.offered < len(self.specs) or min(self.parallel, self.irrelevant) < 0:
-            raise ValueError(
-                f"task {self.name!r}: needs 2 <= offered < {len(self.specs)} and shares >= 0, got {self.offered}, "
-                f"{self.parallel} and {self.irrelevant}"
-            )
+        check_interval(f"task {self.name!r}:", f"[2, {len(self.specs)})", offered=self.offered)
+        check_at_least(0, f"task {self.name!r}:", parallel=self.parallel, irrelevant=self.irrelevant)
         if self.parallel + self.irrelevant >= 1:
             raise ValueError(f"task {self.name!r}: parallel and irrelevant must be less than 1 together")
         if self.style not in ("signatures", "schemas"):

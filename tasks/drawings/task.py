@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, final_line
 from tasks.drawings.program import COLOURS, ShapeCommand, read_program, render, write_program
@@ -59,11 +60,8 @@ class Drawings(GeneratedTask):
         super().__post_init__()
         to_tuples(self, "shapes")
         check_range(self.name, "shapes", self.shapes, 1, self.longest)
-        if not 4 <= self.units <= 256 or not max(8, self.units) <= self.size:
-            raise ValueError(
-                f"task {self.name!r}: units must be from 4 to 256 and size at least units and 8, "
-                f"got {self.units} and {self.size}"
-            )
+        check_interval(f"task {self.name!r}:", "[4, 256]", units=self.units)
+        check_at_least(max(8, self.units), f"task {self.name!r}:", size=self.size)
 
     def draw(self, rng: np.random.Generator) -> Problem | None:
         count = int(rng.integers(self.shapes[0], self.shapes[1], endpoint=True))

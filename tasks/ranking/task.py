@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Prompt
 from mmrl.rewards.measures import ndcg, ordered_pairs
 from tasks.checks import check_range, final_line
@@ -56,11 +57,8 @@ class Ranking(GeneratedTask):
         super().__post_init__()
         to_tuples(self, "items")
         check_range(self.name, "items", self.items, 2, 20)
-        if not 1 <= self.properties <= len(PROPERTIES) or self.largest < self.items[1]:
-            raise ValueError(
-                f"task {self.name!r}: needs 1 to {len(PROPERTIES)} properties and largest of at least "
-                f"{self.items[1]}, got {self.properties} and {self.largest}"
-            )
+        check_interval(f"task {self.name!r}:", f"[1, {len(PROPERTIES)}]", properties=self.properties)
+        check_at_least(self.items[1], f"task {self.name!r}:", largest=self.largest)
 
     def draw(self, rng: np.random.Generator) -> Problem:
         count = int(rng.integers(self.items[0], self.items[1] + 1))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mmrl.annotators.logprobs import ForwardAnnotator, reference_of, score_rows
 from mmrl.core.batch import Batch
+from mmrl.core.errors import check_interval, check_positive
 from mmrl.core.types import Context, PolicyOutput
 from mmrl.ops.logprob import precision
 from mmrl.policies.text.statistics import Statistic
@@ -72,10 +73,8 @@ class CertaintyWeights(ForwardAnnotator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.power <= 0 or self.intercept > 0:
-            raise ValueError(
-                f"certainty_weights: need power > 0 and intercept <= 0, got {self.power} and {self.intercept}"
-            )
+        check_positive("certainty_weights", power=self.power)
+        check_interval("certainty_weights", "(-inf, 0]", intercept=self.intercept)
 
     def needs(self) -> frozenset[str]:
         return frozenset({self.part})

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mmrl.core.errors import check_at_least, check_fraction, check_interval
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.base import Curriculum
 from mmrl.curricula.cycle import take_cyclically
@@ -55,11 +56,9 @@ class MeasuredPassRates(Curriculum):
         easy_first: bool = False,
         score_name: str = "reward",
     ):
-        if measure_iterations < 1 or not 0 <= min_rate < max_rate <= 1:
-            raise ValueError(
-                "curriculum: need measure_iterations >= 1 and 0 <= min_rate < max_rate <= 1, "
-                f"got {measure_iterations}, {min_rate} and {max_rate}"
-            )
+        check_at_least(1, "curriculum", measure_iterations=measure_iterations)
+        check_fraction("curriculum", max_rate=max_rate)
+        check_interval("curriculum", f"[0, {max_rate})", min_rate=min_rate)
         self.measure_iterations, self.min_rate, self.max_rate = measure_iterations, min_rate, max_rate
         self.easy_first = easy_first
         self.history, self._measured = PromptHistory(score_name), Shuffled()

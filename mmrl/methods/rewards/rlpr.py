@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.groups import group_episodes
 from mmrl.core.types import Context, Episode
 from mmrl.transforms.answer_splice import (
@@ -106,11 +107,9 @@ class FilterRewardStd(StatefulTransform):
     min_group_size = 2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.retain < 1 or self.fraction < 0 or not 0 <= self.start <= self.begin:
-            raise ValueError(
-                "filter_reward_std: need retain in [0, 1), fraction >= 0 and 0 <= start <= begin, got "
-                f"{self.retain}, {self.fraction}, {self.start} and {self.begin}"
-            )
+        check_interval("filter_reward_std", "[0, 1)", retain=self.retain)
+        check_at_least(0, "filter_reward_std", fraction=self.fraction)
+        check_interval("filter_reward_std", f"[0, {self.begin}]", start=self.start)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = group_episodes(episodes)

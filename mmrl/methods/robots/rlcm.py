@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmrl.core.errors import check_interval, check_positive
 from mmrl.core.rng import Noise
 from mmrl.core.types import Context, Episode
 from mmrl.policies.vla.chains import CPS, DenoisingTarget
@@ -121,11 +122,8 @@ class PromptAdvantage(StatefulTransform):
     _buffers: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.min_count <= self.buffer_size or self.max_advantage <= 0:
-            raise ValueError(
-                "prompt_advantage: need 1 <= min_count <= buffer_size and max_advantage > 0, got "
-                f"{self.min_count}, {self.buffer_size} and {self.max_advantage}"
-            )
+        check_interval("prompt_advantage", f"[1, {self.buffer_size}]", min_count=self.min_count)
+        check_positive("prompt_advantage", max_advantage=self.max_advantage)
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         local_rewards = [(e.group, e.sample_index, e.prompt.key, float(e.reward)) for e in episodes]

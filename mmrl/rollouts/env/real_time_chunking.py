@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
+from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.rng import Noise
 from mmrl.core.types import Completion, Context, Request, Sampling
@@ -43,11 +44,9 @@ class RealTimeChunkingRollout(ControlStepRollout):
 
     def __init__(self, delay: int, execute: int, limit: float = 5.0, max_envs: int = 256, bootstrap: bool = True):
         super().__init__(max_envs, bootstrap)
-        if not 0 <= delay <= execute or execute < 1 or limit < 0:
-            raise ValueError(
-                "rollout=real_time_chunking: need 0 <= delay <= execute, execute >= 1 and limit >= 0, "
-                f"got {delay}, {execute} and {limit}"
-            )
+        check_at_least(1, "rollout", execute=execute)
+        check_at_least(0, "rollout", limit=limit)
+        check_interval("rollout", f"[0, {execute}]", delay=delay)
         self.delay, self.execute, self.limit = delay, execute, limit
 
     def _prepare(self, ctx: Context) -> Context:

@@ -184,8 +184,7 @@ class FlowNoise(Flow):
                 f"policy.chain.first_stochastic_step={self.first_stochastic_step} leaves none of {self.steps} "
                 "transitions to be stochastic"
             )
-        if not 0 < self.min_std < self.max_std:
-            raise ValueError(f"policy.chain needs 0 < min_std < max_std, got {self.min_std} and {self.max_std}")
+        check_interval("policy.chain", f"(0, {self.max_std})", min_std=self.min_std)
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
         return sample_transitions(noise, self.steps, range(self.first_stochastic_step, self.steps), single=False)
