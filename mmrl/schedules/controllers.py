@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.core.errors import check_positive
 from mmrl.schedules.base import Schedule
 
 LEARNED = "train/"
@@ -69,7 +68,9 @@ class AdaptiveKL(Controller):
 
     def __init__(self, start: float, target: float, gain: float = 0.1, metric: str = "train/kl/mean"):
         super().__init__(start, metric)
-        check_positive(type(self).__name__, start=start, target=target, gain=gain)
+        for name, number in (("start", start), ("target", target), ("gain", gain)):
+            if not number > 0:
+                raise ValueError(f"{name} must be > 0, got {number}")
         self.target, self.gain = target, gain
 
     def update(self, measured: float) -> float:

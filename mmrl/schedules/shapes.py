@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mmrl.core.errors import check_at_least
 from mmrl.schedules.base import Schedule
 
 
@@ -27,8 +26,10 @@ class Linear(Schedule):
     delay: int = 0
 
     def __post_init__(self) -> None:
-        check_at_least(1, type(self).__name__, iterations=self.iterations)
-        check_at_least(0, type(self).__name__, delay=self.delay)
+        if self.iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {self.iterations}")
+        if self.delay < 0:
+            raise ValueError(f"delay must be >= 0, got {self.delay}")
 
     def __call__(self, iteration: int) -> float:
         return self.start + (self.end - self.start) * self._fraction(iteration)
@@ -98,7 +99,8 @@ class Alternating(Schedule):
     def __post_init__(self) -> None:
         if not self.values:
             raise ValueError("values is empty; name at least one")
-        check_at_least(1, type(self).__name__, iterations=self.iterations)
+        if self.iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {self.iterations}")
 
     def __call__(self, iteration: int) -> float:
         return self.values[iteration // self.iterations % len(self.values)]
@@ -122,7 +124,8 @@ class CosineCycle(Schedule):
     period: int
 
     def __post_init__(self) -> None:
-        check_at_least(1, type(self).__name__, period=self.period)
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, got {self.period}")
 
     def __call__(self, iteration: int) -> float:
         return self.low + (self.high - self.low) * (1 + math.cos(2 * math.pi * iteration / self.period)) / 2

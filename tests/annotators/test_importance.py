@@ -129,5 +129,5 @@ def test_the_score_function_is_weighted_too():
 def test_refusals():
     with pytest.raises(ValueError, match=r"truncated_importance_sampling\.cap"):
         TruncatedImportanceSampling(0.5)
-    with pytest.raises(ValueError, match="masked_importance_sampling: need 0 <= min_ratio <= 1 <= max_ratio"):
+    with pytest.raises(ValueError, match=r"masked_importance_sampling\.min_ratio must be in \[0, 1\], got 1\.5"):
         MaskedImportanceSampling(1.5, 2.0)

@@ -32,5 +32,5 @@ def test_each_group_rises_to_its_own_rate_and_falls():
 
 @pytest.mark.parametrize("bad", [{"warmup_fraction": 0}, {"start_factor": 2}, {"start_factor": 0.1, "end_factor": 0.5}])
 def test_refusals(bad):
-    with pytest.raises(ValueError, match="warmup_fraction < 1"):
+    with pytest.raises(ValueError, match=f"scheduler.{list(bad)[-1]} must be in"):
         OneCycle(optimizer(), 10, **bad)

@@ -49,7 +49,7 @@ DATA: list[Row] = [
     ("data.pipeline=abc", "data.pipeline", "abc"),
     ("data.pipeline=[1]", "data.pipeline", "1"),
     ("data.annotators.group_advantage.scale=typo", "scale", "sample"),
-    ("data.annotators.group_advantage.epsilon=-1", "group_advantage.epsilon", ">= 0"),
+    ("data.annotators.group_advantage.epsilon=-1", "group_advantage.epsilon", "at least 0"),
     ("data.annotators.group_advantage.epsilon=nan", "epsilon", "finite"),
     ("recipe=ppo_text data.annotators.gae.gamma=2", "gae.gamma", "[0, 1]"),
     ("recipe=ppo_text data.annotators.gae.gae_lambda=-1", "gae.gae_lambda", "[0, 1]"),
@@ -81,7 +81,7 @@ DATA: list[Row] = [
     ("data.transforms.drop_zero_variance.tolerance=-1", "drop_zero_variance", "tolerance"),
     (
         "data.transforms.x={_target_: mmrl.transforms.dynamic_sampling.DynamicSampling, max_rounds: -1}",
-        *("max_rounds", ">= 0"),
+        *("max_rounds", "at least 0"),
     ),
     ("reward.weights.exact=nan", "data.reward.weights.exact", "finite"),
     ("reward.weights.exact=abc", "data.reward", "abc"),

@@ -152,7 +152,7 @@ OPTIMIZER: list[Row] = [
     ("scheduler=linear scheduler.start_factor=0", "model.scheduler", "Starting"),
     ("scheduler=linear scheduler.start_factor=nan", "model.scheduler.start_factor", "finite"),
     ("scheduler=linear scheduler.total_iters=-1", "model.scheduler.total_iters", "at least"),
-    ("scheduler=one_cycle scheduler.warmup_fraction=2", "scheduler", "warmup_fraction < 1"),
+    ("scheduler=one_cycle scheduler.warmup_fraction=2", "scheduler.warmup_fraction", "(0, 1)"),
     ("scheduler=one_cycle scheduler.total_steps=0", "model.scheduler", "total_steps"),
     ("scheduler=one_cycle scheduler.end_factor=nan", "model.scheduler.end_factor", "finite"),
     ("model.learning_rates={nope: 1e-3}", "model.learning_rates", "begins with"),

@@ -194,7 +194,7 @@ def test_a_thousand_scenes_take_less_than_a_second_of_a_core():
         (Counting, {"objects": (3, 2)}, "objects must be the fewest and the most"),
         (Counting, {"distractors": (0, 2)}, "every object fits the description"),
         (Counting, {"describe": "size"}, "describe one of"),
-        (Grounding, {"absent": 1.0}, r"absent must lie in \[0, 1\)"),
+        (Grounding, {"absent": 1.0}, r"absent must be in \[0, 1\)"),
         (Grounding, {"units": 4}, "units=4 must make the smallest object"),
         (Attribute, {"describe": "colour"}, "describe any or the other one"),
         (Statements, {"statements": 30}, "statements must be at least 2"),

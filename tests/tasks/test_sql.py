@@ -239,7 +239,7 @@ def test_the_right_query_has_wider_limits_than_that_of_the_policy(large):
         episode = reply(task[0], ENDLESS.format("COUNT(*)"))
         assert replace(task, **options).score(episode)["exact"] == 0 and episode.info["outcome"] == "timed_out"
     for option in ("max_operations", "max_rows", "timeout_s"):
-        with pytest.raises(ValueError, match=f"{option} must be greater than 0, got 0"):
+        with pytest.raises(ValueError, match=f"{option} must be > 0, got 0"):
             replace(task, **{option: 0})
 
 

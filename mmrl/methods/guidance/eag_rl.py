@@ -19,7 +19,7 @@ from torch import Tensor
 from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.core.batch import Batch
 from mmrl.core.columns import COLLATED, Column, register_columns
-from mmrl.core.errors import check_fraction, check_interval
+from mmrl.core.errors import check_fraction
 from mmrl.core.types import Context, Episode, PolicyOutput, Turn
 from mmrl.objectives.policy import PolicyGradientTerm
 from mmrl.ops.masked import masked_mean
@@ -99,7 +99,8 @@ class AdaptiveClip(ForwardAnnotator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_interval("adaptive_clip", f"[0, {self.clip_max}]", clip_min=self.clip_min)
+        if not 0 <= self.clip_min <= self.clip_max:
+            raise ValueError(f"adaptive_clip: need 0 <= clip_min <= clip_max, got {self.clip_min} and {self.clip_max}")
 
     def reads(self) -> frozenset[str]:
         return COLLATED | {"feature_mask"}

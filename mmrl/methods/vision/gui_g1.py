@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmrl.core.errors import check_interval
 from mmrl.core.types import Episode, Task
 from mmrl.rewards.compose import WeightedSum
 
@@ -49,8 +48,11 @@ class SizeWeightedSum(WeightedSum):
     max_share: float = 0.2
 
     def __post_init__(self) -> None:
-        check_interval("data.reward", "(0, 1]", max_share=self.max_share)
-        check_interval("data.reward", f"(0, {self.max_share}]", min_share=self.min_share)
+        if not 0 < self.min_share <= self.max_share <= 1:
+            raise ValueError(
+                "data.reward: need 0 < min_share <= max_share <= 1, the extremes of target area / image area, got "
+                f"{self.min_share} and {self.max_share}"
+            )
 
     def check_task(self, task: Task) -> None:
         if "target_share" not in task[0].info:

@@ -64,5 +64,5 @@ def test_the_penalty_by_hand():
 
 
 def test_settings_are_checked():
-    with pytest.raises(ValueError, match="intercept <= 0"):
+    with pytest.raises(ValueError, match=r"intercept must be in \(-inf, 0\]"):
         CertaintyWeights(intercept=0.1)

@@ -101,7 +101,7 @@ def test_the_clean_context_is_that_of_the_prompt():
 def test_refusals():
     with pytest.raises(ValueError, match="iterations"):
         NoisyImages(iterations=0)
-    with pytest.raises(ValueError, match="betas"):
+    with pytest.raises(ValueError, match="beta_vision must be > 0"):
         UncertaintyBonus(beta_vision=0.0)
     ctx = Context(None, Engine(), None, Sampling(), seed=0, iteration=0)
     with pytest.raises(ValueError, match="no images"):

@@ -75,5 +75,5 @@ def test_what_is_missing_is_named():
         episode.turns[0].completion.extra.pop("segment")
     with pytest.raises(ValueError, match="rollout=steps"):
         PitPairs()(episodes, ctx)
-    with pytest.raises(ValueError, match="continuations >= 1"):
+    with pytest.raises(ValueError, match="continuations must be at least 1"):
         PitPairs(0)

@@ -60,9 +60,10 @@ def test_nothing_is_learned_while_measuring():
 
 
 def test_refusals():
-    for wrong in ({"measure_iterations": 0}, {"measure_iterations": 1, "min_rate": 0.5, "max_rate": 0.5}):
-        with pytest.raises(ValueError, match="measure_iterations"):
-            MeasuredPassRates(**wrong)
+    with pytest.raises(ValueError, match="measure_iterations must be at least 1"):
+        MeasuredPassRates(0)
+    with pytest.raises(ValueError, match=r"min_rate must be in \[0, 0\.5\), got 0\.5"):
+        MeasuredPassRates(1, min_rate=0.5, max_rate=0.5)
     curriculum = MeasuredPassRates(1)
     curriculum.select(1, at(0, Kinds(1)))
     curriculum.observe([shown(0, [1.0, 1.0])])

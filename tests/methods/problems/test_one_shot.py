@@ -55,6 +55,6 @@ def test_a_solved_problem_is_still_trained_on():
 def test_refusals():
     with pytest.raises(ValueError, match="3 problems are to be chosen, but 0 were visited"):
         HighestVariance(1, 3).select(1, at(1, Kinds(4)))
-    for wrong in ((0, 1), (1, 0)):
-        with pytest.raises(ValueError, match="explore_iterations"):
+    for name, wrong in (("explore_iterations", (0, 1)), ("count", (1, 0))):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1"):
             HighestVariance(*wrong)

@@ -71,6 +71,6 @@ def test_it_is_saved():
 def test_refusals():
     with pytest.raises(ValueError, match=r"info_key='kind' is not in the info"):
         WeakKinds("kind", 1, 1).shares(Kinds(4))
-    for wrong in ((0, 1), (1, 0)):
-        with pytest.raises(ValueError, match="explore_iterations"):
+    for name, wrong in (("explore_iterations", (0, 1)), ("pool", (1, 0))):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1"):
             WeakKinds("task", *wrong)

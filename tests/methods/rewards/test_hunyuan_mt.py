@@ -118,5 +118,5 @@ def test_a_start_reads_drafts_with_wrong_words():
 def test_no_drafts_are_refused():
     with pytest.raises(ValueError, match="one a draft"):
         DraftThenFuse(temperatures=())
-    with pytest.raises(ValueError, match="drafts >= 1"):
+    with pytest.raises(ValueError, match="drafts must be at least 1"):
         DraftDemonstrations(drafts=0)

@@ -58,5 +58,5 @@ def test_the_policy_thinks_and_the_slow_copy_does_not():
         assert episode.scores["information_gain"] == episode.reward
     with pytest.raises(ValueError, match="the learner has no model 'reference'"):
         InformationGain()(episodes, replace(ctx, models={}))
-    with pytest.raises(ValueError, match="tokens and rows"):
+    with pytest.raises(ValueError, match="tokens must be at least 1"):
         InformationGain(tokens=0)

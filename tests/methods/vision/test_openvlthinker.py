@@ -100,7 +100,7 @@ def test_correct_traces_without_repetition_are_kept():
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"max_tokens": 0}, {"max_repeated": 1.1}])
 def test_refusals(wrong):
-    with pytest.raises(ValueError, match="select_traces: need"):
+    with pytest.raises(ValueError, match=f"select_traces.{next(iter(wrong))} must be"):
         SelectTraces(**wrong)
 
 
