@@ -106,12 +106,6 @@ def read_package(file: Path) -> str | None:
     return None if line is None else line.removeprefix(_PACKAGE).strip()
 
 
-def search_path() -> str:
-    """Hydra's override that adds the folders which are not mmrl's to the search path."""
-    folders = [str(folder).replace("'", "\\'") for _, folder in list_folders()]
-    return "hydra.searchpath=[" + ", ".join(f"'file://{folder}'" for folder in folders) + "]"
-
-
 def list_folders() -> Iterator[tuple[str, Path]]:
     """Origin and path of every folder that is not mmrl's."""
     here = Path.cwd() / "conf"

@@ -43,7 +43,7 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
 
 def test_every_recipe_is_on_the_page_of_its_methods_folder():
     themes = read_themes()
-    assert sum(map(len, themes.values())) == len(list((CONF / "recipe").glob("*.yaml")))
+    assert sum(map(len, themes.values())) == len(list((CONF / "recipe").rglob("*.yaml")))
     assert set(themes) == {folder.name for folder in (CONF / "method").iterdir()}
     assert "clip_delta" in themes["advantages"] and find_page("grpo_browser") == "losses.md#grpo_browser"
     headers = [paper for papers in themes.values() for paper in papers.values()]

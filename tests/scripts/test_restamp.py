@@ -126,7 +126,7 @@ def test_new_names_keep_a_result_and_new_numbers_do_not(checkout):
     assert "kept" in restamped()
 
     run("git", "checkout", "--quiet", "docs")  # the result of the commit again
-    setting = folder / "conf" / "setting" / "reward_model.yaml"
+    setting = folder / "conf" / "setting" / "text" / "reward_model.yaml"
     text = setting.read_text()
     setting.write_text(re.sub(r"num_prompts: \d+", "num_prompts: 7", text))
     assert "data.num_prompts was" in restamped()

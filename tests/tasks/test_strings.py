@@ -115,7 +115,7 @@ def test_functions_that_are_one_on_all_words_are_refused(letters):
 
 
 def test_the_chains_of_the_recipe_have_many_outputs():
-    task = yaml.safe_load((ROOT / "conf" / "recipe" / "grpo_strings.yaml").read_text())["data"]["task"]
+    task = yaml.safe_load((ROOT / "conf" / "recipe" / "problems" / "grpo_strings.yaml").read_text())["data"]["task"]
     outputs = {
         tuple(apply_chain(chain, word)[-1] for word in ("abc", "kqz")) for chain in product(task["functions"], repeat=3)
     }
