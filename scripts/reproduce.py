@@ -1,9 +1,9 @@
-"""Run the experiment of a recipe over its seeds and write docs/results/<recipe>.json: scripts/reproduce.py RECIPE ...
+"""Run the experiment of a recipe over its seeds and store its result: scripts/reproduce.py RECIPE ...
 
 conf/experiment/<room>/<recipe>.yaml has the budget, the compared metric, the seeds and the baseline; its keys are
 described in mmrl/experiments/experiment.py. The verdict follows from a Student 95 % interval of the mean over seeds: of
 the paired difference to the baseline (method minus baseline, seed by seed), or without one of the gain over the start.
-Fractions of held-out problems have Wilson intervals.
+Fractions of held-out problems have Wilson intervals. The result stands in docs/results/recipes/<room>/<recipe>.json.
 
 --all runs each experiment whose result is missing or stale: the configuration, or the code of a part that it names, has
 changed since. Runs that have ended are not run again, so an interrupted call can be repeated. Without arguments the

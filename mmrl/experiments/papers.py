@@ -14,7 +14,7 @@ from mmrl.config.compose import CONF
 from mmrl.config.layers.files import find_part, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
-from mmrl.experiments.results import FOLDER, format_result, read_result
+from mmrl.experiments.results import FOLDER, format_result, read_result, result_file
 from mmrl.experiments.sources import SourcedPart, read_sources
 
 INDEX = """# Papers
@@ -168,8 +168,10 @@ def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Itera
         yield f"- result: not run, `python scripts/reproduce.py {name}`"
     for comparison in sources.compared.get(name, ()):
         yield f"- compared: [{comparison.title}](../comparisons/{comparison.name}.md)"
-    if result is not None and (sources.results / f"{name}.png").exists():
-        yield from ("", f"![{name}: {result['metric']} over the iterations](../results/{name}.png)")
+    picture = result_file("recipe", name, sources.results).with_suffix(".png")
+    if result is not None and picture.exists():
+        place = picture.relative_to(sources.results).as_posix()
+        yield from ("", f"![{name}: {result['metric']} over the iterations](../results/{place})")
 
 
 def _summarize(name: str, sources: Sources) -> str:

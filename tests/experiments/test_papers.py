@@ -20,12 +20,12 @@ RESULT = {
 def test_a_verdict_is_followed_by_its_reason(tmp_path):
     experiments, comparisons = (tmp_path / "conf" / name for name in ("experiment", "comparison"))
     results = tmp_path / "results"
-    for folder in (experiments, comparisons, results):
+    for folder in (experiments, comparisons, results / "recipes"):
         folder.mkdir(parents=True)
     for name, explanation in (("seen", "answers are short"), ("unseen", "not shown"), ("plain", None)):
         if explanation:
             (experiments / f"{name}.yaml").write_text(yaml.safe_dump({"explanation": explanation}))
-    (results / "seen.json").write_text(json.dumps(RESULT))
+    (results / "recipes" / "seen.json").write_text(json.dumps(RESULT))
     task = {"about": "a task", "metric": "val/x", "overrides": []}
     table = {"title": "A table", "reference": "Plain", "seeds": 1, "overrides": [], "tasks": {"one": task}}
     methods = {"Plain": ["recipe=plain"], "Plain, twice": ["recipe=plain", "data.group_size=2"]}

@@ -15,7 +15,7 @@ from hydra.utils import instantiate
 from mmrl.config.compose import compose, groups
 from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import TaskBaselines
-from mmrl.experiments.results import FOLDER
+from mmrl.experiments.results import result_file
 from tests.laws.text_answers import (
     change_blocks,
     change_call,
@@ -98,7 +98,7 @@ def build_task(name: str) -> Task:
 
 def read_floor(name: str) -> TaskBaselines:
     """The stored floor and ceiling of an option, which a law of tasks measures again."""
-    return TaskBaselines(**json.loads((FOLDER / "tasks" / f"{name}.json").read_text()))
+    return TaskBaselines(**json.loads(result_file("task", name).read_text()))
 
 
 def names() -> list[str]:

@@ -88,7 +88,7 @@ REFUSED = {
     "override /setting: sms": r"mine.yaml: override /setting: sms: there is no setting 'sms'; did you mean 'sums'\?",
     "override /task: nope": r"mine.yaml: override /task: nope: there is no task 'nope'",
     "override /setting: sums}, {override /setting: graphs": r"override /setting is there twice, sums and graphs; leave",
-    "override /setting: sums": r"mine.yaml: recipe 'mine' names no method; write defaults: \[\{override /method: NAME\}",
+    "override /setting: sums": r"mine.yaml: recipe 'mine' names no method; write defaults: \[\{override /method: NA",
     "/method: losses/gspo": r"mine.yaml: /method: losses/gspo: write override /method: losses/gspo",
     "method: losses/gspo": r"mine.yaml: method: losses/gspo: write override /method: losses/gspo",
 }
