@@ -137,9 +137,9 @@ NEAR: dict[str, str] = {
     "drawings": "what another shape covers is free",
     "drawings_svg": "blanks are free",
     "graphs": "the last step counts by its value, its operands in the score `process`",
-    "programs": "several programs and inputs are right: tests/tasks/test_programs.py has an oracle",
+    "programs": "several programs and inputs are right: tests/tasks/code/test_programs.py has an oracle",
     "records": "a risk is right on its side of 1/2",
-    "sql": "blanks are free: tests/tasks/test_sql.py has an oracle",
+    "sql": "blanks are free: tests/tasks/code/test_sql.py has an oracle",
     "wiki": "SQuAD's equality ignores punctuation",
 }
 """Options whose verifier accepts more than 1 % of the answers that differ in one place, and why that is right:

@@ -1,4 +1,4 @@
-"""Iteration time and efficiency of many GPUs, computed and not measured: python scripts/simulate_scale.py.
+"""Iteration time and efficiency of many GPUs, computed and not measured: python scripts/scale/simulate_scale.py.
 
 Every process keeps its number of prompts (weak scaling). The collectives take the time of rings whose slowest link
 bounds them, and phases end with the slowest process. Without options the two models of docs/scale.md are printed.

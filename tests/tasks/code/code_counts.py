@@ -1,6 +1,6 @@
 """Programs that try to change how many of their operations are counted, and ordinary ones; all return sum(x)."""
 
-from tests.tasks.code_forms import USUAL
+from tests.tasks.code.code_forms import USUAL
 
 SUM = """
 def solve(x):

@@ -12,7 +12,7 @@ from tasks.strings.functions import FUNCTIONS, apply_chain
 from tasks.strings.task import verify
 from tests.tasks.replies import reply
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = {
     **{"A": "okalb", "B": "lako", "C": "blak", "D": "bbllaakkoo", "E": "blakoblako", "F": "lakob", "G": "oblak"},
     **{"H": "abklo", "I": "olkba", "J": "blk", "K": "ao", "L": "cmblp", "M": "akzjn", "N": "blakob", "O": "oblako"},

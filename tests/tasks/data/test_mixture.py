@@ -119,7 +119,7 @@ def test_text_and_images_are_trained_on_in_one_iteration(tmp_path):
     words = shrink(("recipe=grpo", "task=text_and_images", "policy=tiny_vlm"), tmp_path)
     words += ["data.num_prompts=32"]
     words += ["trainer.callbacks.watcher={_target_: tests.tiny_recipes.Watcher}"]
-    words += [f"data.transforms.record={{_target_: tests.tasks.test_mixture.Record, file: '{tmp_path}/seen'}}"]
+    words += [f"data.transforms.record={{_target_: tests.tasks.data.test_mixture.Record, file: '{tmp_path}/seen'}}"]
     cfg = compose(words)
     cfg.data.task.counts = dict.fromkeys(("sums", "digits", "counting"), 80)
     cfg.data.reward = {"_target_": "tests.tiny_recipes.Alternating"}

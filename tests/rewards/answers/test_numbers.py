@@ -7,7 +7,7 @@ import pytest
 from mmrl.rewards.answers.numbers import find_last_number, parse_number
 from mmrl.rewards.extract import EXTRACTORS, build_extractor
 from tasks.dataset.verify import verify
-from tests.rewards.number_forms import FORMS
+from tests.rewards.answers.number_forms import FORMS
 from tests.times import fits
 
 WRAPPED = {

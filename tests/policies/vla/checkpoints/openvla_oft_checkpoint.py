@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mmrl.policies.vla.openvla_oft.model import NoiseHead, RegressionHead, TokenProjector
-from tests.openvla_checkpoint import openvla
+from tests.policies.vla.checkpoints.openvla_checkpoint import openvla
 
 
 def openvla_oft(

@@ -12,8 +12,8 @@ from tasks.code.generator import STEPS, Chosen, Function, count_operations, run_
 from tasks.code.interpreter import Interpreter
 from tasks.code.rewards import unit_test_feedback
 from tasks.code.runner import run_candidates
-from tests.tasks import code_counts
-from tests.tasks.code_answers import HOSTILE
+from tests.tasks.code import code_counts
+from tests.tasks.code.code_answers import HOSTILE
 from tests.tasks.replies import reply
 
 TASK = Code()

@@ -5,7 +5,7 @@ written in Python. Its wheel on PyPI is built against the CUDA build of torch; b
 load, and the import ends at the first one that it describes ("operator torchvision::nms does not exist"). Declaring
 their names is enough to go on; calling one still fails.
 
-`scripts/vllm_cpu.py` installs this module with a .pth file, so that every process of that environment has it.
+`scripts/install/vllm_cpu.py` installs this module with a .pth file, so that every process of that environment has it.
 """
 
 import sys

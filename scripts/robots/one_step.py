@@ -1,4 +1,4 @@
-"""Success and speed of a one-step policy relative to its teacher: scripts/one_step.py RUN...
+"""Success and speed of a one-step policy relative to its teacher: scripts/robots/one_step.py RUN...
 
 RUN is the folder of a finished `mmrl fit recipe=one_step`, one per seed. On the run's held-out initial states, without
 noise in the transitions, three policies play: the teacher (the run's starting weights through `policy.teacher`), the
@@ -29,7 +29,7 @@ from mmrl.evaluation.statistics.intervals import mcnemar, wilson
 from mmrl.experiments.effect import student_interval
 from mmrl.policies.vla.chains import Chain
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 STILL = Sampling(decode="mean")
 TURN = 20  # decisions: one that follows the other policy's finds none of its own weights in the cache
 

@@ -1,4 +1,4 @@
-"""Compare all action heads on one task with equal numbers of episodes: python scripts/heads.py --seeds 0.
+"""Compare all action heads on one task with equal numbers of episodes: python scripts/robots/heads.py --seeds 0.
 
 Each head is cloned from the same demonstrations and then learns from binary success with group advantages. Heads of
 one network share its clone. Runs that are finished are kept, so that a second call goes on where the first one stopped,
@@ -22,7 +22,7 @@ from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.runner import ExperimentRun, RunFailed
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 METRIC = "val/mean/success/mean"
 EPISODES = 512  # of an iteration: 64 initial states and 8 episodes
 

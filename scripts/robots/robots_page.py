@@ -1,10 +1,8 @@
 """Write docs/robots.md: success of robot policies before and after RL, from docs/results.
 
-scripts/robots_page.py                    writes the page
-scripts/robots_page.py --add RECIPE RUN   first stores the protocol hash that `mmrl evaluate RUN` wrote, and frames of
-                                          the first held-out states before and after RL
-scripts/robots_page.py --add-perturbation RECIPE RUN   first stores what `mmrl evaluate RUN compare=start
-                                          sim.perturbation=... accept=perturbation,states` measured
+python scripts/robots/robots_page.py writes the page. With --add RECIPE RUN it first stores the protocol hash that `mmrl
+evaluate RUN` wrote, and frames of the first held-out states before and after RL. With --add-perturbation RECIPE RUN it
+first stores what `mmrl evaluate RUN compare=start sim.perturbation=... accept=perturbation,states` measured.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ SIDES = ("before", "after")
 HEAD = """# Robots
 
 Success of robot policies on held-out initial states, after cloning scripted experts and after RL from there.
-`python scripts/robots_page.py` writes this page from [results/](results), a test checks that it is current, and
+`python scripts/robots/robots_page.py` writes this page from [results/](results), a test checks that it is current, and
 `python scripts/reproduce.py RECIPE` measures a row again. Start and end are means over the seeds. The gain has a
 Student 95 % interval over the seeds. Minutes are those of a whole seed, cloning and both evaluations included,
 on two CPU cores that had other work.

@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.rewards.answers.latex_boxes import find_boxes
 from mmrl.rewards.extract import build_extractor
-from tests.rewards.latex_boxes import PARTS, WHOLE
+from tests.rewards.answers.latex_boxes import PARTS, WHOLE
 from tests.times import fits
 
 

@@ -1,4 +1,4 @@
-"""Tables of docs/scale.md from what bench_scale.py measured: python scripts/scale_tables.py [FILE].
+"""Tables of docs/scale.md from what bench_scale.py measured: python scripts/scale/scale_tables.py [FILE].
 
 FILE has the JSON lines of bench_scale.py; default: docs/results/scale/cpu.jsonl.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-MEASURED = Path(__file__).parents[1] / "docs" / "results" / "scale" / "cpu.jsonl"
+MEASURED = Path(__file__).parents[2] / "docs" / "results" / "scale" / "cpu.jsonl"
 Line = dict[str, Any]
 NAMES = {"rollout": "collection", "learn": "learn", "iteration": "iteration"}
 MIB = 1 << 20

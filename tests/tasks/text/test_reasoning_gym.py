@@ -8,8 +8,8 @@ import pytest
 from tasks.reasoning_gym.scorer import score_answer
 from tasks.reasoning_gym.strictness import limit_score, rewrite_answer
 from tasks.reasoning_gym.task import ReasoningGym
-from tests.tasks.puzzle_solvers import SOLVERS
 from tests.tasks.replies import reply
+from tests.tasks.text.puzzle_solvers import SOLVERS
 
 pytest.importorskip("reasoning_gym")
 from reasoning_gym.factory import DATASETS

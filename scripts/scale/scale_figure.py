@@ -1,11 +1,11 @@
-"""Draw what each process holds under each strategy, docs/assets/strategies.svg: python scripts/scale_figure.py."""
+"""Draw docs/assets/strategies.svg, what a process holds under each strategy: python scripts/scale/scale_figure.py."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-OUT = Path(__file__).parents[1] / "docs" / "assets" / "strategies.svg"
+OUT = Path(__file__).parents[2] / "docs" / "assets" / "strategies.svg"
 PROCESSES = 4
 PANELS = (
     ("ddp", "strategy=ddp", 1),
