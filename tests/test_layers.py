@@ -70,7 +70,7 @@ ROOT_ENTRIES = 31
 THEME_FILES = 25
 """Files in a folder of any kind."""
 FULLER = {"sims/tabletop"}
-"""Folders with more: stored results name the modules of the simulator, whose code they have been measured with."""
+"""Folders with more: the hashes of stored results have the names of the simulator's modules."""
 
 
 def module(file: Path) -> str:

