@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sims.tabletop.buttons import PRESSED_M, ButtonsTask
+from sims.tabletop.tasks.buttons import PRESSED_M, ButtonsTask
 from sims.tabletop.experts.forecast import Forecast, towards
 
 _CRUISE_M = 0.08  # the fingers clear every button

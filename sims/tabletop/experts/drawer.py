@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sims.tabletop.drawer import DrawerTask
+from sims.tabletop.tasks.drawer import DrawerTask
 from sims.tabletop.experts.forecast import Forecast, towards
 
 _CRUISE_M = 0.125  # over the fronts

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import scatter
-from sims.tabletop.placing import BLOCK_HALF_M, LEVEL_M, MOVED_M, RELEASED_M, PlacingTask
+from sims.tabletop.tasks.placing import BLOCK_HALF_M, LEVEL_M, MOVED_M, RELEASED_M, PlacingTask
 from sims.tabletop.task import Start, TabletopState, length
 from sims.tabletop.things import Cube, Plate
 
