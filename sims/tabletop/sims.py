@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sims.tabletop.layout import APART_M
+from sims.tabletop.sim import SingleTaskSim, check_colours, check_yaw
 from sims.tabletop.tasks.buttons import ButtonsTask
 from sims.tabletop.tasks.drawer import DrawerTask
-from sims.tabletop.layout import APART_M
 from sims.tabletop.tasks.pick_place import PickPlaceTask
 from sims.tabletop.tasks.push import PushTask
 from sims.tabletop.tasks.reach import ReachTask
-from sims.tabletop.sim import SingleTaskSim, check_colours, check_yaw
 from sims.tabletop.tasks.stack import StackTask
 
 Levels = Mapping[str, Mapping[str, Any]]

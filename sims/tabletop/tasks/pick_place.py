@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import scatter
-from sims.tabletop.tasks.placing import BLOCK_HALF_M, LEVEL_M, MOVED_M, RELEASED_M, PlacingTask
 from sims.tabletop.task import Start, TabletopState, length
+from sims.tabletop.tasks.placing import BLOCK_HALF_M, LEVEL_M, MOVED_M, RELEASED_M, PlacingTask
 from sims.tabletop.things import Cube, Plate
 
 _APART_M = 0.115

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import scatter
-from sims.tabletop.tasks.placing import BLOCK_HALF_M, MOVED_M, PlacingTask
 from sims.tabletop.task import Start, TabletopState
+from sims.tabletop.tasks.placing import BLOCK_HALF_M, MOVED_M, PlacingTask
 from sims.tabletop.things import Cube
 
 _APART_M = 0.115

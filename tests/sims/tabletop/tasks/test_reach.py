@@ -8,8 +8,8 @@ from gymnasium.vector import AutoresetMode
 from sims.tabletop import Reach, expert
 from sims.tabletop.arm import HOME
 from sims.tabletop.layout import APART_M
-from sims.tabletop.tasks.reach import above
 from sims.tabletop.task import Start
+from sims.tabletop.tasks.reach import above
 from sims.tabletop.things import Cube
 from sims.tabletop.worlds import TabletopPhysics
 from sims.task import SimTask
