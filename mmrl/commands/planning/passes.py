@@ -136,7 +136,7 @@ class TextPasses:
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **policy.extra_inputs(observation)}
         positions = policy.positions(ids, attention, inputs)
-        cache: Any = build_cache(policy.model.config, sampling.max_tokens)
+        cache: Any = build_cache(policy.model, sampling.max_tokens)
         live = LiveBytes(policy)
         with live, self._precision():
             logits = next_logits(policy.model, inputs, attention, positions, cache)[owner]
@@ -175,7 +175,8 @@ class TextPasses:
         possible, across = policy.prefix_sharing.masks, policy.prefix_sharing.across
         cost_model = packing.PackingCost.of_model(text, self.device)
         most = packing.max_packed_tokens(policy.hidden_size, self.device)
-        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across):
+        padded = policy.takes_padding
+        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across, padded):
             yield tokens.pack(packed, policy.prefix_sharing.mask)
 
     def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:

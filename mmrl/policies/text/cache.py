@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 
 from mmrl.policies.text.packing.prefix_attention import NAME, Prefix
 
@@ -120,6 +121,21 @@ class PromptCache(DynamicCache):
     def unshare(self) -> None:
         """Stop sharing: copy the prompts to their completions, and drop the completions' own tokens."""
 
+    def reads_mask(self) -> bool:
+        """Whether a layer reads the padding of the prompts again at every token, and not only in their summary."""
+        return True
+
+
+class StateCache(PromptCache):
+    """Cache with layers that keep a summary of all earlier tokens; every layer selects rows as for a beam search."""
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        for layer in self.layers:
+            layer.reorder_cache(indices)
+
+    def reads_mask(self) -> bool:
+        return any(isinstance(layer, DynamicLayer) for layer in self.layers)
+
 
 class PreallocatedCache(PromptCache):
     """Cache of preallocated layers, added when the model reaches them.
@@ -164,25 +180,39 @@ class PreallocatedCache(PromptCache):
                 layer.unshare()
 
 
-def build_cache(config: Any, max_new_tokens: int) -> PromptCache:
-    """Build the cache for prompts and `max_new_tokens` further tokens; unsupported architectures get transformers' own.
+def build_cache(model: Any, max_new_tokens: int) -> PromptCache:
+    """Build the cache for prompts and `max_new_tokens` further tokens of a transformers model.
 
-    Args:
-        config: of the transformers model.
+    Layers that are not all attention get transformers' own, and a model with a class of its own for it gets that.
     """
+    config = model.config
     text = config.get_text_config(decoder=True)
     types = set(getattr(text, "layer_types", None) or ATTENTION)
-    return (
-        PreallocatedCache(max_new_tokens, text._attn_implementation == NAME)
-        if types <= ATTENTION
-        else PromptCache(config=config)
-    )
+    if types <= ATTENTION:
+        return PreallocatedCache(max_new_tokens, text._attn_implementation == NAME)
+    own = find_cache_class(type(_base(model)))
+    return StateCache(config=config) if own is None else type(own.__name__, (PromptCache, own), {})()
 
 
 def cache_argument(model: Any) -> str:
     """Return the name of a transformers model's argument for the cache: "past_key_values" before version 5.24."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model  # of adapters
-    return "cache" if _takes_cache(type(inner)) else "past_key_values"
+    return "cache" if _takes_cache(type(_base(model))) else "past_key_values"
+
+
+def _base(model: Any) -> Any:
+    """The model below adapters."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+@functools.cache
+def find_cache_class(kind: type) -> type | None:
+    """Find the class of cache that the module of a model defines for it; None where it takes those of transformers.
+
+    Args:
+        kind: class of the model.
+    """
+    own = (value for value in vars(sys.modules[kind.__module__]).values() if isinstance(value, type))
+    return next((each for each in own if issubclass(each, Cache) and each.__module__ == kind.__module__), None)
 
 
 @functools.cache

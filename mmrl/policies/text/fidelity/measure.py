@@ -25,6 +25,8 @@ TEMPERATURES = (1.0, 8.0, 64.0, 512.0)
 """Temperatures of the comparison; only a policy that repeats its completions gets to the next."""
 PADDED: list[PackedBatch] = [[(0,), (1,)]]
 """The short row beside a longer one."""
+APART: list[PackedBatch] = [[(0,)], [(1,)]]
+"""The same rows without padding."""
 
 LARGE = 1_000_000_000
 """Parameters from which on weights of low precision are compared as they are, without copies in fp32."""
@@ -102,10 +104,11 @@ def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) ->
     values |= {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
     values |= {name: compare(policy, probe, packing, expected) for name, packing in list_packings(policy).items()}
     policy.train()
-    trained = compare(policy, probe, PADDED, expected)
+    rows = PADDED if policy.takes_padding else APART
+    trained = compare(policy, probe, rows, expected)
     if trained > limit:  # one pass tells of padding and of noise, unless it differs
         policy.eval()
-    padded = trained if trained <= limit else compare(policy, probe, PADDED, expected)
+    padded = trained if trained <= limit else compare(policy, probe, rows, expected)
     return probe, {"padded": padded, **values, "trained": trained}
 
 

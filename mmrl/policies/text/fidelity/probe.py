@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.core.batch import Batch
+from mmrl.core.batch import Batch, pad_stack
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, Sampling
 from mmrl.policies.text.architecture import list_unknown_types
@@ -43,21 +43,30 @@ class Probe:
 def sample_probe(policy: Any, length: int = LONG, temperature: float = 1.0) -> Probe:
     """Sample a completion of a short prompt and two of one of `length` tokens, whose storage decoding shares."""
     observations = build_observations(policy, length)
-    owner = torch.tensor(OWNER)
-    columns = policy.collate(observations)
+    owner, noise = torch.tensor(OWNER), Noise(range(1, 1 + len(OWNER)))
     sampling = Sampling(max_tokens=CHOICES, temperature=temperature)
+    # the prompts in one batch, or each in its own where they may not be padded
+    numbers = list(range(len(observations)))
     with share_from(1):
-        action = policy.act_groups(columns, owner, sampling, Noise(range(1, 1 + len(OWNER))))
+        actions = [
+            policy.act_groups(
+                policy.collate([observations[number] for number in group]),
+                owner[torch.isin(owner, torch.tensor(group))] - group[0],
+                sampling,
+                noise[np.isin(OWNER, group)],
+            )
+            for group in ([numbers] if policy.takes_padding else [[number] for number in numbers])
+        ]
     rows = policy.collate([observations[number] for number in OWNER])
+    names = ("action", "action_mask", "behavior_logprobs")
+    columns = {name: pad_stack([row for action in actions for row in getattr(action, name)]) for name in names}
     batch = Batch(
         {f"obs.{name}": column for name, column in rows.items()},
-        action=action.action,
-        action_mask=action.action_mask,
-        behavior_logprobs=action.behavior_logprobs,
+        **columns,
         temperature=torch.full((len(OWNER),), temperature),
         prompt_id=owner,
     )
-    return Probe(observations, batch, action.action_mask.sum(1).tolist())
+    return Probe(observations, batch, columns["action_mask"].sum(1).tolist())
 
 
 def build_observations(policy: Any, length: int) -> list[Observation]:
