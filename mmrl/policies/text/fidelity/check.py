@@ -85,7 +85,11 @@ def measure(
             worst = max(differences, key=lambda name: differences[name])
             if differences[worst] <= limit:
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
-                line += "" if pads else f". Its rows stand beside rows of the same length alone: {reasons[-1]}"
+                line += (
+                    ""
+                    if pads
+                    else f". Its rows stand beside rows of the same length alone: with padding, {reasons[-1]}"
+                )
                 return FidelityVerdict(shares, pads, "", line, differences), None
             reasons.append(explain(worst, differences[worst]))
             cause = None
