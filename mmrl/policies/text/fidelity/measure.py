@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmrl.policies.text.fidelity.probe import OWNER, Probe, choose_length, row_inputs, sample_probe
 from mmrl.policies.text.loading import NoiseSettings
-from mmrl.policies.text.packing.plan import PackedBatch
+from mmrl.policies.text.packing.plan import PackedBatch, plan_equal_lengths
 from mmrl.policies.text.packing.prefix_sharing import in_fp32
 
 Scores = list[tuple[Tensor, Tensor, Tensor]]
@@ -25,8 +25,6 @@ TEMPERATURES = (1.0, 8.0, 64.0, 512.0)
 """Temperatures of the comparison; only a policy that repeats its completions gets to the next."""
 PADDED: list[PackedBatch] = [[(0,), (1,)]]
 """The short row beside a longer one."""
-APART: list[PackedBatch] = [[(0,)], [(1,)]]
-"""The same rows without padding."""
 
 LARGE = 1_000_000_000
 """Parameters from which on weights of low precision are compared as they are, without copies in fp32."""
@@ -104,7 +102,7 @@ def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) ->
     values |= {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
     values |= {name: compare(policy, probe, packing, expected) for name, packing in list_packings(policy).items()}
     policy.train()
-    rows = PADDED if policy.takes_padding else APART
+    rows = PADDED if policy.takes_padding else plan_equal_lengths(policy.extract_tokens(probe.batch).lengths)
     trained = compare(policy, probe, rows, expected)
     if trained > limit:  # one pass tells of padding and of noise, unless it differs
         policy.eval()

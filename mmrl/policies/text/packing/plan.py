@@ -114,7 +114,7 @@ def plan_packing(
         across: whether completions of different prompts may share a sequence too.
         padded: whether sequences of different lengths may share a pass.
     """
-    best = _plan(lengths, cost_model, shared, one_pass, across) if padded else _plan_equal(lengths, one_pass)
+    best = _plan(lengths, cost_model, shared, one_pass, across) if padded else plan_equal_lengths(lengths, one_pass)
     return best if one_pass else [part for packed in best for part in _split_batch(packed, lengths, max_tokens)]
 
 
@@ -140,7 +140,7 @@ def _plan(lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: boo
     return best
 
 
-def _plan_equal(lengths: Lengths, one_pass: bool) -> list[PackedBatch]:
+def plan_equal_lengths(lengths: Lengths, one_pass: bool = False) -> list[PackedBatch]:
     """Put the rows of each length into a batch, so that none is padded.
 
     Raises:
