@@ -143,7 +143,7 @@ class TextPasses:
             prefill = live.peak
             live.reset_peak()
             cache.expand(owner)
-            if sampling.max_tokens > 2 and hasattr(cache, "grow"):
+            if sampling.max_tokens > 2:
                 cache.grow(sampling.max_tokens - 2)
             following = positions[..., owner, -1:] + sampling.max_tokens - 1
             width = ids.shape[1] + sampling.max_tokens - 1
@@ -238,12 +238,8 @@ def _shares_prefix(packed: PackedInputs) -> bool:
 
 
 def _cache_bytes(cache: Any) -> int:
-    """Bytes of the keys and values of all layers, prompts that are stored once included."""
-    storages: dict[int, int] = {}
-    for layer in cache.layers:
-        prefix = getattr(layer, "prefix", None)
-        for tensor in (layer.keys, layer.values, *(() if prefix is None else (prefix.keys, prefix.values))):
-            storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+    """Bytes of keys, values and states of all layers, prompts that are stored once included."""
+    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in cache.list_tensors()}
     return sum(storages.values())
 
 

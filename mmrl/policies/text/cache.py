@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 
@@ -125,6 +126,19 @@ class PromptCache(DynamicCache):
         """Whether a layer reads the padding of the prompts again at every token, and not only in their summary."""
         return True
 
+    def grow(self, new: int) -> list[Tensor]:
+        """Extend keys and values by `new` tokens, which are written later, and return the tensors of the cache."""
+        for layer in self.layers:
+            if isinstance(layer, DynamicLayer) and layer.keys is not None:
+                most = getattr(layer, "sliding_window", None)
+                more = new if most is None else max(0, min(new, most - 1 - layer.keys.shape[-2]))
+                layer.keys, layer.values = (F.pad(part, (0, 0, 0, more)) for part in (layer.keys, layer.values))
+        return self.list_tensors()
+
+    def list_tensors(self) -> list[Tensor]:
+        """List the tensors that layers hold: keys and values, states, and prompts that are stored once."""
+        return [tensor for layer in self.layers for value in vars(layer).values() for tensor in _list_tensors(value)]
+
 
 class StateCache(PromptCache):
     """Cache with layers that keep a summary of all earlier tokens; every layer selects rows as for a beam search."""
@@ -178,6 +192,15 @@ class PreallocatedCache(PromptCache):
         for layer in self.layers:
             if layer.prefix is not None:
                 layer.unshare()
+
+
+def _list_tensors(value: Any) -> list[Tensor]:
+    """List the tensors of an attribute of a layer."""
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    parts = (value.keys, value.values) if isinstance(value, Prefix) else parts
+    return [tensor for part in parts for tensor in _list_tensors(part)]
 
 
 def build_cache(model: Any, max_new_tokens: int) -> PromptCache:

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from mmrl.core.types import Completion, Prompt, Sampling
 from mmrl.engines.local import cut_rows
+from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.packing.plan import Lengths, PackingCost, plan_packing
 from mmrl.policies.text.policy import TextPolicy
 from scripts.model_sweep.checkpoints import build_checkpoint
@@ -132,3 +133,18 @@ def test_a_plan_without_padding_has_a_batch_for_each_length():
     assert plan == [[(0,), (1,), (2,), (3,)], [(4,)]]
     with pytest.raises(ValueError, match=r"beside rows of the same length alone.*strategy=ddp"):
         plan_packing(lengths, COST, shared=False, one_pass=True, padded=False)
+
+
+def test_the_planned_bytes_of_a_cache_are_those_after_the_last_token(load):
+    """2 prompts, 3 completions, and 5 tokens after them, of which the last is not read."""
+    network, owner = load("qwen3_5_text").network, torch.tensor([0, 1, 1])
+    ids, caches = torch.randint(3, 50, (2, 7)), [build_cache(network, 5) for _ in range(2)]
+    for cache in caches:
+        network(input_ids=ids, cache=cache, use_cache=True)
+        cache.expand(owner)
+    caches[0].grow(4)
+    for _ in range(4):
+        network(input_ids=ids[owner, -1:], cache=caches[1], use_cache=True)
+    planned, measured = (sum(tensor.nbytes for tensor in cache.list_tensors()) for cache in caches)
+    assert planned == measured > 0
+    assert any(tensor.dim() == 4 and tensor.shape[-2] == 11 for tensor in caches[0].list_tensors())
