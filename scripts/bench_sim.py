@@ -77,7 +77,7 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def bench_guest(chosen: argparse.Namespace) -> dict[str, Any]:
-    from benchmark.guest import compare_bare
+    from benchmark.guests.guest import compare_bare
 
     sim = instantiate(OmegaConf.load(CONF / f"{chosen.sim}.yaml"), **read_options(chosen))
     measured = compare_bare(sim, chosen.sim, chosen.num_envs, chosen.camera, chosen.seconds)

@@ -1,9 +1,9 @@
-"""Run the experiment of a recipe over its seeds and write docs/results/<recipe>.json: scripts/reproduce.py RECIPE ...
+"""Run the experiment of a recipe over its seeds and store its result: scripts/reproduce.py RECIPE ...
 
-conf/experiment/<recipe>.yaml has the budget, the compared metric, the seeds and the baseline; its keys are described in
-mmrl/experiments/experiment.py. The verdict follows from a Student 95 % interval of the mean over seeds: of the paired
-difference to the baseline (method minus baseline, seed by seed), or without one of the gain over the start. Fractions
-of held-out problems have Wilson intervals.
+conf/experiment/<room>/<recipe>.yaml has the budget, the compared metric, the seeds and the baseline; its keys are
+described in mmrl/experiments/experiment.py. The verdict follows from a Student 95 % interval of the mean over seeds: of
+the paired difference to the baseline (method minus baseline, seed by seed), or without one of the gain over the start.
+Fractions of held-out problems have Wilson intervals. The result stands in docs/results/recipes/<room>/<recipe>.json.
 
 --all runs each experiment whose result is missing or stale: the configuration, or the code of a part that it names, has
 changed since. Runs that have ended are not run again, so an interrupted call can be repeated. Without arguments the
@@ -27,6 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmrl.config.compose import groups
+from mmrl.config.option_files import find_option
 from mmrl.core.errors import ConfigError
 from mmrl.experiments.comparison import (
     check_starts,
@@ -51,7 +52,8 @@ def select_experiments(recipes: Sequence[str], stale_only: bool, out: Path, cons
     for recipe in groups()["recipe"] if stale_only else recipes:
         experiment = read_experiment(recipe)
         if experiment is None and not stale_only:
-            raise ConfigError(f"recipe {recipe!r} has no experiment; add conf/experiment/{recipe}.yaml")
+            place = find_option("recipe", recipe).name
+            raise ConfigError(f"recipe {recipe!r} has no experiment; add conf/experiment/{place}.yaml")
         if experiment is None:
             continue
         if stale_only:

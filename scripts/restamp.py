@@ -179,7 +179,7 @@ def list_stored() -> list[str]:
         for task, row in json.loads(path.read_text())["cells"].items()
         for method in row
     ]
-    return sorted(path.stem for path in FOLDER.glob("*.json")) + cells
+    return sorted(path.stem for path in (FOLDER / "recipes").rglob("*.json")) + cells
 
 
 def is_stale(name: str) -> bool:

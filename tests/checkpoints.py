@@ -32,8 +32,8 @@ from transformers import (
 )
 
 from mmrl.policies.text.tiny import character_tokenizer, llava_parts, special_ids
-from tests.openvla_checkpoint import openvla
-from tests.openvla_oft_checkpoint import openvla_oft
+from tests.policies.vla.checkpoints.openvla_checkpoint import openvla
+from tests.policies.vla.checkpoints.openvla_oft_checkpoint import openvla_oft
 
 VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
 TEMPLATE = (
@@ -301,7 +301,7 @@ def _saved(config: Any, processor: Any, folder: str | Path, kind: Any = None) ->
 
 
 if __name__ == "__main__":
-    from tests.pi_checkpoints import pi0_fast, pi05
+    from tests.policies.vla.checkpoints.pi_checkpoints import pi0_fast, pi05
 
     makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0, smolvla, pi05, pi0_fast, openvla, openvla_oft)
     kinds: dict[str, Any] = {make.__name__: make for make in makers}

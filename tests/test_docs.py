@@ -42,7 +42,7 @@ def commands() -> list[str]:
         for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
             result += re.findall(r"^(?:\S*/)?mmrl fit ([^#&|>\n]*=[^#&|>\n]*)", block, flags=re.MULTILINE)
         result += re.findall(r"`mmrl fit ([^`]*=[^`]*)`", text)
-    named = {f"recipe={file.stem}" for file in (CONF / "recipe").glob("*.yaml")}  # tests of recipes look at these
+    named = {f"recipe={file.stem}" for file in (CONF / "recipe").rglob("*.yaml")}  # tests of recipes look at these
     return sorted({" ".join(words.split()) for words in result if "--" not in words} - named)
 
 

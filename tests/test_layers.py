@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +77,7 @@ FOLDER_FILES = 15
 """A folder with more modules than that needs rooms of its own."""
 ROOT_ENTRIES = 31
 THEME_FILES = 25
+"""Files in a folder of any kind."""
 
 
 def module(file: Path) -> str:
@@ -178,6 +180,15 @@ def test_folders_hold_about_a_dozen_files():
     for folder in {file.parent for file in FILES if within(module(file), "mmrl")}:
         files = [file.name for file in folder.glob("*.py") if file.name != "__init__.py"]
         assert len(files) <= FOLDER_FILES, f"{folder.relative_to(ROOT)} holds {len(files)} modules"
+
+
+def test_no_folder_of_the_repository_holds_more_than_25_files():
+    """Files directly in it, those of tests, configuration, scripts and results too."""
+    folders = {}
+    for name in ("conf", "docs", "examples", "mmrl", "scripts", "sims", "tasks", "tests"):
+        for folder, _, files in os.walk(ROOT / name):
+            folders[Path(folder).relative_to(ROOT).as_posix()] = sum(not file.endswith(".pyc") for file in files)
+    assert not {folder for folder, count in folders.items() if count > THEME_FILES}, "these need rooms"
 
 
 def test_the_root_of_the_package_can_be_read_at_a_glance():

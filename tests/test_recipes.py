@@ -9,13 +9,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
-from mmrl.config.option_files import read_comment
+from mmrl.config.option_files import find_option, read_comment
 from mmrl.experiments.experiment import read_experiment
 from tests.composed_words import compose_words
 from tests.parsed_words import SectionCLI
 from tests.tiny_recipes import Watcher
 
-RECIPES, STARTS = (sorted(file.stem for file in (CONF / group).glob("*.yaml")) for group in ("recipe", "start"))
+RECIPES, STARTS = (sorted(file.stem for file in (CONF / group).rglob("*.yaml")) for group in ("recipe", "start"))
 RUNS = [*(f"recipe={name}" for name in RECIPES), *(f"start={name}" for name in STARTS)]
 LINES = 25
 runs = pytest.mark.parametrize("run", RUNS, scope="module")  # one after the other: what is parsed is cached
@@ -149,12 +149,12 @@ def terms_of(model) -> set[str]:
 @runs
 def test_the_file_of_a_run_is_short(run):
     group, _, name = run.partition("=")
-    assert len([line for line in (CONF / group / f"{name}.yaml").read_text().splitlines() if line.strip()]) <= LINES
+    assert len([line for line in find_option(group, name).path.read_text().splitlines() if line.strip()]) <= LINES
 
 
 def test_a_start_says_what_it_is():
     for name in STARTS:
-        assert read_comment((CONF / "start" / f"{name}.yaml").read_text()), name
+        assert read_comment(find_option("start", name).path.read_text()), name
 
 
 def test_no_two_runs_are_the_same():

@@ -167,7 +167,7 @@ def test_links_lead_somewhere():
         "`mmrl/rows`",
         "mmrl.ops.advantage.no_function",
         "mmrl.data.rollout_data.RolloutData2",
-        "conf/recipe/{grpo,no_recipe}.yaml and tests/no_*.py",
+        "conf/recipe/losses/{grpo,no_recipe}.yaml and tests/no_*.py",
         "conf/method/<theme>/no_method.yaml",
         "tasks.arithmetic.task.NoTask",
         "`engines/vllm/client.py`",

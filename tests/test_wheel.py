@@ -33,7 +33,7 @@ def site(tmp_path_factory):
 
 def test_the_wheel_has_namespace_packages_and_its_configuration(site):
     assert (site / "tasks" / "arithmetic" / "task.py").is_file() and (site / "mmrl" / "conf" / "config.yaml").is_file()
-    assert (site / "mmrl" / "docs" / "results" / "grpo_smollm2.json").is_file()
+    assert (site / "mmrl" / "docs" / "results" / "recipes" / "pretrained" / "grpo_smollm2.json").is_file()
     assert not (site / "tasks" / "__init__.py").exists() and not (site / "sims" / "__init__.py").exists()
 
 

@@ -25,9 +25,10 @@ from omegaconf import DictConfig, OmegaConf
 from mmrl.commands.fit_arguments import split_switches
 from mmrl.commands.results.sweep_table import format_table, measure_job, read_jobs, write_job, write_table
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
-from mmrl.config.option_files import CONF, groups, search_path
+from mmrl.config.option_files import CONF, groups
 from mmrl.config.overrides import quote
 from mmrl.config.preflight import check_folder
+from mmrl.config.short_names import search_path
 from mmrl.core.errors import ConfigError, is_user_error
 from mmrl.runs import child_process
 

@@ -50,13 +50,23 @@ def find_options() -> dict[str, dict[str, OptionFile]]:
     Raises:
         ConfigError: two folders have an option of one name, or a file lacks the first line of its group.
     """
-    options: dict[str, dict[str, OptionFile]] = {
-        folder.name: {} for folder in sorted(CONF.iterdir()) if folder.is_dir() and folder.name != "experiment"
-    }
-    for origin, conf in (("", CONF), *list_folders()):
+    options: dict[str, dict[str, OptionFile]] = {group: dict(files) for group, files in _list_own().items()}
+    for origin, conf in list_folders():
         for group, files in options.items():
             for file in sorted((conf / group).rglob("*.yaml")):
                 _add(files, group, conf / group, file, origin)
+    return options
+
+
+@functools.cache
+def _list_own() -> dict[str, dict[str, OptionFile]]:
+    """List mmrl's own options, which do not change while a process runs."""
+    options: dict[str, dict[str, OptionFile]] = {}
+    for folder in sorted(CONF.iterdir()):
+        if folder.is_dir() and folder.name != "experiment":
+            options[folder.name] = {}
+            for file in sorted(folder.rglob("*.yaml")):
+                _add(options[folder.name], folder.name, folder, file, "")
     return options
 
 
@@ -74,8 +84,9 @@ def find_option(group: str, option: str) -> OptionFile:
 
 def search_option(group: str, option: str) -> OptionFile | None:
     """Find the file of an option, without listing all others; None where there is none."""
-    files: dict[str, OptionFile] = {}
-    for origin, conf in (("", CONF), *list_folders()):
+    own = _list_own().get(group, {}).get(option)
+    files = {} if own is None else {option: own}
+    for origin, conf in list_folders():
         for file in (conf / group).rglob(f"{option}.yaml"):
             _add(files, group, conf / group, file, origin)
     return files.get(option)
@@ -104,12 +115,6 @@ def read_package(file: Path) -> str | None:
     """The key at which an option's file stands, as its first line for Hydra says; None where it has no such line."""
     line = next((line for line in _first_lines(file) if line.startswith(_PACKAGE)), None)
     return None if line is None else line.removeprefix(_PACKAGE).strip()
-
-
-def search_path() -> str:
-    """Hydra's override that adds the folders which are not mmrl's to the search path."""
-    folders = [str(folder).replace("'", "\\'") for _, folder in list_folders()]
-    return "hydra.searchpath=[" + ", ".join(f"'file://{folder}'" for folder in folders) + "]"
 
 
 def list_folders() -> Iterator[tuple[str, Path]]:

@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mmrl.config.layers.files import read_run
-from mmrl.config.option_files import CONF, list_folders, search_path
+from mmrl.config.option_files import CONF, list_folders
+from mmrl.config.short_names import search_path
 from mmrl.config.signatures import constructor_parameters
 from mmrl.core.errors import ConfigError
 

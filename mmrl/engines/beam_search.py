@@ -13,7 +13,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.types import Completion, Observation, Request, Sampling
 from mmrl.engines.base import contexts
-from mmrl.engines.local import LocalEngine
+from mmrl.engines.local import LocalEngine, cut_rows
 from mmrl.engines.prefix_tree import PrefixTree
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.text.cache import build_cache
@@ -83,18 +83,15 @@ class BeamSearchEngine(LocalEngine):
             raise ValueError(f"allowed outputs have up to {tree.depth} tokens; set sampling.max_tokens={tree.depth}")
         if sampling.truncated or sampling.annealing is not None:
             raise ValueError("beam search has no top_k, top_p, min_p and annealing; leave them out of sampling")
-        policy, done = self._policy_in_use(), []
+        policy, done = self._policy_in_use(), dict[int, list[Completion]]()
         read = contexts(requests, policy)
         size = max(1, self.max_rows // num_beams)
         with evaluation_mode(policy):
-            for start in range(0, len(requests), size):
-                rows = slice(start, start + size)
-                beam_groups = _search(policy, read[rows], tree, num_beams, sampling.temperature)
-                done += [
-                    [self._complete(policy, beam, observation, request, sampling) for beam in beams]
-                    for beams, observation, request in zip(beam_groups, read[rows], requests[rows])
-                ]
-        return done
+            for rows in cut_rows(range(len(requests)), size, read, policy):
+                beam_groups = _search(policy, [read[row] for row in rows], tree, num_beams, sampling.temperature)
+                for row, beams in zip(rows, beam_groups):
+                    done[row] = [self._complete(policy, beam, read[row], requests[row], sampling) for beam in beams]
+        return [done[row] for row in range(len(requests))]
 
     def _complete(
         self, policy: Any, beam: Beam, observation: Observation, request: Request, sampling: Sampling
@@ -122,7 +119,7 @@ def _search(
     policy.refuse_long(ids.shape[1] + tree.depth - 1)
     inputs: dict[str, Tensor] = {"input_ids": ids, **policy.extra_inputs(columns)}
     positions = policy.positions(ids, mask, inputs)
-    cache, forbidden = build_cache(policy.model.config, tree.depth), torch.tensor(policy.forbidden, dtype=torch.long)
+    cache, forbidden = build_cache(policy.model, tree.depth), torch.tensor(policy.forbidden, dtype=torch.long)
     beams = [[Beam(row=row)] for row in range(len(ids))]
     while True:
         logits = next_logits(policy.model, inputs, mask, positions, cache).float() / temperature

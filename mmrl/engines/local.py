@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -67,8 +68,7 @@ class LocalEngine(Engine):
         order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
         with evaluation_mode(policy):
-            for start in range(0, len(order), self.max_rows):
-                rows = order[start : start + self.max_rows]
+            for rows in cut_rows(order, self.max_rows, [read[number] for number in owner], policy):
                 numbers, batch = zip(*((owner[i], requests[i]) for i in rows))
                 done.update(zip(rows, self._run(policy, read, numbers, batch, sampling)))
         return [done[i] for i in range(len(requests))]
@@ -192,6 +192,21 @@ def _rows(column: Tensor | Ragged, lengths: Sequence[int]) -> Sequence[Tensor]:
     if isinstance(column, Ragged):
         return column.values.split(column.lengths.tolist())
     return [row[:length] for row, length in zip(column, lengths)]
+
+
+def cut_rows(order: Sequence[int], most: int, read: Sequence[Observation], policy: Policy) -> Iterator[Sequence[int]]:
+    """Cut ordered rows into batches of at most `most`; a policy that takes no padding reads equal lengths at once.
+
+    Args:
+        order: numbers of rows.
+        most: rows of a batch.
+        read: what each row reads.
+    """
+    if not policy.takes_padding:
+        order = sorted(order, key=lambda row: _length(read[row]))
+    for _, group in groupby(order, key=lambda row: policy.takes_padding or _length(read[row])):
+        rows = list(group)
+        yield from (rows[start : start + most] for start in range(0, len(rows), most))
 
 
 def _length(observation: Observation) -> int:

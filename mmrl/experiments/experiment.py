@@ -1,9 +1,10 @@
-"""Read conf/experiment/<recipe>.yaml: how a recipe is measured, and what it is compared with."""
+"""Read conf/experiment/<room>/<recipe>.yaml: how a recipe is measured, and what it is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -69,7 +70,8 @@ class Experiment:
 
     @property
     def _file(self) -> str:
-        return f"conf/experiment/{self.recipe}.yaml"
+        path = _find_file(self.recipe)
+        return f"conf/experiment/{path.relative_to(FOLDER) if path else self.recipe}"
 
     @property
     def seed_list(self) -> list[int]:
@@ -115,8 +117,8 @@ def read_experiment(recipe: str) -> Experiment | None:
     Raises:
         ConfigError: there is no such recipe, or its experiment has unknown keys or lacks some.
     """
-    path = FOLDER / f"{recipe}.yaml"
-    if not path.exists():
+    path = _find_file(recipe)
+    if path is None:
         compose([f"recipe={recipe}"])  # raises for an unknown recipe
         return None
     node: dict[str, Any] = yaml.safe_load(path.read_text())
@@ -124,4 +126,9 @@ def read_experiment(recipe: str) -> Experiment | None:
         baseline = Baseline(**node.pop("baseline")) if "baseline" in node else None
         return Experiment(recipe, **node, baseline=baseline)
     except TypeError as error:
-        raise ConfigError(f"conf/experiment/{recipe}.yaml: {str(error).split('__init__() ')[-1]}") from error
+        cause = str(error).split("__init__() ")[-1]
+        raise ConfigError(f"conf/experiment/{path.relative_to(FOLDER)}: {cause}") from error
+
+
+def _find_file(recipe: str) -> Path | None:
+    return next(FOLDER.rglob(f"{recipe}.yaml"), None)

@@ -14,7 +14,7 @@ from mmrl.config.compose import CONF
 from mmrl.config.layers.files import find_part, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
-from mmrl.experiments.results import FOLDER, format_result, read_result
+from mmrl.experiments.results import FOLDER, format_result, read_result, result_file
 from mmrl.experiments.sources import SourcedPart, read_sources
 
 INDEX = """# Papers
@@ -160,26 +160,32 @@ def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Itera
     )
     if paper.get("method_differs"):
         yield f"- its method differs: {paper['method_differs']}"
-    result, file = read_result(name, sources.results), sources.conf / "experiment" / f"{name}.yaml"
-    if result is not None:
+    result, file = read_result(name, sources.results), _find_experiment(name, sources)
+    if result is not None and file is not None:
         explanation = yaml.safe_load(file.read_text()).get("explanation")
         yield f"- result: {format_result(result)}{f'; {explanation}' if explanation else ''}"
-    elif file.exists():
+    elif file is not None:
         yield f"- result: not run, `python scripts/reproduce.py {name}`"
     for comparison in sources.compared.get(name, ()):
         yield f"- compared: [{comparison.title}](../comparisons/{comparison.name}.md)"
-    if result is not None and (sources.results / f"{name}.png").exists():
-        yield from ("", f"![{name}: {result['metric']} over the iterations](../results/{name}.png)")
+    picture = result_file("recipe", name, sources.results).with_suffix(".png")
+    if result is not None and picture.exists():
+        place = picture.relative_to(sources.results).as_posix()
+        yield from ("", f"![{name}: {result['metric']} over the iterations](../results/{place})")
 
 
 def _summarize(name: str, sources: Sources) -> str:
     result = read_result(name, sources.results)
     if result is not None:
         return format_result(result)
-    if (sources.conf / "experiment" / f"{name}.yaml").exists():
+    if _find_experiment(name, sources) is not None:
         return "not run"
     pages = [f"[compared](../comparisons/{comparison.name}.md)" for comparison in sources.compared.get(name, ())]
     return ", ".join(["smoke", *pages])
+
+
+def _find_experiment(name: str, sources: Sources) -> Path | None:
+    return next((sources.conf / "experiment").rglob(f"{name}.yaml"), None)
 
 
 def _cite(paper: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Read and format the stored results: docs/results/<recipe>.json."""
+"""Read and format the stored results of recipes: docs/results/recipes/<room>/<recipe>.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from mmrl.config.compose import CONF
+from mmrl.config.option_files import CONF, search_option
 from mmrl.experiments.experiment import Experiment
 
 FOLDER = CONF.parent / "docs" / "results"
@@ -17,9 +17,15 @@ ABSENT = "not in this installation"
 """Text in place of a result where the folder is missing."""
 
 
+def result_file(group: str, name: str, folder: Path = FOLDER) -> Path:
+    """Where the result of a recipe or a task stands, stored or not: in the room that its file has in conf/."""
+    option = search_option(group, name)
+    return folder / f"{group}s" / f"{name if option is None else option.name}.json"
+
+
 def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
     """Read the stored result of a recipe; None if there is none."""
-    path = folder / f"{recipe}.json"
+    path = result_file("recipe", recipe, folder)
     return json.loads(path.read_text()) if path.exists() else None
 
 
@@ -33,8 +39,8 @@ def describe_result(recipe: str, folder: Path = FOLDER) -> str:
 
 def write_json(result: Mapping[str, Any], folder: Path) -> Path:
     """Write a result as JSON, the points of each run on one line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{result['recipe']}.json"
+    path = result_file("recipe", result["recipe"], folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
     head = json.dumps({key: value for key, value in result.items() if key != "curves"}, indent=2)
     curves = ",\n".join(f'    "{side}": {json.dumps(runs)}' for side, runs in result["curves"].items())
     path.write_text(f'{head[:-2]},\n  "curves": {{\n{curves}\n  }}\n}}\n')
@@ -76,7 +82,7 @@ def format_result(result: Mapping[str, Any]) -> str:
 def format_table(folder: Path = FOLDER) -> str:
     """Format the results of a folder as rows of a Markdown table."""
     rows = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted((folder / "recipes").rglob("*.json"), key=lambda path: path.name):
         result = json.loads(path.read_text())
         seeds = result["seeds"]
         minutes = mean(row["seconds"] for row in seeds) / 60

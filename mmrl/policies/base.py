@@ -51,6 +51,7 @@ class Policy(nn.Module, ABC):
     not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
     pads_left: bool = False  # whether `collate` pads tokens at the start of a row
     scales_images: bool = False  # whether images of every size are brought to that of the network
+    takes_padding: bool = True  # whether rows of different lengths may stand in one batch
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy

@@ -59,7 +59,7 @@ def compare_processes(sim: Any, num_envs: int, counts: list[int], seconds: float
 def compare_guest(sim: GuestSim, num_envs: int, counts: list[int], seconds: float) -> dict[str, float]:
     """The same for a guest; its side alone is one process of its own Python, started anew for every slice."""
     program = sim.program()
-    script = str(Path(__file__).with_name("guest_alone.py"))
+    script = str(Path(__file__).parent / "guests" / "guest_alone.py")
     slice_s = seconds / _ROUNDS / (1 + len(counts))
     folders = json.dumps([str(path) for path in sims.__path__])
     command = [str(program.python), script, folders, json.dumps(program.description), str(num_envs), str(slice_s)]

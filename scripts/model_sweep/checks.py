@@ -56,6 +56,7 @@ class Outcome:
     reason: str = ""
     differences: dict[str, float] = field(default_factory=dict)  # nats, by what was compared with plain transformers
     fit: str = ""  # "yes", or what stopped the iteration
+    rows: str = ""  # "shared" prompts, "padded" beside longer rows, or of "equal lengths" alone
     export: float | str = ""  # nats between export and trained policy, or the error
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,6 +79,9 @@ def check_type(kind: str, family: str, folder: Path) -> Outcome:
         return end_outcome(outcome, "refused", error)
     except Exception as error:
         return end_outcome(outcome, "crash", error)
+    outcome.rows = "equal lengths"
+    if policy.takes_padding:
+        outcome.rows = "shared" if policy.prefix_sharing.masks else "padded"
     try:
         _compare(outcome, policy, plain)
         _compare_packed(outcome, family, folder, plain)

@@ -20,7 +20,7 @@ QSA = {
     "indexer_n_heads": 4,
     "indexer_kv_heads": 1,
     "indexer_head_dim": 8,
-    "indexer_budget": 8,
+    "indexer_budget": 256,
     "indexer_compress_ratio": 2,
     "hc_lowrank": 8,
     "ngram_vocab_size_base": 100,
@@ -107,6 +107,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "xlstm": {"qk_dim_factor": 1.0},
     "xmod": {"default_language": "en_XX"},
     "zamba": {
+        "attention_hidden_size": 64,
         "num_hidden_layers": 4,
         "layers_block_type": ["mamba", "hybrid"] * 2,
         "num_key_value_heads": 4,

@@ -17,8 +17,10 @@ Written by `python scripts/sweep_models.py` with transformers {version}: a tiny 
 image-text type with random weights, loaded by `policy=text` or `policy=vlm` and compared with transformers alone, whose
 own attention computes each row by itself. Compared are the log-probs of sampled choices and their scores: rows alone,
 padded, with shared and with packed prompts, with pictures of two sizes and without. *exact* is the largest difference
-of any of them in nats, with float32 weights. *fit* is one iteration of GRPO; *export* is the difference between the
-trained policy and its `policy/` folder, read by transformers in a fresh process.
+of any of them in nats, with float32 weights. *rows* says what a batch holds: prompts that completions share, rows that
+are padded beside longer ones, or rows of equal lengths alone, where padding would change their numbers. *fit* is one
+iteration of GRPO; *export* is the difference between the trained policy and its `policy/` folder, read by transformers
+in a fresh process.
 
 A type that is refused is refused when it is loaded, with the reason that stands here. "Is no policy that writes text"
 are encoder-decoders and classes without `generate`, which their configuration alone shows. "Not tried" are types that
@@ -37,11 +39,13 @@ def format_page(outcomes: Sequence[Outcome]) -> str:
     parts = [HEAD.format(version=transformers.__version__, counts=f"Of {len(ordered)} types {numbers}.")]
     for family, title in (("text", "## Text"), ("image", "## Images and text")):
         rows = [format_row(outcome) for outcome in ordered if outcome.family == family]
-        parts.append("\n".join([title, "", "| type | loads | exact | fit | export | reason |", RULE, *rows]) + "\n")
+        parts.append(
+            "\n".join([title, "", "| type | loads | rows | exact | fit | export | reason |", RULE, *rows]) + "\n"
+        )
     return "\n".join(parts)
 
 
-RULE = "|---|---|---:|---|---:|---|"
+RULE = "|---|---|---|---:|---|---:|---|"
 
 
 def format_row(outcome: Outcome) -> str:
@@ -49,7 +53,8 @@ def format_row(outcome: Outcome) -> str:
     loads = {"refused": "refused", "refused late": "refused", "not tiny": "not tried"}.get(outcome.status, "yes")
     worst = f"{max(outcome.differences.values()):.0e}" if outcome.differences and loads == "yes" else ""
     export = f"{outcome.export:.0e}" if isinstance(outcome.export, float) else ""
-    cells = [f"`{outcome.kind}`", loads, worst, outcome.fit[:20], export, _clean(outcome.reason)]
+    rows = outcome.rows if loads == "yes" else ""
+    cells = [f"`{outcome.kind}`", loads, rows, worst, outcome.fit[:20], export, _clean(outcome.reason)]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -167,11 +167,11 @@ def _link(part: Source) -> str:
 def _uses(conf: Path) -> dict[str, list[str]]:
     """By class: the options of conf/ that name it, as words of a command line; recipes last."""
     out: dict[str, list[str]] = {}
-    files = sorted(conf.glob("*/*.yaml"), key=lambda file: (file.parent.name == "recipe", file))
+    files = sorted((file.relative_to(conf).parts[0], file.stem, file) for file in conf.glob("*/**/*.yaml"))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for file in files:
+    for group, name, file in sorted(files, key=lambda entry: entry[0] == "recipe"):
         for path in dict.fromkeys(_targets(yaml.load(file.read_text(), loader))):
-            out.setdefault(path, []).append(f"{file.parent.name}={file.stem}")
+            out.setdefault(path, []).append(f"{group}={name}")
     return out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from mmrl.config.compose import compose
 from mmrl.core.text_environment import EnvironmentTask
 from mmrl.core.types import Prompt, Task
-from mmrl.experiments.results import FOLDER, read_result
+from mmrl.experiments.results import FOLDER, result_file
 from tasks.browser.chromium import BrowserError
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     _sections.clear()
-    for option in sorted(path.stem for path in (FOLDER / "tasks").glob("*.json")):
+    for option in sorted(path.stem for path in (FOLDER / "tasks").rglob("*.json")):
         task: Task = instantiate(compose([f"task={option}"]).data.task, _convert_="all").on("held_out")
         try:
             prompts = [task[index] for index in range(COUNT)]
@@ -61,7 +62,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _section(option: str, task: Task, prompts: list[Prompt], picture: str) -> str:
-    stored: Any = read_result(option, FOLDER / "tasks")
+    file = result_file("task", option)
+    stored: Any = json.loads(file.read_text()) if file.exists() else None
     lines = [f"## Held-out problems of `task={option}`", ""]
     if prompts[0].images:
         lines += [f"![The images of the problems below, from left to right]({picture})", ""]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mmrl.core.errors import check_interval
-from sims.tabletop.buttons import ButtonsTask
-from sims.tabletop.drawer import DrawerTask
 from sims.tabletop.layout import APART_M
-from sims.tabletop.pick_place import PickPlaceTask
-from sims.tabletop.push import PushTask
-from sims.tabletop.reach import ReachTask
 from sims.tabletop.sim import SingleTaskSim, check_colours, check_yaw
-from sims.tabletop.stack import StackTask
+from sims.tabletop.tasks.buttons import ButtonsTask
+from sims.tabletop.tasks.drawer import DrawerTask
+from sims.tabletop.tasks.pick_place import PickPlaceTask
+from sims.tabletop.tasks.push import PushTask
+from sims.tabletop.tasks.reach import ReachTask
+from sims.tabletop.tasks.stack import StackTask
 
 Levels = Mapping[str, Mapping[str, Any]]
 

@@ -5,8 +5,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from mmrl.config.compose import to_hydra_overrides
-from mmrl.config.option_files import CONF, search_path
+from mmrl.config.option_files import CONF
 from mmrl.config.overrides import compose_overrides
+from mmrl.config.short_names import search_path
 
 CHOSEN = (
     ("recipe=grpo", "data.num_prompts=4", "run_dir='a b=c'"),

@@ -98,7 +98,7 @@ def test_folders_that_are_no_groups_and_a_checkout_of_mmrl_are_left_alone(here):
     assert "db" not in groups() and compose(["recipe=grpo"]).choices.recipe == "grpo"
     write(here / "conf", name="recipe/grpo.yaml")
     write(here, "", name="mmrl/config/option_files.py")
-    assert find_option("recipe", "grpo").path.parent == CONF / "recipe"
+    assert find_option("recipe", "grpo").path.parent == CONF / "recipe" / "losses"
 
 
 def test_the_comment_of_a_file_is_without_hydras_line():

@@ -44,7 +44,7 @@ def test_an_experiment_takes_nothing_over_from_the_recipe_below():
 
 
 def test_every_experiment_is_that_of_a_recipe_and_is_no_config_group():
-    names = {file.stem for file in experiment.FOLDER.glob("*.yaml")}
+    names = {file.stem for file in experiment.FOLDER.rglob("*.yaml")}
     assert names <= set(groups()["recipe"]) and "experiment" not in groups()
 
 

@@ -20,12 +20,12 @@ RESULT = {
 def test_a_verdict_is_followed_by_its_reason(tmp_path):
     experiments, comparisons = (tmp_path / "conf" / name for name in ("experiment", "comparison"))
     results = tmp_path / "results"
-    for folder in (experiments, comparisons, results):
+    for folder in (experiments, comparisons, results / "recipes"):
         folder.mkdir(parents=True)
     for name, explanation in (("seen", "answers are short"), ("unseen", "not shown"), ("plain", None)):
         if explanation:
             (experiments / f"{name}.yaml").write_text(yaml.safe_dump({"explanation": explanation}))
-    (results / "seen.json").write_text(json.dumps(RESULT))
+    (results / "recipes" / "seen.json").write_text(json.dumps(RESULT))
     task = {"about": "a task", "metric": "val/x", "overrides": []}
     table = {"title": "A table", "reference": "Plain", "seeds": 1, "overrides": [], "tasks": {"one": task}}
     methods = {"Plain": ["recipe=plain"], "Plain, twice": ["recipe=plain", "data.group_size=2"]}
@@ -43,7 +43,7 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
 
 def test_every_recipe_is_on_the_page_of_its_methods_folder():
     themes = read_themes()
-    assert sum(map(len, themes.values())) == len(list((CONF / "recipe").glob("*.yaml")))
+    assert sum(map(len, themes.values())) == len(list((CONF / "recipe").rglob("*.yaml")))
     assert set(themes) == {folder.name for folder in (CONF / "method").iterdir()}
     assert "clip_delta" in themes["advantages"] and find_page("grpo_browser") == "losses.md#grpo_browser"
     headers = [paper for papers in themes.values() for paper in papers.values()]

@@ -8,12 +8,13 @@ from mmrl.experiments.results import (
     format_result,
     format_table,
     read_result,
+    result_file,
     result_state,
     with_hashes,
     write_json,
 )
 
-RECIPES = sorted(file.stem for file in FOLDER.glob("*.json"))
+RECIPES = sorted(file.stem for file in (FOLDER / "recipes").rglob("*.json"))
 
 
 def test_every_stored_result_has_a_row_and_belongs_to_its_experiment():
@@ -38,7 +39,7 @@ def test_a_result_of_another_comparison_or_of_other_seeds_is_stale(tmp_path, mon
 
 def test_new_hashes_leave_a_stored_result_as_it_is(tmp_path):
     result = read_result("grpo")
-    assert write_json(result, tmp_path).read_text() == (FOLDER / "grpo.json").read_text()
+    assert write_json(result, tmp_path).read_text() == result_file("recipe", "grpo").read_text()
     once = with_hashes({"content": {"method": "a"}, "metric": "m"}, {"method": "b"})
     twice = with_hashes(once, {"method": "c"})
     assert list(twice.items()) == [("content", {"method": "c"}), ("measured_content", {"method": "a"}), ("metric", "m")]

@@ -10,7 +10,7 @@ import pytest
 from mmrl.core.errors import ConfigError
 from mmrl.experiments import runner
 from mmrl.experiments.experiment import Baseline, Experiment
-from mmrl.experiments.results import format_result, result_state
+from mmrl.experiments.results import format_result, result_file, result_state
 from mmrl.experiments.runner import ExperimentRun, RunFailed, list_runs, run_experiments
 
 METRIC = "val/greedy/exact/mean"
@@ -59,13 +59,13 @@ def test_a_second_call_runs_what_is_missing_and_writes_the_result(tmp_path, monk
     monkeypatch.setattr(runner.ExperimentRun, "_fit", fit)
     errors = run_experiments([EXPERIMENT], None, 2, tmp_path / "runs", tmp_path / "out")
     assert not errors and [(run.side, run.seed) for run in started] == [("baseline", 1)]
-    result = json.loads((tmp_path / "out" / "grpo.json").read_text())
+    result = json.loads(result_file("recipe", "grpo", tmp_path / "out").read_text())
     assert result["effect_over_baseline"] == pytest.approx(0.2) and result["verdict"] == "helps"
     assert [row["seed"] for row in result["baseline"]["seeds"]] == [0, 1, 2]
     assert result["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
     usage = {"iterations": 2.0, "episodes": 80.0, "seconds": 60.0}
     assert result["usage"] == {"method": usage, "baseline": usage}
-    assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
+    assert result_file("recipe", "grpo", tmp_path / "out").with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
     assert result_state(EXPERIMENT, tmp_path / "out") == "current"
     assert format_result(result).startswith("helps: +0.200 [") and format_result(result).endswith("over reinforce")
 
@@ -94,10 +94,10 @@ def test_seeds_of_an_unchanged_stored_result_are_kept_and_the_others_are_run(tmp
     monkeypatch.setattr(runner.ExperimentRun, "_fit", fit)
     assert not run_experiments([EXPERIMENT], None, 1, tmp_path / "runs", tmp_path, keep_stored=True)
     assert started == [("method", 2), ("baseline", 2)]
-    kept = json.loads((tmp_path / "grpo.json").read_text())
+    kept = json.loads(result_file("recipe", "grpo", tmp_path).read_text())
     finish(tmp_path / "six", contents, AFTER)
     run_experiments([EXPERIMENT], None, 1, tmp_path / "six", tmp_path / "six")
-    assert kept == json.loads((tmp_path / "six" / "grpo.json").read_text())
+    assert kept == json.loads(result_file("recipe", "grpo", tmp_path / "six").read_text())
     changed = replace(EXPERIMENT, overrides=("data.num_prompts=8",))
     assert not runner.read_measured_runs(changed, changed.hash_sides(), tmp_path)
     other = replace(EXPERIMENT, metric="val/sampled/exact/mean")

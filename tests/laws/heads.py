@@ -24,9 +24,9 @@ from mmrl.policies.vla.small.flow import ActionFlowPolicy
 from mmrl.policies.vla.small.token import ActionTokenPolicy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from tests.checkpoints import pi0, smolvla
-from tests.openvla_checkpoint import openvla
-from tests.openvla_oft_checkpoint import openvla_oft
-from tests.pi_checkpoints import pi0_fast, pi05
+from tests.policies.vla.checkpoints.openvla_checkpoint import openvla
+from tests.policies.vla.checkpoints.openvla_oft_checkpoint import openvla_oft
+from tests.policies.vla.checkpoints.pi_checkpoints import pi0_fast, pi05
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {

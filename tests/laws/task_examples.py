@@ -15,7 +15,7 @@ from hydra.utils import instantiate
 from mmrl.config.compose import compose, groups
 from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import TaskBaselines
-from mmrl.experiments.results import FOLDER
+from mmrl.experiments.results import result_file
 from tests.laws.text_answers import (
     change_blocks,
     change_call,
@@ -98,7 +98,7 @@ def build_task(name: str) -> Task:
 
 def read_floor(name: str) -> TaskBaselines:
     """The stored floor and ceiling of an option, which a law of tasks measures again."""
-    return TaskBaselines(**json.loads((FOLDER / "tasks" / f"{name}.json").read_text()))
+    return TaskBaselines(**json.loads(result_file("task", name).read_text()))
 
 
 def names() -> list[str]:
@@ -137,9 +137,9 @@ NEAR: dict[str, str] = {
     "drawings": "what another shape covers is free",
     "drawings_svg": "blanks are free",
     "graphs": "the last step counts by its value, its operands in the score `process`",
-    "programs": "several programs and inputs are right: tests/tasks/test_programs.py has an oracle",
+    "programs": "several programs and inputs are right: tests/tasks/code/test_programs.py has an oracle",
     "records": "a risk is right on its side of 1/2",
-    "sql": "blanks are free: tests/tasks/test_sql.py has an oracle",
+    "sql": "blanks are free: tests/tasks/code/test_sql.py has an oracle",
     "wiki": "SQuAD's equality ignores punctuation",
 }
 """Options whose verifier accepts more than 1 % of the answers that differ in one place, and why that is right:

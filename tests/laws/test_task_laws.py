@@ -216,4 +216,4 @@ def test_stored_floor_and_ceiling_are_current(task, request):
 
 
 def test_no_floor_is_stored_for_a_task_that_is_gone():
-    assert {path.stem for path in (FOLDER / "tasks").iterdir()} == set(FLOORS)
+    assert {path.stem for path in (FOLDER / "tasks").rglob("*.json")} == set(FLOORS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mmrl.core.types import Prompt
-from tests.tasks.code_answers import HOSTILE
+from tests.tasks.code.code_answers import HOSTILE
 
 
 def change_word(prompt: Prompt, right: str) -> dict[str, str]:

@@ -45,6 +45,11 @@ PRETRAINED = {
     "openvla_oft": (openvla_oft_folder, *TOKENS),
 }
 """Policies on a pretrained vision-language model: a tiny checkpoint, and words."""
+HYBRID = (
+    "{model_type: qwen3_5_text, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 2, num_attention_heads: 2, "
+    "num_key_value_heads: 2, head_dim: 8, layer_types: [linear_attention, full_attention], linear_num_key_heads: 2, "
+    "linear_num_value_heads: 2, linear_key_head_dim: 8, linear_value_head_dim: 8, tie_word_embeddings: true}"
+)
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
     "uneven": (
@@ -109,6 +114,8 @@ RUNS = {
     "adapters": ("recipe=grpo_kl", "policy.lora={r: 4}"),
     # the same with the base in 4 bits
     "qlora": ("recipe=grpo_kl", "policy.lora={r: 4}", "policy.quantization=nf4"),
+    # layers with a recurrent state, in chunks of rows
+    "hybrid": (f"policy.config={HYBRID}", "trainer.accumulate_grad_batches=2"),
     # logits in chunks of 6 tokens, of a tied output layer
     "chunked_logits": ("policy.max_logits=600", "trainer.accumulate_grad_batches=2"),
     # prompts of different lengths in one sequence

@@ -9,7 +9,7 @@ import pytest
 from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "scale")]
 import scale_tables  # noqa: E402
 from bench_scale import compare, compare_ways, measure_decoding  # noqa: E402
 from benchmark.scale import SIZES, Launcher, Run, override  # noqa: E402

@@ -23,7 +23,7 @@ from tests.policies.text.oracle import batch_of, completions, decided, largest_l
 pytest.importorskip("gguf")
 from tests.policies.text.gguf_file import write_gguf
 
-sys.path.append(str(Path(__file__).parents[2] / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts" / "install"))
 build_vlm = importlib.import_module("build_vlm")
 
 TURN = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "1+1="}]}

@@ -9,7 +9,7 @@ import pytest
 from mmrl.config.compose import compose, to_lightning
 from tests.parsed_words import SectionCLI
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "robots"
 
 
 @pytest.fixture(scope="module")

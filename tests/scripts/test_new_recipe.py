@@ -67,8 +67,8 @@ def test_every_kind_of_part_begins_with_something_that_works(checkout, slot):
     lint = run("python -m ruff check mmrl tests", checkout)
     assert lint.returncode == 0, lint.stdout
     method = yaml.safe_load((checkout / "conf" / "method" / "losses" / "my_part.yaml").read_text())
-    recipe = yaml.safe_load((checkout / "conf" / "recipe" / "my_part.yaml").read_text())
-    assert "MyPart" in str(method) and recipe["defaults"][0] == {"override /method": "losses/my_part"}
+    recipe = yaml.safe_load((checkout / "conf" / "recipe" / "losses" / "my_part.yaml").read_text())
+    assert "MyPart" in str(method) and recipe["defaults"][0] == {"override /method": "my_part"}
     again = run(f"python -m mmrl new method my_part theme=losses slot={slot}", checkout)
     assert again.returncode and "choose another name" in again.stderr
     themeless = run("python -m mmrl new method other", checkout)

@@ -17,4 +17,5 @@ def test_without_a_recipe_the_stored_results_are_printed():
 
 def test_a_recipe_without_an_experiment_is_refused(tmp_path):
     done = run("reinforce", "--out", str(tmp_path))
-    assert done.returncode and "add conf/experiment/reinforce.yaml" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode and "add conf/experiment/losses/reinforce.yaml" in done.stderr
+    assert "Traceback" not in done.stderr

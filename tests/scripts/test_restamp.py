@@ -93,7 +93,7 @@ def checkout(tmp_path):
 
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     current = json.loads(run(sys.executable, "-c", f"{READ}import json; print(json.dumps(one.hash_sides()))"))
-    stored = folder / "docs" / "results" / "bradley_terry.json"
+    stored = folder / "docs" / "results" / "recipes" / "preferences" / "bradley_terry.json"
     stored.write_text(re.sub(r'"method": "[0-9a-f]{16}"', f'"method": "{current["method"]}"', stored.read_text()))
     author = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
     run("git", *author, "commit", "--quiet", "--allow-empty", "-am", "A current result")
@@ -126,7 +126,7 @@ def test_new_names_keep_a_result_and_new_numbers_do_not(checkout):
     assert "kept" in restamped()
 
     run("git", "checkout", "--quiet", "docs")  # the result of the commit again
-    setting = folder / "conf" / "setting" / "reward_model.yaml"
+    setting = folder / "conf" / "setting" / "text" / "reward_model.yaml"
     text = setting.read_text()
     setting.write_text(re.sub(r"num_prompts: \d+", "num_prompts: 7", text))
     assert "data.num_prompts was" in restamped()

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "robots"))
 import robots_page as page  # noqa: E402
 from robot_frames import join_frames  # noqa: E402
 from robot_perturbations import read_perturbations, store_perturbation  # noqa: E402
 
 
 def test_the_page_is_current():
-    """Where this fails: python scripts/robots_page.py."""
+    """Where this fails: python scripts/robots/robots_page.py."""
     assert page.PAGE.read_text() == page.render_page()
     protocols = page.read_protocols()
     assert all((page.FOLDER / "robots" / f"{recipe}.png").exists() for recipe in protocols)

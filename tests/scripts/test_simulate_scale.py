@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "scale"))
 import scale_tables  # noqa: E402
 from simulate_scale import STRATEGIES, Links, Phases, Work, format_tables, simulate  # noqa: E402
 

@@ -17,7 +17,7 @@ NOT_TINY = 5
 """Types at most of which transformers itself builds or runs no tiny checkpoint."""
 EXACT_TEXT = (
     "bloom",
-    "cohere2",
+    "deepseek_v4",
     "deepseek_v32",
     "falcon",
     "gemma3_text",
@@ -25,12 +25,12 @@ EXACT_TEXT = (
     "gpt_oss",
     "llama",
     "mixtral",
-    "olmo2",
+    "nemotron_h",
     "qwen2",
-    "smollm3",
+    "qwen3_5_text",
 )
-REFUSED_TEXT = ("mamba", "musicgen", "roberta", "xlnet")
-EXACT_IMAGES = ("ernie4_5_vl_moe", "gemma3", "llava", "mistral3", "ovis2", "qwen2_5_omni_thinker", "qwen2_vl")
+REFUSED_TEXT = ("rwkv", "musicgen", "roberta", "xlnet")
+EXACT_IMAGES = ("ernie4_5_vl_moe", "gemma3", "llava", "qwen3_5", "ovis2", "qwen2_5_omni_thinker", "qwen2_vl")
 REFUSED_IMAGES = ("florence2", "kosmos-2")
 SOME = {
     **{(kind, "text"): "exact" for kind in EXACT_TEXT},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.experiments.results import ABSENT, FOLDER
+from mmrl.experiments.results import ABSENT, FOLDER, result_file
 
 SCORE = "exact"
 """The score whose floor and ceiling are shown."""
@@ -35,7 +35,7 @@ CAPTION = (
 
 
 def _baselines(option: str) -> tuple[str, str, str]:
-    path = FOLDER / "tasks" / f"{option}.json"
+    path = result_file("task", option)
     if not path.exists():
         return "-", "-", "-"
     row = json.loads(path.read_text())

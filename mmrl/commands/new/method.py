@@ -35,8 +35,9 @@ def plan_method(name: str, options: Mapping[str, str]) -> Files:
     _check_theme(theme, needed=inside)
     _check_free("recipe", name)
     method = f"{theme}/{name}" if theme else name
-    words = {"method": method, "setting": _find("setting", options.get("setting", _SETTING)), "use": _YAML_ALONE}
-    templates = {f"conf/method/{method}.yaml": "method.yaml", f"conf/recipe/{name}.yaml": "recipe.yaml"}
+    words = {"method": name, "setting": _check_option("setting", options.get("setting", _SETTING)), "use": _YAML_ALONE}
+    recipe = f"conf/recipe/{method if inside else name}.yaml"
+    templates = {f"conf/method/{method}.yaml": "method.yaml", recipe: "recipe.yaml"}
     if slot:
         module = f"mmrl.methods.{theme}.{name}" if inside else check_module(name)
         part = options.get("part") or "".join(map(str.capitalize, name.split("_")))
@@ -58,19 +59,20 @@ def plan_recipe(name: str, options: Mapping[str, str]) -> Files:
     for group in ("method", "setting"):
         if group not in options:
             raise ConfigError(f"{group}=NAME is missing: a recipe is a method in a setting; `mmrl list {group}`")
-    words = {group: _find(group, options[group]) for group in ("method", "setting")}
-    return Files({f"conf/recipe/{name}.yaml": "recipe.yaml"}, words, f"mmrl fit recipe={name}")
+    words = {group: _check_option(group, options[group]) for group in ("method", "setting")}
+    theme = f"{Path(find_options()['method'][words['method']].name).parent}/" if is_checkout() else ""
+    return Files({f"conf/recipe/{theme}{name}.yaml": "recipe.yaml"}, words, f"mmrl fit recipe={name}")
 
 
-def _find(group: str, option: str) -> str:
-    """Hydra's name of an option, such as losses/gspo of gspo."""
+def _check_option(group: str, option: str) -> str:
+    """The name of an option without its folder; one that is not there is refused."""
     files = find_options()[group]
     name = option.rpartition("/")[2]
     if name not in files or option not in (name, files[name].name):
         near = difflib.get_close_matches(name, files, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"{group}={option}: no such {group}.{hint} `mmrl list {group}` says what each is")
-    return files[name].name
+    return name
 
 
 def _check_free(group: str, name: str) -> None:

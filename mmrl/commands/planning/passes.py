@@ -136,14 +136,14 @@ class TextPasses:
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **policy.extra_inputs(observation)}
         positions = policy.positions(ids, attention, inputs)
-        cache: Any = build_cache(policy.model.config, sampling.max_tokens)
+        cache: Any = build_cache(policy.model, sampling.max_tokens)
         live = LiveBytes(policy)
         with live, self._precision():
             logits = next_logits(policy.model, inputs, attention, positions, cache)[owner]
             prefill = live.peak
             live.reset_peak()
             cache.expand(owner)
-            if sampling.max_tokens > 2 and hasattr(cache, "grow"):
+            if sampling.max_tokens > 2:
                 cache.grow(sampling.max_tokens - 2)
             following = positions[..., owner, -1:] + sampling.max_tokens - 1
             width = ids.shape[1] + sampling.max_tokens - 1
@@ -175,7 +175,8 @@ class TextPasses:
         possible, across = policy.prefix_sharing.masks, policy.prefix_sharing.across
         cost_model = packing.PackingCost.of_model(text, self.device)
         most = packing.max_packed_tokens(policy.hidden_size, self.device)
-        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across):
+        padded = policy.takes_padding
+        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across, padded):
             yield tokens.pack(packed, policy.prefix_sharing.mask)
 
     def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:
@@ -237,12 +238,8 @@ def _shares_prefix(packed: PackedInputs) -> bool:
 
 
 def _cache_bytes(cache: Any) -> int:
-    """Bytes of the keys and values of all layers, prompts that are stored once included."""
-    storages: dict[int, int] = {}
-    for layer in cache.layers:
-        prefix = getattr(layer, "prefix", None)
-        for tensor in (layer.keys, layer.values, *(() if prefix is None else (prefix.keys, prefix.values))):
-            storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+    """Bytes of keys, values and states of all layers, prompts that are stored once included."""
+    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in cache.list_tensors()}
     return sum(storages.values())
 
 

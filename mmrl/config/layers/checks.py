@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mmrl.config.layers.files import LAYERS, RUNS, Options, default_choices, merge_choices, read_keys, read_layers
+from mmrl.config.option_files import OptionFile
 from mmrl.core.errors import ConfigError
 
 _OVERRIDE = "override /"
@@ -33,7 +34,7 @@ def check_layers(named: Mapping[str, str], options: Options) -> None:
         if not choices.get("method"):
             raise ConfigError(
                 f"{options[group][name].path}: {group} {name!r} names no method; write defaults: "
-                "[{override /method: THEME/NAME}, {override /setting: NAME}], or extend another: defaults: [grpo]"
+                "[{override /method: NAME}, {override /setting: NAME}], or extend another: defaults: [grpo]"
             )
     for group in (group for group in LAYERS if group not in RUNS):
         if option := {**default_choices(), **choices, **named}[group]:
@@ -56,8 +57,8 @@ def _check_file(options: Options, group: str, name: str, folder: str = "") -> No
                 raise ConfigError(f"{path}: {key}: {option}: write {_OVERRIDE}{other}: {option}")
             choices[other] = option
             if option is not None and "${" not in str(option):
-                names = [file.name for file in options[other].values()]
-                _check_name(names, str(option), f"{path}: {key}: {option}: there is no {other} {str(option)!r}", other)
+                cause = f"{path}: {key}: {option}: there is no {other} {str(option)!r}"
+                _check_name(options[other], str(option), cause, other)
 
 
 def _read_entries(path: Path) -> Iterator[tuple[str | None, Any]]:
@@ -71,25 +72,26 @@ def _read_entries(path: Path) -> Iterator[tuple[str | None, Any]]:
 
 
 def _find_extended(options: Options, group: str, path: Path, folder: str, entry: str) -> tuple[str, str]:
-    """Group and name of a file that another extends: /method/losses/grpo, or grpo in the same group."""
+    """Group and name of a file that another extends: /method/grpo, or grpo in the same group."""
     name = f"{folder}/{entry}" if folder else entry
     if entry.startswith("/"):
         group, _, name = entry[1:].partition("/")
     if group not in options:
         raise ConfigError(f"{path}: defaults: {entry}: there is no group {group!r}; write /GROUP/NAME")
-    begin = "" if group == "recipe" and not folder else f"/{group}/"
-    names = [begin + file.name for file in options[group].values()]
-    _check_name(names, begin + name, f"{path}: defaults: {entry}: there is no {group} {name!r}", group)
+    begin = f"/{group}/" if folder or entry.startswith("/") else ""
+    cause = f"{path}: defaults: {entry}: there is no {group} {name!r}"
+    _check_name(options[group], name, cause, group, begin)
     return group, name
 
 
-def _check_name(names: Sequence[str], name: str, cause: str, group: str) -> None:
-    """Refuse a name that is not among the names, with one of that stem or the nearest."""
-    if name in names:
-        return
-    stems = {Path(other).name: other for other in names}
+def _check_name(options: Mapping[str, OptionFile], name: str, cause: str, group: str, begin: str = "") -> None:
+    """Refuse what is neither the name of an option nor its path below the group, with one of that stem or the nearest.
+
+    `begin` stands in front of the name in the message.
+    """
     stem = Path(name).name
-    near = [stems[stem]] if stem in stems else difflib.get_close_matches(name, names, n=1)
-    near = near or [stems[close] for close in difflib.get_close_matches(stem, stems, n=1)]
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    if stem in options and name in (stem, options[stem].name):
+        return
+    near = [stem] if stem in options else difflib.get_close_matches(stem, options, n=1)
+    hint = f"did you mean {begin + near[0]!r}? " if near else ""
     raise ConfigError(f"{cause}; {hint}`mmrl list {group}` names all")

@@ -74,11 +74,11 @@ def read_layers(group: str, option: str, options: Options | None = None) -> list
         return []
     keys = dict(read_keys(file.path))
     entries = keys.pop("defaults", None) or []
-    choices = {_group(key): option for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
+    choices = _read_choices(entries)
     layers: list[Layer] = []
     for entry in entries:
         if isinstance(entry, str) and entry != "_self_":
-            layers += read_layers(group, entry, options)  # /method/losses/grpo, or a name in the same folder
+            layers += read_layers(group, entry, options)  # /method/grpo, or a name in the same group
     return [*layers, Layer(group, name, choices, keys)]
 
 
@@ -101,8 +101,7 @@ def read_paper(choices: Mapping[str, str | None], options: Options | None = None
 @functools.cache
 def default_choices() -> dict[str, str | None]:
     """The options of conf/config.yaml, by group."""
-    entries = read_keys(CONF / "config.yaml")["defaults"]
-    return {group: option for entry in entries if isinstance(entry, dict) for group, option in entry.items()}
+    return _read_choices(read_keys(CONF / "config.yaml")["defaults"])
 
 
 def flatten(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -114,9 +113,10 @@ def flatten(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def _group(key: str) -> str:
-    """The group of an entry such as `override /task`."""
-    return key.split()[-1].lstrip("/")
+def _read_choices(entries: Sequence[Any]) -> dict[str, str | None]:
+    """The option of each group in `defaults:`, by its name alone: task and sums of `override /task: mine/sums`."""
+    pairs = [pair for entry in entries if isinstance(entry, dict) for pair in entry.items()]
+    return {key.split()[-1].lstrip("/"): option and str(option).rpartition("/")[2] for key, option in pairs}
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -7,14 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from transformers import cache_utils
-
 from mmrl.policies.text.cache import ATTENTION
 
 log = logging.getLogger(__name__)
-
-RECURRENT = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
-"""Layer types whose state is a summary of all earlier tokens instead of the keys and values of each."""
 
 
 def list_layer_types(config: Any) -> set[str]:
@@ -29,14 +24,6 @@ def list_layer_types(config: Any) -> set[str]:
 def list_unknown_types(config: Any) -> list[str]:
     """List the layer types outside of `ATTENTION`: no shortcut is taken for them, and they are always measured."""
     return sorted(list_layer_types(config) - ATTENTION)
-
-
-def keeps_state(kind: str) -> bool:
-    """Whether layers of a type keep a summary of all earlier tokens, by name or by the cache of transformers."""
-    per_token = cache_utils.DynamicLayer
-    layer = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", {}).get(kind, per_token)
-    recurrent = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
-    return kind in RECURRENT or issubclass(layer, recurrent) or not issubclass(layer, per_token)
 
 
 def build_model(make: Callable[[str], Any], attention: str) -> Any:
@@ -87,29 +74,23 @@ def refuse_other_tasks(config: Any, auto_model: Any) -> None:
     raise ValueError(f"policy: {kind} is no policy that writes text: {why}; {ELSE}")
 
 
-def refuse_recurrent(model: Any) -> None:
-    """Raise for architectures whose layers keep more than keys and values of each token.
+def refuse_other_states(model: Any) -> None:
+    """Raise for models that are no stack of layers, or that keep a state elsewhere than in a cache of layers.
 
-    Completions of a prompt share its cache, batches are padded on the left, and finished rows leave the batch. Keys and
-    values can be sliced and copied for that, a recurrent state and compressed keys cannot. Other types of layers than
-    `ATTENTION` are left to the comparison with transformers (`mmrl.policies.text.fidelity`), without shortcuts.
+    Completions of a prompt share its cache, and finished rows leave the batch: the layers' keys and values, and their
+    summaries of all earlier tokens, are copied and selected by rows for that. Whether what they compute then is what
+    transformers computes is measured (`mmrl.policies.text.fidelity`).
     """
     config = model.config.get_text_config(decoder=True)
     if missing := [name for name in SIZES if not isinstance(getattr(config, name, None), int)]:
         raise ValueError(
             f"policy: the configuration of {config.model_type} has no {missing[0]}, so it is no stack of layers; {ELSE}"
         )
-    unknown = ", ".join(list_unknown_types(config))
-    if recurrent := sorted(kind for kind in list_layer_types(config) if keeps_state(kind)):
-        why = f"layers of type {', '.join(recurrent)} with a recurrent state"
-    elif getattr(model, "_is_stateful", False):
-        why = (f"layers of type {unknown}" if unknown else "layers") + " whose cache cannot be cut and copied by tokens"
-    else:
-        return
-    raise ValueError(
-        f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
-        + ELSE
-    )
+    if getattr(model, "_is_stateful", False) and not list_layer_types(config):
+        raise ValueError(
+            f"policy: {config.model_type} keeps its state outside of the caches of transformers, and sampling several "
+            f"completions of a prompt has to copy it; {ELSE}"
+        )
 
 
 SELECTIONS = (("index_topk",), ("index_topk_blocks", "index_block_size"), ("indexer_budget",), ("keep_window_size",))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 
 from mmrl.policies.text.packing.prefix_attention import NAME, Prefix
 
@@ -120,6 +122,34 @@ class PromptCache(DynamicCache):
     def unshare(self) -> None:
         """Stop sharing: copy the prompts to their completions, and drop the completions' own tokens."""
 
+    def reads_mask(self) -> bool:
+        """Whether a layer reads the padding of the prompts again at every token, and not only in their summary."""
+        return True
+
+    def grow(self, new: int) -> list[Tensor]:
+        """Extend keys and values by `new` tokens, which are written later, and return the tensors of the cache."""
+        for layer in self.layers:
+            if isinstance(layer, DynamicLayer) and layer.keys is not None:
+                most = getattr(layer, "sliding_window", None)
+                more = new if most is None else max(0, min(new, most - 1 - layer.keys.shape[-2]))
+                layer.keys, layer.values = (F.pad(part, (0, 0, 0, more)) for part in (layer.keys, layer.values))
+        return self.list_tensors()
+
+    def list_tensors(self) -> list[Tensor]:
+        """List the tensors that layers hold: keys and values, states, and prompts that are stored once."""
+        return [tensor for layer in self.layers for value in vars(layer).values() for tensor in _list_tensors(value)]
+
+
+class StateCache(PromptCache):
+    """Cache with layers that keep a summary of all earlier tokens; every layer selects rows as for a beam search."""
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        for layer in self.layers:
+            layer.reorder_cache(indices)
+
+    def reads_mask(self) -> bool:
+        return any(isinstance(layer, DynamicLayer) for layer in self.layers)
+
 
 class PreallocatedCache(PromptCache):
     """Cache of preallocated layers, added when the model reaches them.
@@ -164,25 +194,48 @@ class PreallocatedCache(PromptCache):
                 layer.unshare()
 
 
-def build_cache(config: Any, max_new_tokens: int) -> PromptCache:
-    """Build the cache for prompts and `max_new_tokens` further tokens; unsupported architectures get transformers' own.
+def _list_tensors(value: Any) -> list[Tensor]:
+    """List the tensors of an attribute of a layer."""
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    parts = (value.keys, value.values) if isinstance(value, Prefix) else parts
+    return [tensor for part in parts for tensor in _list_tensors(part)]
 
-    Args:
-        config: of the transformers model.
+
+def build_cache(model: Any, max_new_tokens: int) -> PromptCache:
+    """Build the cache for prompts and `max_new_tokens` further tokens of a transformers model.
+
+    Layers that are not all attention get transformers' own, and a model with a class of its own for it gets that.
     """
+    config = model.config
     text = config.get_text_config(decoder=True)
     types = set(getattr(text, "layer_types", None) or ATTENTION)
-    return (
-        PreallocatedCache(max_new_tokens, text._attn_implementation == NAME)
-        if types <= ATTENTION
-        else PromptCache(config=config)
-    )
+    if types <= ATTENTION:
+        return PreallocatedCache(max_new_tokens, text._attn_implementation == NAME)
+    own = find_cache_class(type(_base(model)))
+    return StateCache(config=config) if own is None else type(own.__name__, (PromptCache, own), {})()
 
 
 def cache_argument(model: Any) -> str:
     """Return the name of a transformers model's argument for the cache: "past_key_values" before version 5.24."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model  # of adapters
-    return "cache" if _takes_cache(type(inner)) else "past_key_values"
+    return "cache" if _takes_cache(type(_base(model))) else "past_key_values"
+
+
+def _base(model: Any) -> Any:
+    """The model below adapters."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+@functools.cache
+def find_cache_class(kind: type) -> type | None:
+    """Find the class of cache that the module of a model defines for it; None where it takes those of transformers.
+
+    Args:
+        kind: class of the model.
+    """
+    own = (value for value in vars(sys.modules[kind.__module__]).values() if isinstance(value, type))
+    return next((each for each in own if issubclass(each, Cache) and each.__module__ == kind.__module__), None)
 
 
 @functools.cache

@@ -61,8 +61,8 @@ def generate(
     logits = first[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
-    # without padding no mask is needed, so that the model builds none at every token
-    mask = None if attention.all() else attention[owner]
+    # without padding that is read again no mask is needed, so that the model builds none at every token
+    mask = None if attention.all() or not cache.reads_mask() else attention[owner]
     prefill = 0.0
     for t in range(limit):
         token, logprob, support = draw(

@@ -24,8 +24,8 @@ from mmrl.policies.text.architecture import (
     build_model,
     list_layer_types,
     list_unknown_types,
+    refuse_other_states,
     refuse_other_tasks,
-    refuse_recurrent,
 )
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
@@ -49,7 +49,7 @@ are not compared when they are built."""
 
 
 class TextPolicy(PackingPolicy):
-    """Any causal language model of transformers whose layers are all attention; only adapters (`lora`) have dropout.
+    """Any causal language model of transformers, also with recurrent layers; only adapters (`lora`) have dropout.
 
     Args:
         path: hub id, folder or GGUF file of a checkpoint with its tokenizer, see `locate_checkpoint`.
@@ -110,7 +110,7 @@ class TextPolicy(PackingPolicy):
             full, self.processor = self.random_parts(dict(config or {}))
             build = partial(build_pretrained, self.auto_model, full, dtype=dtype)
             model = build_model(lambda kind: build(attn_implementation=kind), attention)
-        refuse_recurrent(model)
+        refuse_other_states(model)
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
@@ -120,7 +120,8 @@ class TextPolicy(PackingPolicy):
         self.hidden_layers: list[int] = []
 
         # prompts are shared where the architecture is known, or where the check below measures equal numbers
-        def install(shares: bool) -> None:
+        def install(shares: bool, pads: bool) -> None:
+            self.takes_padding = pads
             set_prefix_sharing(model.config, plain.attention, shares and not unknown)
             self.prefix_sharing = PrefixSharing(model.config, pack_prompts)
 
@@ -128,7 +129,7 @@ class TextPolicy(PackingPolicy):
         if model.device.type == "meta" or (
             path is None and model.config.model_type in MEASURED and kinds <= MASKED_TYPES
         ):
-            install(True)
+            install(True, True)
         else:
             check_fidelity(self, plain, install)
         self.model = loading.add_lora(model, lora, quantization)
@@ -207,7 +208,7 @@ class TextPolicy(PackingPolicy):
         self.refuse_long(ids.shape[1], sampling.max_tokens)
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
         positions, owner = self.positions(ids, attention, inputs), owner.to(ids.device)
-        stops, cache = self.stop_condition(sampling.stop), build_cache(self.model.config, sampling.max_tokens)
+        stops, cache = self.stop_condition(sampling.stop), build_cache(self.model, sampling.max_tokens)
         step = partial(next_logits, self.model) if self.captured is None else self.captured(self.model)
 
         def logits(*read: Any) -> Tensor:

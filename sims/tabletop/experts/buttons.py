@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sims.tabletop.buttons import PRESSED_M, ButtonsTask
 from sims.tabletop.experts.forecast import Forecast, towards
+from sims.tabletop.tasks.buttons import PRESSED_M, ButtonsTask
 
 _CRUISE_M = 0.08  # the fingers clear every button
 _NEAR_M = 0.02  # near enough to come down, horizontally

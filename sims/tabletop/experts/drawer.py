@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sims.tabletop.drawer import DrawerTask
 from sims.tabletop.experts.forecast import Forecast, towards
+from sims.tabletop.tasks.drawer import DrawerTask
 
 _CRUISE_M = 0.125  # over the fronts
 _LOW_M = 0.035  # the fingers reach below the handle's bar

@@ -6,7 +6,7 @@ import numpy as np
 
 from sims.tabletop.arm import OPEN_M, SHUT_M, STEP_M
 from sims.tabletop.experts.forecast import FOLLOWS, Forecast, towards
-from sims.tabletop.placing import BLOCK_HALF_M, PlacingTask
+from sims.tabletop.tasks.placing import BLOCK_HALF_M, PlacingTask
 
 _CRUISE_M = 0.13  # height of the fingertips while travelling
 _CLEAR_M = 0.05  # height of a held cube over where it belongs while travelling

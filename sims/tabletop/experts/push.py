@@ -6,7 +6,7 @@ import numpy as np
 
 from sims.tabletop.arm import STEP_M
 from sims.tabletop.experts.forecast import GENTLE, Forecast, towards
-from sims.tabletop.push import PushTask
+from sims.tabletop.tasks.push import PushTask
 from sims.tabletop.things import CUBE_HALF_M
 
 _CRUISE_M = 0.10  # set-point height over the table while travelling: the fingers clear the cubes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sims.tabletop.experts.forecast import Forecast, towards
-from sims.tabletop.reach import ReachTask, above
+from sims.tabletop.tasks.reach import ReachTask, above
 
 _CRUISE_M = 0.09  # height over the point to reach while travelling: 4 cm clear of every other cube's ball
 _DESCEND_M = 0.08  # horizontal distance at which the descent begins

@@ -66,7 +66,7 @@ def test_one_recipe_is_shown_with_its_method_setting_and_paper(capsys):
     assert rows["method"] == "gspo (theme: losses)" and rows["setting"].startswith("sums: Sums of two numbers")
     assert rows["source"] == "arXiv:2507.18071, equations 5 to 7" and rows["differs"] == "none"
     assert rows["paper_setting"].startswith("data.num_minibatches=4 (section 5.1; ")
-    assert rows["file"].endswith("conf/recipe/gspo.yaml")
+    assert rows["file"].endswith("conf/recipe/losses/gspo.yaml")
     assert rows["begins with"] == "sft: start=sums"
 
 

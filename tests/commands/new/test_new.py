@@ -96,7 +96,7 @@ def test_a_method_without_a_part_is_two_files_and_a_recipe_of_two_lines(tmp_path
         "try: mmrl fit recipe=my_own",
     ]
     assert main(["new", "recipe", "again", "method=my_own", "setting=gridworld"]) == 0
-    text = "# @package _global_\ndefaults: [{override /method: losses/my_own}, {override /setting: gridworld}]\n"
+    text = "# @package _global_\ndefaults: [{override /method: my_own}, {override /setting: gridworld}]\n"
     assert Path("conf/recipe/again.yaml").read_text() == text
     assert compose(["recipe=my_own"]).choices.setting == "graphs"
     assert compose(["recipe=again"]).choices.task == "gridworld"

@@ -8,7 +8,7 @@ from mmrl.config.option_files import CONFIG_DIR, groups
 from mmrl.core.errors import ConfigError
 
 GLOBAL = "# @package _global_\n"
-METHOD = GLOBAL + "paper: {title: Mine}\ndefaults: [/method/losses/grpo]\ndata: {update_epochs: 3}\n"
+METHOD = GLOBAL + "paper: {title: Mine}\ndefaults: [/method/grpo]\ndata: {update_epochs: 3}\n"
 SETTING = GLOBAL + "# mine\ndefaults: [sums]\ntrainer: {max_epochs: 7}\n"
 RECIPE = GLOBAL + "defaults: [{override /method: mine}, {override /setting: ours}]\n"
 
@@ -45,7 +45,7 @@ def test_a_method_and_a_setting_of_a_user_run(conf, method):
 
 
 def test_a_method_extends_a_method_of_mmrls_by_its_theme(conf):
-    write(conf, method__losses__mine=METHOD.replace("/method/losses/grpo", "losses/gspo"))
+    write(conf, method__losses__mine=METHOD.replace("/method/grpo", "losses/gspo"))
     assert compose(["method=mine"]).model.objective.terms.policy.importance_sampling_level == "sequence"
 
 
@@ -82,12 +82,13 @@ REFUSED = {
         r"mine.yaml: override /method: losses/nope: there is no method 'losses/nope'; "
         r"(did you mean '\S+'\? )?`mmrl list method` names all"
     ),
-    "override /method: gspo": r"mine.yaml: override /method: gspo: .*did you mean 'losses/gspo'\?",
-    "override /method: lossess/gspo": r"there is no method 'lossess/gspo'; did you mean 'losses/gspo'\?",
+    "override /method: gsppo": r"mine.yaml: override /method: gsppo: .*did you mean 'gspo'\?",
+    "override /method: lossess/gspo": r"there is no method 'lossess/gspo'; did you mean 'gspo'\?",
+    "override /task: texts/arithmetic": r"there is no task 'texts/arithmetic'; did you mean 'arithmetic'\?",
     "override /setting: sms": r"mine.yaml: override /setting: sms: there is no setting 'sms'; did you mean 'sums'\?",
     "override /task: nope": r"mine.yaml: override /task: nope: there is no task 'nope'",
     "override /setting: sums}, {override /setting: graphs": r"override /setting is there twice, sums and graphs; leave",
-    "override /setting: sums": r"mine.yaml: recipe 'mine' names no method; write defaults: \[\{override /method: THEME",
+    "override /setting: sums": r"mine.yaml: recipe 'mine' names no method; write defaults: \[\{override /method: NA",
     "/method: losses/gspo": r"mine.yaml: /method: losses/gspo: write override /method: losses/gspo",
     "method: losses/gspo": r"mine.yaml: method: losses/gspo: write override /method: losses/gspo",
 }
@@ -119,9 +120,31 @@ def test_a_recipe_that_is_none_is_refused(conf, text, message):
 
 
 def test_what_a_method_extends_is_checked(conf):
-    write(conf, method__mine=METHOD.replace("/method/losses/grpo", "grpo"))
-    with pytest.raises(ConfigError, match=r"mine.yaml: defaults: grpo: .*did you mean '/method/losses/grpo'\?"):
+    write(conf, method__mine=METHOD.replace("/method/grpo", "grppo"))
+    with pytest.raises(ConfigError, match=r"mine.yaml: defaults: grppo: .*did you mean 'grpo'\?"):
         compose(["method=mine"])
+    write(conf, method__mine=METHOD.replace("/method/grpo", "/method/grppo"))
+    with pytest.raises(ConfigError, match=r"mine.yaml: defaults: /method/grppo: .*did you mean '/method/grpo'\?"):
+        compose(["method=mine"])
+
+
+@pytest.mark.parametrize("entry", ["grpo", "/method/grpo", "losses/grpo", "/method/losses/grpo"])
+def test_a_method_extends_another_by_its_name_or_its_path(conf, entry):
+    write(conf, method__mine=METHOD.replace("/method/grpo", entry))
+    assert compose(["method=mine"]).data.update_epochs == 3
+
+
+@pytest.mark.parametrize("folder", ["", "text/"])
+def test_a_recipe_chooses_options_by_their_names_or_their_paths(conf, folder):
+    entries = f"grpo, {{override /task: {folder}strings}}, {{override /policy: {folder}mini_text}}"
+    write(
+        conf,
+        recipe__mine=GLOBAL + f"defaults: [{entries}]\n",
+        policy__ours="# @package model.policy\ndefaults: [tiny_vla]\n",
+    )
+    choices = compose(["recipe=mine"]).choices
+    assert (choices.task, choices.policy) == ("strings", "mini_text")
+    assert compose(["recipe=demo_vla", "policy=ours"]).model.policy == compose(["recipe=demo_vla"]).model.policy
 
 
 @pytest.mark.parametrize("group", ["method", "setting", "start", "recipe"])
@@ -137,8 +160,8 @@ def test_a_file_without_its_place_or_with_a_name_of_mmrls_is_refused(conf, group
 
 
 def test_names_in_an_extended_file_are_looked_for_where_hydra_does(conf):
-    write(conf, method__losses__base=METHOD, method__mine=METHOD.replace("losses/grpo", "losses/base"))
+    write(conf, method__losses__base=METHOD, method__mine=METHOD.replace("/method/grpo", "/method/losses/base"))
     assert compose(["method=mine"]).data.update_epochs == 3
-    write(conf, method__losses__base=METHOD.replace("/method/losses/grpo", "losses/gspo"))
-    with pytest.raises(ConfigError, match=r"base.yaml: defaults: losses/gspo: .*did you mean '/method/losses/gspo'\?"):
+    write(conf, method__losses__base=METHOD.replace("/method/grpo", "losses/gspo"))
+    with pytest.raises(ConfigError, match=r"base.yaml: defaults: losses/gspo: .*did you mean '/method/gspo'\?"):
         compose(["method=mine"])

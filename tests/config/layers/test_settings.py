@@ -23,7 +23,7 @@ def test_a_recipe_is_the_method_in_the_setting_that_it_names():
 
 
 def test_every_recipe_names_one_method_and_one_setting_in_its_own_file():
-    for file in (CONF / "recipe").glob("*.yaml"):
+    for file in (CONF / "recipe").rglob("*.yaml"):
         defaults = yaml.safe_load(file.read_text())["defaults"]
         groups_of = [key.split("/")[-1] for entry in defaults for key in entry]
         assert groups_of[:2] == ["method", "setting"], file

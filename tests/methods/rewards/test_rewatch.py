@@ -8,7 +8,7 @@ from mmrl.rewards.scoring import score
 from tasks.films import Films
 from tests.composed_words import compose_words
 from tests.tasks.replies import reply
-from tests.tasks.test_films import FILM, TRUE
+from tests.tasks.text.test_films import FILM, TRUE
 
 PROMPT = Prompt("films/train/0", answer=FILM.answer, info={"film": FILM})
 

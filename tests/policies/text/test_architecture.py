@@ -19,13 +19,6 @@ EAGER = {
     "gpt_oss": {"num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1},
     "bloom": {"n_head": 4},
 }
-RECURRENT = {
-    "mamba": {},
-    "mamba2": {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 1},
-    "qwen3_next": {"num_key_value_heads": 2, "num_experts": 2, "num_experts_per_tok": 1},
-    "lfm2": {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]},
-    "falcon_h1": {"num_key_value_heads": 2},
-}
 PROMPTS = [
     Prompt(f"words/train/{i}", ({"role": "user", "content": text},))
     for i, text in enumerate(("a?", "a longer question, with more words", "and this one"))
@@ -68,13 +61,9 @@ def test_an_attention_that_was_asked_for_is_not_replaced(tmp_path):
         TextPolicy(path=saved(tmp_path), attention="no_such_attention")
 
 
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_recurrent_and_hybrid_models_are_refused_by_name(kind):
-    with pytest.raises(ValueError, match=rf"policy: {kind} has .*choose a model whose layers are all attention"):
-        attends = not kind.startswith("mamba")
-        shared = SIZES if attends else ("hidden_size", "num_hidden_layers")
-        sizes = {name: value for name, value in SIZES.items() if name in shared}
-        TextPolicy(config={"model_type": kind, **sizes, **RECURRENT[kind]})
+def test_a_state_outside_of_transformers_caches_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"policy: rwkv keeps its state outside of the caches of transformers"):
+        TextPolicy(config={"model_type": "rwkv", "hidden_size": 32, "num_hidden_layers": 2})
 
 
 def test_a_tokenizer_without_a_pad_token_pads_with_the_end(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mmrl.policies.text.cache import PreallocatedCache, PreallocatedLayer, PromptCache, build_cache
+from mmrl.policies.text.cache import PreallocatedCache, PreallocatedLayer, StateCache, build_cache
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from tests.policies.text.oracle import TINY
 
@@ -49,7 +49,7 @@ def test_logits_are_those_of_a_full_pass_after_prompts_are_shared_and_rows_are_d
     attention = torch.ones_like(prompts)
     attention[1, :3] = 0  # a shorter one
     set_prefix_sharing(network.config, "sdpa", True)
-    cache = build_cache(network.config, max_new_tokens=6)
+    cache = build_cache(network, max_new_tokens=6)
     steps = decode(network, prompts, attention, result, owner, kept, cache)
     network.set_attn_implementation("sdpa")
     rows, mask = torch.cat([prompts[owner], result], 1), torch.nn.functional.pad(attention[owner], (0, 6), value=1)
@@ -87,8 +87,9 @@ def test_more_tokens_than_there_is_room_for_are_refused():
 
 
 def test_architectures_with_other_states_keep_their_own_cache():
-    config = AutoConfig.for_model("qwen2", layer_types=["full_attention"] * 2, num_hidden_layers=2)
-    config.layer_types = ["linear_attention", "full_attention"]
-    config.linear_num_value_heads = 1
-    cache = build_cache(config, max_new_tokens=3)
-    assert type(cache) is PromptCache
+    network = model(TINY)
+    network.config.layer_types = ["linear_attention", "full_attention"]
+    cache = build_cache(network, max_new_tokens=3)
+    assert type(cache) is StateCache and cache.reads_mask()
+    network.config.layer_types = ["linear_attention"] * 2
+    assert not build_cache(network, max_new_tokens=3).reads_mask()

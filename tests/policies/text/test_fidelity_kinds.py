@@ -48,6 +48,15 @@ class Summary(LinearAttentionAndFullAttentionLayer):
     _layer_type = "invented_recurrence"
 
 
+class Forgetful(Summary):
+    """Cache of an invented recurrence whose rows all continue from the first prompt."""
+
+    _layer_type = "forgetful_recurrence"
+
+    def reorder_cache(self, beam_idx):
+        super().reorder_cache(torch.zeros_like(beam_idx))
+
+
 class Columns(DynamicLayer):
     """Cache of an invented attention whose blocks are columns of the batch."""
 
@@ -138,14 +147,19 @@ def test_an_unknown_layer_type_that_is_exact_is_used_without_shortcuts(tmp_path,
     assert max(measure_differences(policy, Plain("sdpa")).values()) < 1e-4
 
 
-def test_an_unknown_layer_type_that_padding_changes_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"invented computes something else .* by \d.* nats"):
-        TextPolicy(path=invent(tmp_path / "start", "full_attention", "column_attention"))
+def test_an_unknown_layer_type_that_padding_changes_takes_rows_of_equal_lengths(tmp_path):
+    policy = TextPolicy(path=invent(tmp_path / "start", "full_attention", "column_attention"))
+    assert not policy.takes_padding
+    assert max(measure_differences(policy, Plain("sdpa")).values()) < 1e-4
 
 
-def test_an_unknown_layer_type_with_a_state_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="invented has layers of type invented_recurrence with a recurrent state"):
-        TextPolicy(path=invent(tmp_path / "start", "full_attention", "invented_recurrence"))
+def test_an_unknown_layer_type_with_a_state_is_measured(tmp_path):
+    assert TextPolicy(path=invent(tmp_path / "start", "full_attention", "invented_recurrence")).takes_padding
+
+
+def test_an_unknown_layer_type_whose_state_is_not_selected_by_rows_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"decoding with its cache changes log-probs or entropies by \d.* nats"):
+        TextPolicy(path=invent(tmp_path / "start", "full_attention", "forgetful_recurrence"))
 
 
 def test_an_unknown_layer_type_without_a_cache_is_refused_by_name(tmp_path):

@@ -44,7 +44,7 @@ def sample(model, ids, mask, common):
             mask,
             positions,
             owner,
-            build_cache(model.model.config, 6),
+            build_cache(model.model, 6),
             Sampling(temperature=1.0, max_tokens=6),
             Noise(list(range(len(owner)))),
             lambda drawn: drawn[:, -1] > 80,  # rows leave at different times

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.pi_checkpoints import action_tokenizer, text_tokenizer
+from tests.policies.vla.checkpoints.pi_checkpoints import action_tokenizer, text_tokenizer
 
 FOLDERS = os.environ.get("MMRL_LEROBOT", "")
 needs_lerobot = pytest.mark.skipif(

@@ -10,7 +10,7 @@ from tokenizers import ByteLevelBPETokenizer, Tokenizer
 from tokenizers.trainers import BpeTrainer
 
 from mmrl.policies.vla.pi0_fast.fast_tokenizer import FastTokenizer, dct_matrix, quantise
-from tests.pi_checkpoints import smooth_chunks
+from tests.policies.vla.checkpoints.pi_checkpoints import smooth_chunks
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
 from mmrl.policies.vla.openvla.settings import read_settings
 from mmrl.policies.vla.scale import Scale
 from tests.laws.heads import openvla_folder, openvla_policy, raws, sampled
-from tests.openvla_checkpoint import MEANS, STDS, openvla
+from tests.policies.vla.checkpoints.openvla_checkpoint import MEANS, STDS, openvla
 from tests.policies.vla.flow_vla_checks import gradients, touched
 from tests.policies.vla.openvla_reference import Reference
 from tests.tiny_recipes import QUIET

@@ -26,7 +26,7 @@ from tests.laws.heads import (
     raws,
     sampled,
 )
-from tests.openvla_oft_checkpoint import openvla_oft
+from tests.policies.vla.checkpoints.openvla_oft_checkpoint import openvla_oft
 from tests.policies.vla.flow_vla_checks import gradients
 from tests.policies.vla.openvla_reference import Reference
 from tests.policies.vla.test_openvla import ORIGINAL, ROBOT

@@ -22,7 +22,7 @@ from mmrl.policies.vla.pi05.expert import AdaptiveRMSNorm
 from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.scale import Scale
 from tests.laws.heads import pi05_folder, pi05_policy, raws, sampled
-from tests.pi_checkpoints import pi05
+from tests.policies.vla.checkpoints.pi_checkpoints import pi05
 from tests.policies.vla.flow_vla_checks import (
     check_adapters,
     check_cloning,

@@ -22,7 +22,7 @@ from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
 from mmrl.policies.vla.pi0_fast.sampler import NOTHING, avoid_length, take_back
 from mmrl.rollouts.env.episodic import mask_unplayed
 from tests.laws.heads import pi0_fast_folder, pi0_fast_policy, raws, sampled
-from tests.pi_checkpoints import pi0_fast, smooth_chunks
+from tests.policies.vla.checkpoints.pi_checkpoints import pi0_fast, smooth_chunks
 from tests.policies.vla.flow_vla_checks import gradients, touched
 from tests.policies.vla.lerobot_environment import make, needs_lerobot, run
 from tests.tiny_recipes import QUIET

@@ -16,7 +16,7 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.core.types import Sim
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from sims.states import StoredStateTask
-from tests.openvla_checkpoint import openvla
+from tests.policies.vla.checkpoints.openvla_checkpoint import openvla
 from tests.sims.workers.equality import assert_equal, play
 from tests.sims.workers.solving import solve
 

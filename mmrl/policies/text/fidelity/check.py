@@ -27,13 +27,14 @@ REMEDY = (
 )
 
 
-def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -> FidelityVerdict:
+def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool, bool], None]) -> FidelityVerdict:
     """Compare a policy with the plain model, and install the attention that is exact.
 
     Args:
         policy: with its loaded model, before adapters.
         plain: the model as transformers loaded it.
-        install: gives the policy the attention that shares prompts (True) or that of the model (False).
+        install: gives the policy the attention that shares prompts (True) or that of the model (False), and batches
+            whose rows are padded (True) or have equal lengths (False).
 
     Raises:
         ValueError: the policy would compute something else than the checkpoint in transformers.
@@ -47,12 +48,14 @@ def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool], None]) -
         raise ValueError(verdict.refusal) from cause
     if verdict.line:
         log.warning("%s", verdict.line)
-    install(verdict.shares)
+    install(verdict.shares, verdict.pads)
     return verdict
 
 
-def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[FidelityVerdict, Exception | None]:
-    """Compare with the attention that shares prompts, then with the model's own.
+def measure(
+    policy: Any, plain: Plain, install: Callable[[bool, bool], None]
+) -> tuple[FidelityVerdict, Exception | None]:
+    """Compare with the attention that shares prompts, then with the model's own, then without padding.
 
     Returns:
         The verdict, and the exception that a refusal comes from; None where a number refuses.
@@ -66,8 +69,8 @@ def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple
     reasons = [f"no shortcut is taken for its layers of type {unknown}"] if unknown else []
     cause: Exception | None = None
     try:
-        for shares in list_attentions(policy, plain, install):
-            install(shares)
+        for shares, pads in list_ways(policy, plain, install):
+            install(shares, pads)
             try:
                 differences = measure_differences(policy, plain, limit)
             except (torch.OutOfMemoryError, MemoryError):
@@ -82,20 +85,27 @@ def measure(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple
             worst = max(differences, key=lambda name: differences[name])
             if differences[worst] <= limit:
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
-                return FidelityVerdict(shares, "", line, differences), None
+                line += (
+                    ""
+                    if pads
+                    else f". Its rows stand beside rows of the same length alone: with padding, {reasons[-1]}"
+                )
+                return FidelityVerdict(shares, pads, "", line, differences), None
             reasons.append(explain(worst, differences[worst]))
             cause = None
     finally:
         for module, mode in modes:
             module.training = mode
     refusal = f"policy: {kind} computes something else here than in transformers alone: {reasons[-1]}. {REMEDY}"
-    return FidelityVerdict(False, refusal), cause
+    return FidelityVerdict(False, True, refusal), cause
 
 
-def list_attentions(policy: Any, plain: Plain, install: Callable[[bool], None]) -> tuple[bool, ...]:
-    """List what to install and measure: the attention that shares prompts, where the model takes it, and its own."""
-    install(True)
-    return (False,) if get_attention(policy.model) == plain.attention else (True, False)
+def list_ways(policy: Any, plain: Plain, install: Callable[[bool, bool], None]) -> list[tuple[bool, bool]]:
+    """List what to install and measure, as (shares, pads): the attention that shares prompts, where the model takes it,
+    then its own, then that without padding, which the layers of some models count."""
+    install(True, True)
+    own = [(False, True), (False, False)]
+    return own if get_attention(policy.model) == plain.attention else [(True, True), *own]
 
 
 def get_attention(model: Any) -> str:

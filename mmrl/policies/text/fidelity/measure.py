@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmrl.policies.text.fidelity.probe import OWNER, Probe, choose_length, row_inputs, sample_probe
 from mmrl.policies.text.loading import NoiseSettings
-from mmrl.policies.text.packing.plan import PackedBatch
+from mmrl.policies.text.packing.plan import PackedBatch, plan_equal_lengths
 from mmrl.policies.text.packing.prefix_sharing import in_fp32
 
 Scores = list[tuple[Tensor, Tensor, Tensor]]
@@ -102,10 +102,11 @@ def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) ->
     values |= {"sampled": max(_largest(one - other[0]) for one, other in zip(sampled, expected))}
     values |= {name: compare(policy, probe, packing, expected) for name, packing in list_packings(policy).items()}
     policy.train()
-    trained = compare(policy, probe, PADDED, expected)
+    rows = PADDED if policy.takes_padding else plan_equal_lengths(policy.extract_tokens(probe.batch).lengths)
+    trained = compare(policy, probe, rows, expected)
     if trained > limit:  # one pass tells of padding and of noise, unless it differs
         policy.eval()
-    padded = trained if trained <= limit else compare(policy, probe, PADDED, expected)
+    padded = trained if trained <= limit else compare(policy, probe, rows, expected)
     return probe, {"padded": padded, **values, "trained": trained}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.core.batch import Batch
+from mmrl.core.batch import Batch, pad_stack
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, Sampling
 from mmrl.policies.text.architecture import list_unknown_types
@@ -43,30 +43,48 @@ class Probe:
 def sample_probe(policy: Any, length: int = LONG, temperature: float = 1.0) -> Probe:
     """Sample a completion of a short prompt and two of one of `length` tokens, whose storage decoding shares."""
     observations = build_observations(policy, length)
-    owner = torch.tensor(OWNER)
-    columns = policy.collate(observations)
+    noise = Noise(range(1, 1 + len(OWNER)))
     sampling = Sampling(max_tokens=CHOICES, temperature=temperature)
-    with share_from(1):
-        action = policy.act_groups(columns, owner, sampling, Noise(range(1, 1 + len(OWNER))))
     rows = policy.collate([observations[number] for number in OWNER])
+    with share_from(1):
+        if policy.takes_padding:
+            columns = _sample(policy, observations, OWNER, sampling, noise)
+        else:  # each prompt in front of other prompts of its length, whose rows are left out
+            others = build_observations(policy, length, seed=1)
+            pieces = [
+                _sample(policy, pair, [0, *[1] * OWNER.count(number)], sampling, noise[[number, *places_of(number)]])
+                for number, pair in enumerate(zip(others, observations))
+            ]
+            columns = {name: pad_stack([row for piece in pieces for row in piece[name][1:]]) for name in pieces[0]}
     batch = Batch(
         {f"obs.{name}": column for name, column in rows.items()},
-        action=action.action,
-        action_mask=action.action_mask,
-        behavior_logprobs=action.behavior_logprobs,
+        **columns,
         temperature=torch.full((len(OWNER),), temperature),
-        prompt_id=owner,
+        prompt_id=torch.tensor(OWNER),
     )
-    return Probe(observations, batch, action.action_mask.sum(1).tolist())
+    return Probe(observations, batch, columns["action_mask"].sum(1).tolist())
 
 
-def build_observations(policy: Any, length: int) -> list[Observation]:
+def places_of(number: int) -> list[int]:
+    """The rows of a prompt."""
+    return [row for row, owner in enumerate(OWNER) if owner == number]
+
+
+def _sample(
+    policy: Any, observations: Sequence[Observation], owner: Sequence[int], sampling: Sampling, noise: Noise
+) -> dict[str, Tensor]:
+    """Sample completions of prompts in one batch: actions, their mask and log-probs, each [R, T]."""
+    action = policy.act_groups(policy.collate(observations), torch.tensor(owner), sampling, noise)
+    return {name: getattr(action, name) for name in ("action", "action_mask", "behavior_logprobs")}
+
+
+def build_observations(policy: Any, length: int, seed: int = 0) -> list[Observation]:
     """Build a short and a long prompt of ordinary tokens, with an image each of two sizes where the policy sees."""
     limit = min(policy.context_length or length * 2, policy.switch_length or length * 2) - CHOICES - 1
     special = {*policy.forbidden, *policy.tokenizer.all_special_ids}
     vocabulary = policy.model.config.get_text_config().vocab_size
     ordinary = [i for i in range(min(vocabulary, len(policy.tokenizer))) if i not in special]
-    ids = np.random.default_rng(0).choice(ordinary, SHORT + length)
+    ids = np.random.default_rng(seed).choice(ordinary, SHORT + length)
     prompts = _encode_images(policy) or [{"input_ids": torch.tensor([], dtype=torch.long)}] * 2
     longest = max(limit - max(len(prompt["input_ids"]) for prompt in prompts), 1)
     short, long = min(SHORT, (longest + 1) // 2), min(length, longest)

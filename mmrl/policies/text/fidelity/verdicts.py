@@ -24,12 +24,14 @@ class FidelityVerdict:
 
     Args:
         shares: the policy's own attention, which shares prompts, is exact.
+        pads: rows beside longer ones, which are padded, are exact.
         refusal: why the checkpoint cannot be used; empty if it can.
         line: what is printed when the model keeps its own attention; empty if it does not.
         differences: the largest differences in nats by what was compared, with the attention that is used.
     """
 
     shares: bool
+    pads: bool = True
     refusal: str = ""
     line: str = ""
     differences: dict[str, float] = field(default_factory=dict)
@@ -43,7 +45,11 @@ class FidelityVerdict:
         """
         verdict = cls(**entry)
         numbers = verdict.differences.values() if isinstance(verdict.differences, dict) else [None]
-        types = [(verdict.shares, bool), (verdict.refusal, str), (verdict.line, str), *((n, float) for n in numbers)]
+        types = [
+            *((flag, bool) for flag in (verdict.shares, verdict.pads)),
+            *((text, str) for text in (verdict.refusal, verdict.line)),
+            *((number, float) for number in numbers),
+        ]
         if not all(isinstance(value, kind) for value, kind in types):
             raise TypeError(f"no verdict: {entry}")
         return verdict

@@ -81,7 +81,8 @@ class PackingPolicy(LanguageModelPolicy):
         possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
         max_tokens = packing.max_packed_tokens(self.hidden_size, self.device)
         across = self.prefix_sharing.across
-        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens, across)
+        padded = self.takes_padding
+        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens, across, padded)
         if not (possible and (self.one_pass or any(map(packing.shares_prefix, best)))):
             return best
         plain = tokens.without_common_choices()

@@ -103,6 +103,7 @@ def plan_packing(
     one_pass: bool,
     max_tokens: int = MAX_TOKENS["cuda"],
     across: bool = False,
+    padded: bool = True,
 ) -> list[PackedBatch]:
     """Find the cheapest packing.
 
@@ -111,8 +112,9 @@ def plan_packing(
         one_pass: whether all rows must be in one forward pass.
         max_tokens: of a packed batch of several sequences, unless `one_pass`.
         across: whether completions of different prompts may share a sequence too.
+        padded: whether sequences of different lengths may share a pass.
     """
-    best = _plan(lengths, cost_model, shared, one_pass, across)
+    best = _plan(lengths, cost_model, shared, one_pass, across) if padded else plan_equal_lengths(lengths, one_pass)
     return best if one_pass else [part for packed in best for part in _split_batch(packed, lengths, max_tokens)]
 
 
@@ -136,6 +138,22 @@ def _plan(lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: boo
         if filled_cost < cost:
             return filled
     return best
+
+
+def plan_equal_lengths(lengths: Lengths, one_pass: bool = False) -> list[PackedBatch]:
+    """Put the rows of each length into a batch, so that none is padded.
+
+    Raises:
+        ValueError: all rows must be in one pass, and they have different lengths.
+    """
+    sizes = [sequence_size((row,), lengths)[0] for row in range(len(lengths.prompt))]
+    batches = [[(row,) for row in range(len(sizes)) if sizes[row] == size] for size in sorted(set(sizes))]
+    if one_pass and len(batches) > 1:
+        raise ValueError(
+            "policy: rows of this model stand beside rows of the same length alone, and sharded weights need all rows "
+            "of a minibatch in one pass; use strategy=ddp, or one row in a micro-batch"
+        )
+    return batches
 
 
 def fill_sequences(lengths: Lengths, cost_model: PackingCost) -> list[PackedSequence]:

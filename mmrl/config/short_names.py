@@ -1,0 +1,67 @@
+"""Hydra finds an option by its name alone, in whichever folder below its group's the file lies.
+
+`override /task: arithmetic` in `defaults:`, or `task=arithmetic` in a sweep, is conf/task/text/arithmetic.yaml.
+"""
+
+from __future__ import annotations
+
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from omegaconf import OmegaConf
+
+from mmrl.config.option_files import OptionFile, find_options, groups, list_folders, search_option
+
+_SCHEME = "mmrl"
+
+
+class ShortNames(ConfigSource):
+    """A place in Hydra's search path that holds GROUP/NAME for every option, mmrl's and the user's."""
+
+    @staticmethod
+    def scheme() -> str:
+        """The word in front of :// in the search path."""
+        return _SCHEME
+
+    def available(self) -> bool:
+        """Whether the place is there."""
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether this is a group."""
+        return config_path in groups()
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether this is an option, as GROUP/NAME."""
+        return _search(config_path) is not None
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Read the file of an option.
+
+        Raises:
+            ConfigLoadError: there is no such option.
+        """
+        option = _search(config_path)
+        if option is None:
+            raise ConfigLoadError(f"Config not found : {config_path}")
+        header = self._get_header_dict(option.path.read_text(encoding="utf-8"))
+        return ConfigResult(
+            config=OmegaConf.load(option.path), path=self.full_path(), provider=self.provider, header=header
+        )
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The names of a group's options."""
+        return [] if results_filter == ObjectType.GROUP else sorted(find_options().get(config_path, ()))
+
+
+def search_path() -> str:
+    """Hydra's override that adds the folders which are not mmrl's to the search path, and the short names of all."""
+    Plugins.instance().register(ShortNames)
+    folders = [str(folder).replace("'", "\\'") for _, folder in list_folders()]
+    places = [*(f"file://{folder}" for folder in folders), f"{_SCHEME}://options"]
+    return "hydra.searchpath=[" + ", ".join(f"'{place}'" for place in places) + "]"
+
+
+def _search(config_path: str) -> OptionFile | None:
+    group, _, name = config_path.removesuffix(".yaml").partition("/")
+    return search_option(group, name) if name and "/" not in name else None

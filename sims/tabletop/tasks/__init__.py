@@ -1,0 +1,1 @@
+"""Tasks of the tabletop simulators: one file each."""
