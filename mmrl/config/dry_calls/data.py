@@ -134,9 +134,10 @@ def _check_expert(task: Task, pays: bool) -> None:
         raise _explain(error, f"data.task ({type(task).__name__}): the score of its own answer") from error
     if scores.get("exact", 1.0) < 1:
         place = episode.prompt.place or episode.prompt.key
+        keys = [f"task.{name}" for name in ("extract", "equality") if hasattr(task, name)]
         text = (
             f"{place}: the row's own answer {_shorten(answer)} has the scores {scores}, so no completion could be "
-            "right; correct task.extract, task.equality or the column of the answer"
+            f"right; correct {', '.join((*keys, 'the column of the answer')) if keys else 'the task or its answer'}"
         )
         if pays:
             raise ConfigError(text)

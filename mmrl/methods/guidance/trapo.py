@@ -89,7 +89,7 @@ class SelectByTrajectory(StatefulTransform):
     min_group_size = 2
 
     def __post_init__(self) -> None:
-        build_extractor(self.extract)
+        build_extractor(self.extract, "select_by_trajectory.extract")
         if not 0 < self.labelled_fraction <= 1 or not 0 <= self.top_fraction <= 1 or self.warmup < 0:
             raise ValueError(
                 "select_by_trajectory: need labelled_fraction in (0, 1], top_fraction in [0, 1] and warmup >= 0, got "
