@@ -1,11 +1,13 @@
 """Checkpoints that continue no text are refused by their configuration; what processors give reaches the model."""
 
 import json
+import re
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING
+from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
 
+from mmrl.policies.text.fidelity.failures import format_failure
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from scripts.model_sweep.checkpoints import build_checkpoint
@@ -42,6 +44,36 @@ def test_a_class_that_writes_no_tokens_is_no_policy(tmp_path):
     CONFIG_MAPPING["pi0"]().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"pi0 is no policy that writes text: its class PI0For.* writes no tokens"):
         VisionLanguagePolicy(path=str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["emu3", "mllama"])
+def test_the_text_part_of_an_image_text_type_has_no_class_of_its_own(kind, tmp_path):
+    CONFIG_MAPPING[kind]().get_text_config().save_pretrained(tmp_path)
+    message = f"policy: {kind}_text_model has no class in transformers' AutoModelForCausalLM.*with policy=vlm"
+    with pytest.raises(ValueError, match=message):
+        TextPolicy(path=str(tmp_path))
+
+
+def test_weights_that_are_missing_come_with_the_class_that_saved_the_others(tmp_path):
+    policy = TextPolicy(config=SIZES | {"tie_word_embeddings": False})
+    policy.save_pretrained(tmp_path)
+    config = policy.model.config
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path)
+    message = r"lacks 1 weights, the first of them lm_head.weight; it was saved by Qwen2ForSequenceClassification, and "
+    with pytest.raises(ValueError, match=message + "Qwen2ForCausalLM is loaded here"):
+        TextPolicy(path=str(tmp_path))
+
+
+def test_a_failure_without_words_has_its_place():
+    def fail():
+        assert len("") > 0
+
+    with pytest.raises(AssertionError) as error:
+        fail()
+    bare = AssertionError().with_traceback(error.value.__traceback__)
+    line = fail.__code__.co_firstlineno + 1
+    expected = rf"AssertionError in test_other_tasks\.py, line {line}: assert len\(\"\"\) > 0"
+    assert re.fullmatch(expected, format_failure(bare))
 
 
 def test_a_model_that_is_no_stack_of_layers_is_refused(tmp_path):
