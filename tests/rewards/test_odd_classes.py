@@ -14,6 +14,7 @@ from mmrl.config.dry_calls.data import check_data
 from mmrl.core.errors import ConfigError
 from mmrl.rewards.base import Reward
 from mmrl.rewards.corruption import Corruption
+from mmrl.rewards.steps import FunctionScorer, StepReward
 from tests.rewards.test_odd_functions import Unbuilt
 from tests.tiny_recipes import QUIET, TEXT, override
 
@@ -121,6 +122,26 @@ def test_a_reward_that_is_not_finite_is_refused(data):
 def test_a_reward_inside_of_a_part_of_ours_is_called_too(data):
     with pytest.raises(ConfigError, match=r"^data\.reward \(Returns\) returned None"):
         check_data(data, Corruption(Returns(lambda group: None), flip=0.1))
+
+
+STEPS = {
+    "none": ("None", r"returned None \(NoneType\) for 1 steps"),
+    "text": ("'1'", r"returned '1' \(str\) for 1 steps"),
+    "dict": ("{0.5: 'good'}", r"returned \{0\.5: 'good'\} \(dict\) for 1 steps"),
+    "number": ("0.5", r"returned 0\.5 \(float\) for 1 steps"),
+    "tuples": ("[(1.0, 'good')]", r"returned \[\(1\.0, 'good'\)\] \(list\) for 1 steps"),
+    "short": ("[]", r"gave \[\] to the 1 steps"),
+    "nan": ("[float('nan')]", r"gave \[nan\] to the 1 steps"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_scorer_of_steps_is_called_before_a_model_is_built(name, data, tmp_path):
+    value, message = STEPS[name]
+    (tmp_path / "scorer.py").write_text(f"def judge(steps):\n    return {value}\n")
+    reward = StepReward({"step_reward": 1.0}, scorer=FunctionScorer(f"{tmp_path}/scorer.py:judge"))
+    with pytest.raises(ConfigError, match=rf"step scorer .*{message}"):
+        check_data(data, reward)
 
 
 def test_a_reward_that_reads_what_only_a_played_episode_has_is_let_pass_in_simulators(control):

@@ -42,10 +42,10 @@ def check_data(data: Any, reward: Any = None) -> None:
     task = getattr(data, "task", None)
     if not isinstance(task, Task) or not len(task):
         return
+    prompt = _first_prompt(task)
     data.rollout.check_task(task)
     if not isinstance(reward, Reward):
         return
-    prompt = _first_prompt(task)
     innermost = _unwrap(reward)
     if not prompt.messages:  # a state of a simulator
         _try_form(task, innermost, prompt)
@@ -62,8 +62,10 @@ def check_data(data: Any, reward: Any = None) -> None:
 
 
 def _is_foreign(part: Any) -> bool:
-    """Whether a part is of others' code, or runs what others wrote."""
-    return getattr(part, "foreign", False) or type(part).__module__.partition(".")[0] not in _OURS
+    """Whether a part is of others' code, or runs what others wrote, as does a reward whose scorer of steps is."""
+    scorer = getattr(part, "scorer", None)
+    foreign = getattr(part, "foreign", False) or type(part).__module__.partition(".")[0] not in _OURS
+    return foreign or (scorer is not None and _is_foreign(scorer))
 
 
 def _unwrap(reward: Reward) -> Reward:

@@ -93,6 +93,49 @@ def test_a_processor_without_a_chat_template_is_refused_when_it_is_loaded(llava,
         VisionLanguagePolicy(path=str(tmp_path))
 
 
+class Broken:
+    """A processor of others that changes what comes out of it."""
+
+    def __init__(self, processor, change):
+        self.processor, self.change = processor, change
+
+    def __getattr__(self, name):
+        return getattr(self.processor, name)
+
+    def __call__(self, **arguments):
+        return self.change(dict(self.processor(**arguments)))
+
+
+def divide_by_nothing(features):
+    return 1 // 0
+
+
+PROCESSORS = {
+    "no ids": (lambda x: {"pixel_values": x["pixel_values"]}, "gives no input_ids, but only pixel_values"),
+    "nothing": (lambda x: {}, "gives no input_ids, but only an empty result"),
+    "no picture": (
+        lambda x: {name: x[name] for name in ("input_ids", "attention_mask")},
+        r"gives nothing of 1 image\(s\), but only input_ids, attention_mask",
+    ),
+    "empty ids": (lambda x: x | {"input_ids": torch.zeros(1, 0)}, r"gives input_ids of shape \[0\] and type"),
+    "ids without rows": (lambda x: x | {"input_ids": x["input_ids"][0]}, r"gives input_ids of shape \[\] and type"),
+    "ids that are no numbers": (lambda x: x | {"input_ids": [["a"]]}, "gives 'input_ids' as list, not as numbers"),
+    "floats": (lambda x: x | {"input_ids": x["input_ids"] / 2}, "and type torch.float32 for one prompt, not a row"),
+    "an error": (divide_by_nothing, "cannot encode a prompt with an image: ZeroDivisionError: integer division"),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_a_processor_of_others_is_tried_when_it_is_loaded(name, llava, tmp_path_factory, monkeypatch):
+    change, message = PROCESSORS[name]
+    path, load = tmp_path_factory.getbasetemp() / "llava_of_processors", VisionLanguagePolicy.load_processor
+    if not path.exists():
+        llava.save_pretrained(path)
+    monkeypatch.setattr(VisionLanguagePolicy, "load_processor", lambda self, path: Broken(load(self, path), change))
+    with pytest.raises(ValueError, match=rf"^policy\.path='{path}': its processor.*{message}"):
+        VisionLanguagePolicy(path=str(path))
+
+
 def test_what_a_processor_gives_becomes_a_tensor_of_the_models_precision(llava):
     pixels = llava._convert_input("pixel_values", torch.ones(2, 3, dtype=torch.bfloat16))
     assert pixels.dtype == torch.float32 and pixels.tolist() == [[1.0] * 3] * 2
