@@ -118,6 +118,21 @@ def test_a_process_that_is_stopped_ends_within_its_limit(moment):
     env.close()
 
 
+@pytest.mark.parametrize("request_name", ["render", "load_state_dict", "state_dict"])
+def test_a_process_that_is_stopped_is_named_where_no_episode_can_take_the_error(request_name):
+    env = WorkerSim(FRAGILE, 1, timeout_s=1.0).make(1)
+    env.reset(seed=[0])
+    os.kill(env.pool.workers[0].process.pid, signal.SIGSTOP)
+    arguments = {"render": (0,), "load_state_dict": ({"workers": [{}]},), "state_dict": ()}[request_name]
+    for _ in range(2):  # the second one finds it dead
+        with pytest.raises(
+            (SimulatorError, NotImplementedError), match=r"process 1 of 1 of sims\.gym.*no answer within 1 s"
+        ):
+            getattr(env, request_name)(*arguments)
+    assert env.reset(seed=[0])[0]["state"].shape == (1, 2) and env.pool.restarts == 1
+    env.close()
+
+
 def test_part_of_a_process_that_died_can_be_reset():
     env = WorkerSim(FRAGILE, 1).make(2)
     env.reset(seed=[0, 1])
