@@ -49,7 +49,7 @@ def format_episode(episode: Episode, policy: Policy, max_characters: int) -> str
     context = policy.token_texts(done.observation["input_ids"].tolist())
     completion = policy.token_texts(done.action.tolist())
     info, prompt = episode.info, episode.prompt
-    answer = repr(info["extracted"]) if info.get("extracted") is not None else "none (task.extract)"
+    answer = repr(info["extracted"]) if info.get("extracted") is not None else "none was found"
     scores = ", ".join(f"{name} {score:g}" for name, score in episode.scores.items())
     lines = [
         f"first prompt ({prompt.place or prompt.key}), {len(context)} tokens:",

@@ -21,7 +21,7 @@ from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode, no_learning
 from mmrl.core.types import Context, Episode, Sampling, Task
 from mmrl.curricula.base import Curriculum
-from mmrl.data.checks.empty_iterations import EmptyIterations
+from mmrl.data.checks.empty_iterations import EmptyIterations, find_extract_key
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
 from mmrl.data.collate import apply_rows, learnable
@@ -110,7 +110,7 @@ class RolloutData(L.LightningDataModule):
         self.scheduled = ScheduledScalars(schedules or {})
         self.evaluation, self.parity = evaluation, parity
         self.iteration = 0
-        self.empty = EmptyIterations(max_empty_iterations)
+        self.empty = EmptyIterations(max_empty_iterations, find_extract_key(task, rollout))
         self.finished = False  # every problem is solved, so that the run ends with this iteration
         self.metrics: dict[str, float] = {}
         self.last_episodes: list[Episode] = []  # this rank's episodes, for callbacks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -27,6 +28,8 @@ def need_av() -> Any:
 
 
 _REMEDY = "copy it again from its source"
+LIMIT_S = 600.0
+"""Seconds in which the frames of an episode have to be decoded."""
 
 
 class VideoWriter:
@@ -70,7 +73,7 @@ def duration_frames(path: Path) -> int:
     """Number of frames that the file's header states."""
     check_video(path, _REMEDY)
     try:
-        with need_av().open(str(path)) as file:
+        with need_av().open(str(path), timeout=LIMIT_S) as file:
             return file.streams.video[0].frames
     except (av.error.FFmpegError, IndexError, ValueError) as error:
         raise ValueError(f"{path}: not a readable video ({error}); {_REMEDY}") from error
@@ -79,15 +82,20 @@ def duration_frames(path: Path) -> int:
 def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int, ...]) -> np.ndarray:
     """Decode the `count` frames at times start_s + k / fps, uint8 [count, H, W, 3]; raises if one is missing."""
     out = np.empty((count, *shape), np.uint8)
+    deadline = time.monotonic() + LIMIT_S
     present = np.zeros(count, bool)
     check_video(path, _REMEDY)
     try:
-        with need_av().open(str(path)) as file:
+        with need_av().open(str(path), timeout=LIMIT_S) as file:
             stream = file.streams.video[0]
             if (stream.height, stream.width) != shape[:2]:  # before decoding, which could take any memory
                 raise ValueError(f"{path}: frames are {stream.height} x {stream.width}, the features say {shape}")
             file.seek(max(0, int(start_s / stream.time_base)), stream=stream)
             for frame in file.decode(stream):
+                if time.monotonic() > deadline:
+                    raise ValueError(
+                        f"{path}: decoding {count} frames from {start_s:.3f} s on takes over {LIMIT_S:g} s; {_REMEDY}"
+                    )
                 position = (float(frame.pts * stream.time_base) - start_s) * fps
                 step = round(position)
                 if step >= count:

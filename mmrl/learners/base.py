@@ -105,25 +105,14 @@ class BaseLearner(L.LightningModule):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
         data = getattr(self.trainer, "datamodule", None)  # absent without a data module
         metrics = data.measure() if isinstance(data, RolloutData) and self.trainer.current_epoch == 0 else {}
-        interval, last = self.trainer.check_val_every_n_epoch or 0, self.trainer.max_epochs or 0
-        if metrics and interval > last > 0:
-            log.warning(
-                "trainer.check_val_every_n_epoch=%d is longer than the run of %d iterations, so that its start alone "
-                "is measured; lower it to measure the end too",
-                interval,
-                last,
-            )
         refuse_monitors(self.trainer.callbacks, [f"val/{name}" for name in metrics], "val/")
         if metrics:
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
     def on_train_epoch_start(self) -> None:
-        """Let the trainer evaluate the last iteration too, where check_val_every_n_epoch does not divide max_epochs.
-
-        An interval that is longer than the run means no evaluation within it.
-        """
-        interval, last = self.trainer.check_val_every_n_epoch, self.trainer.max_epochs or 0
-        if interval is not None and interval <= last == self.trainer.current_epoch + 1:
+        """Let the trainer evaluate the last iteration too, where check_val_every_n_epoch does not divide max_epochs."""
+        interval, last = self.trainer.check_val_every_n_epoch, self.trainer.max_epochs
+        if interval is not None and last == self.trainer.current_epoch + 1:
             self.trainer.check_val_every_n_epoch = 1
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:

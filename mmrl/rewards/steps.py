@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,6 +112,8 @@ class FunctionScorer(StepScorer):
         function: path, as rewards.py:score_steps or package.module:score_steps.
     """
 
+    foreign = True
+
     def __init__(self, function: str):
         self.function = function
         self._call = load_functions([function], "function")[0]
@@ -129,7 +131,16 @@ class FunctionScorer(StepScorer):
                 f"step scorer {self.function}: it has a parameter {error.args[0]!r}, and {episode.prompt.key!r} has no "
                 f"such column; there are {', '.join(columns)}. Rename the parameter, or give it a default"
             ) from error
-        return list(map(float, self._call(**arguments)))
+        values = self._call(**arguments)
+        try:
+            if isinstance(values, str | bytes | Mapping | Set):
+                raise TypeError("it has no order of numbers")
+            return [float(value) for value in values]
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"step scorer {self.function} returned {repr(values)[:200]} ({type(values).__name__}) for {len(steps)} "
+                "steps; return a list of one number for each step"
+            ) from error
 
 
 @dataclass(frozen=True)

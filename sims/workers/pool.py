@@ -96,6 +96,19 @@ class EnvironmentPool:
             raise raised
         return replies
 
+    def ask(self, k: int, request: str, **arguments: Any) -> Any:
+        """Send a request to one process and return its answer.
+
+        Raises:
+            SimulatorError: the simulator raised, or its process died, which is noted.
+        """
+        try:
+            return self.workers[k].ask(request, **arguments)
+        except WorkerDiedError as error:
+            if self.failures[k] is None:
+                self._note(k, error)
+            raise SimulatorError(f"{self.failures[k]} ({request})") from error
+
     def _note(self, k: int, error: WorkerDiedError) -> None:
         self.failures[k] = f"process {k + 1} of {len(self.parts)} of {self.program.name}: {error}"
         log.error("%s; the episodes that it was playing are counted as errors", self.failures[k])

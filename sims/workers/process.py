@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,11 @@ from sims.host.worker import main
 main(given["connection"], given["memory"])
 """
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _pack_seconds(seconds: float) -> bytes:
+    """A `struct timeval`, which sockets take as their time limit."""
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
 
 
 class WorkerDiedError(RuntimeError):
@@ -83,6 +89,8 @@ class Worker:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         stderr = os.dup(2)
         local, remote = socket.socketpair()
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a process that is stopped within a message
+            local.setsockopt(socket.SOL_SOCKET, option, _pack_seconds(program.timeout_s))
         settings = {"connection": remote.fileno(), "memory": memory, "sims": [str(path) for path in sims.__path__]}
         command = [program.python or sys.executable, "-c", _BOOT, json.dumps(settings)]
         try:
@@ -133,6 +141,8 @@ class Worker:
         """Send a request; `receive` waits for the answer."""
         try:
             self.connection.send_bytes(pack({"do": request, **arguments}))
+        except BlockingIOError as error:
+            raise self._end_silent(self.program.timeout_s) from error
         except OSError as error:
             raise WorkerDiedError(self._explain_death()) from error
 
@@ -151,9 +161,10 @@ class Worker:
         while True:
             try:
                 if not self.connection.poll(limit):
-                    self.kill()
-                    raise WorkerDiedError(f"no answer within {limit:g} s; the process was killed")
+                    raise self._end_silent(limit)
                 answer = unpack(self.connection.recv_bytes())
+            except BlockingIOError as error:
+                raise self._end_silent(self.program.timeout_s) from error
             except (EOFError, OSError) as error:
                 raise WorkerDiedError(self._explain_death()) from error
             if "moved" in answer and moved is not None:
@@ -182,6 +193,11 @@ class Worker:
         if not self._output.closed:  # it was not opened
             os.close(self._stderr)
             self._output.close()
+
+    def _end_silent(self, limit_s: float) -> WorkerDiedError:
+        """Kill a process that neither reads nor answers, such as one that is stopped."""
+        self.kill()
+        return WorkerDiedError(f"no answer within {limit_s:g} s; the process was killed")
 
     def _explain_death(self) -> str:
         try:

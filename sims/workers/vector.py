@@ -14,7 +14,7 @@ from sims.host.shared import WHOLE
 from sims.host.spaces import build_space
 from sims.workers.merge import join_reports
 from sims.workers.pool import EnvironmentPool
-from sims.workers.process import Program, SimulatorError, WorkerDiedError
+from sims.workers.process import Program, SimulatorError
 
 
 class WorkerVectorEnv(VectorEnv):
@@ -146,7 +146,7 @@ class WorkerVectorEnv(VectorEnv):
     def render(self, i: int = 0, *arguments: Any) -> np.ndarray:  # type: ignore[override]
         """The simulator's own image of environment i."""
         k, row = self.pool.find(i)
-        return self.pool.workers[k].ask("render", arguments=[row, *arguments])
+        return self.pool.ask(k, "render", arguments=[row, *arguments])
 
     @property
     def draws_ends(self) -> bool:
@@ -156,14 +156,14 @@ class WorkerVectorEnv(VectorEnv):
     @draws_ends.setter
     def draws_ends(self, value: bool) -> None:
         self._draws_ends = value
-        for worker in self.pool.workers:
-            worker.ask("set", name="draws_ends", value=value)
+        for k in range(len(self.pool.parts)):
+            self.pool.ask(k, "set", name="draws_ends", value=value)
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments, a part for every process."""
         try:
-            return {"workers": [_to_tensors(worker.ask("state_dict")) for worker in self.pool.workers]}
-        except (SimulatorError, WorkerDiedError) as error:
+            return {"workers": [_to_tensors(self.pool.ask(k, "state_dict")) for k in range(len(self.pool.parts))]}
+        except SimulatorError as error:
             raise NotImplementedError(f"{self} cannot be saved: {error}") from error
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -171,8 +171,8 @@ class WorkerVectorEnv(VectorEnv):
         saved, here = len(state.get("workers", ())), len(self.pool.parts)
         if saved != here:
             raise ValueError(f"the saved simulator has sim.workers={saved}, this one {here}; set it to {saved}")
-        for worker, part in zip(self.pool.workers, state["workers"]):
-            worker.ask("load_state_dict", state=part)
+        for k, part in enumerate(state["workers"]):
+            self.pool.ask(k, "load_state_dict", state=part)
 
     def close_extras(self, **kwargs: Any) -> None:
         if hasattr(self, "pool"):

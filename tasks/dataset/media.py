@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.files.strict_json import kind, quote
+from mmrl.media.ffmpeg import count_frames, read_frames
 from mmrl.media.videos import check_video
 from tasks.images import check_size, image_path, image_size, is_animation, load_image, verify_image
 
@@ -115,14 +116,14 @@ def _spread(length: int, count: int) -> list[int]:
 
 def _video_frames(data: Path | bytes, place: str, count: int, max_pixels: int) -> list[np.ndarray]:
     """Decode evenly spaced frames of a video file by ffmpeg."""
-    import imageio.v3 as iio
-    import imageio_ffmpeg
-
     with _video_path(data, place) as path:
-        check_size(*_video_size(path), place, f"the video {Path(path).name}", max_pixels)
-        indices = _spread(imageio_ffmpeg.count_frames_and_secs(path)[0], count)
-        frames = _until(iio.imiter(path, plugin="FFMPEG"), max(indices))
+        width, height = _video_size(path)
+        check_size(width, height, place, f"the video {Path(path).name}", max_pixels)
+        indices = _spread(count_frames(path), count)
+        frames = _until(read_frames(path, width, height), max(indices))
         by_index = {i: frame for i, frame in enumerate(frames) if i in indices}
+        if not by_index:
+            raise RuntimeError("it has no frame that can be decoded")
         last = max(by_index)  # the count of a file may be larger than what can be decoded
         return [np.ascontiguousarray(by_index.get(i, by_index[last])) for i in indices]
 

@@ -77,7 +77,7 @@ class SQLRows(RowsTask):
         return score_query(self, episode, DatabaseFile(episode.prompt.info["database"]), *self._limits)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        return verify_limited(answer, prompt.answer, DatabaseFile(prompt.info["database"]), *self._limits)[0]
+        return verify_limited(answer, prompt, DatabaseFile(prompt.info["database"]), *self._limits)[0]
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self[index].answer)

@@ -76,7 +76,7 @@ class SQL(GeneratedTask):
         return score_query(self, episode, _list_databases(episode.prompt))
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        return verify_limited(answer, prompt.answer, _list_databases(prompt))[0]
+        return verify_limited(answer, prompt, _list_databases(prompt))[0]
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index).query)

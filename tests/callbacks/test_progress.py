@@ -113,6 +113,10 @@ def test_rates_have_their_interval_and_counts_are_left_out():
     assert line == "1 s, held-out greedy/exact 0.5 [0.4, 0.6], greedy/length 7, loss 0.25"
 
 
-def test_an_interval_that_is_longer_than_the_run_is_said(tmp_path, caplog):
-    fit(tmp_path, "trainer.max_epochs=1", "trainer.check_val_every_n_epoch=2")
-    assert "check_val_every_n_epoch=2 is longer than the run of 1 iterations, so that its start alone" in caplog.text
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_the_end_is_measured_where_the_interval_is_longer_than_the_run(epochs, tmp_path):
+    logger = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
+    fit(tmp_path, logger, f"trainer.max_epochs={epochs}", "trainer.check_val_every_n_epoch=7")
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["iterations"]) for row in rows if row.get("val/greedy/exact/mean")] == [0, epochs]

@@ -50,6 +50,7 @@ class Batcher:
         self._engine, self._max_batch = engine, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
+        self._began: float | None = None  # when the present call of the policy began
 
     async def ask(self, request: Request, sampling: Sampling) -> Served:
         """Return the answer to one request.
@@ -60,6 +61,12 @@ class Batcher:
         future = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(_Waiting(request, sampling, future))
         return await future
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds since the present call of the policy began; 0 without one."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
 
     async def run(self) -> None:
         """Serve requests until the task is cancelled; the event loop stays free while the policy runs."""
@@ -78,7 +85,8 @@ class Batcher:
         """Sample the requests, in one call for each decode."""
         groups: dict[Sampling, list[_Waiting]] = {}
         for each in waiting:
-            groups.setdefault(each.sampling, []).append(each)
+            if not each.future.done():  # its client is gone, or has had its error
+                groups.setdefault(each.sampling, []).append(each)
         for sampling, group in groups.items():
             requests = [each.request for each in group]
             results = await asyncio.get_running_loop().run_in_executor(self._thread, self._sample, requests, sampling)
@@ -91,14 +99,15 @@ class Batcher:
 
     def _sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Served | Exception]:
         """Sample all requests at once; where that fails each one alone, so that a bad one has its own error."""
-        start = time.perf_counter()
+        start, self._began = time.perf_counter(), time.monotonic()
         try:
             completions = self._engine.sample(requests, sampling)
         except Exception as error:
+            self._began = None
             if len(requests) == 1:
                 return [error]
             return [self._sample([request], sampling)[0] for request in requests]
-        seconds = time.perf_counter() - start
+        seconds, self._began = time.perf_counter() - start, None
         return [Served(completion.output, len(requests), seconds) for completion in completions]
 
 

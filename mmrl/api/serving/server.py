@@ -42,8 +42,9 @@ class PolicyServer:
 
     A client gets one message of metadata when it connects; then each of its messages, a map of observations, is
     answered by {"actions": [H, A], "server_timing": {...}}. Texts, images and arrays are bounded (`ObservationLimits`).
-    An error is answered by a text, and the connection is closed; the other clients are not affected. GET /healthz
-    answers 200.
+    An error is answered by a text, and the connection is closed; the other clients are not affected. While one call of
+    the policy takes longer than `CALL_S` the others are answered by an error at once. GET /healthz answers 200, and 503
+    then.
     Source: openpi, websocket_policy_server.py.
 
     Args:
@@ -108,6 +109,8 @@ class PolicyServer:
 
     def _admit(self, connection: ServerConnection, request: HttpRequest) -> Response | None:
         """Answer the health check, and refuse a client without the token."""
+        if request.path == "/healthz" and self._batcher.busy_s > CALL_S:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "the policy does not answer\n")
         if request.path == "/healthz":
             return connection.respond(HTTPStatus.OK, "OK\n")
         if self._token is None:
@@ -142,6 +145,11 @@ class PolicyServer:
             raise ValueError("a request is a binary message, not a text")
         observation, seed, sampling = read_request(unpack(message), self._sampling, self._policy.check_sampling)
         self._limits.check(observation)
+        if (busy_s := self._batcher.busy_s) > CALL_S:
+            raise ValueError(
+                f"the policy is busy with an earlier request for more than {CALL_S:g} s ({busy_s:.0f} s); try again "
+                "later, and restart the server if that goes on"
+            )
         draws = derive_seed("act", self._seed, call, 0) if seed is None else seed  # that of mmrl.load_policy(...).act
         try:
             served = await asyncio.wait_for(self._batcher.ask(Request(observation, draws), sampling), CALL_S)

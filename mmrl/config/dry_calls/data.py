@@ -12,9 +12,9 @@ import torch
 from mmrl.core.errors import ConfigError, is_user_error
 from mmrl.core.text_environment import EnvironmentTask
 from mmrl.core.types import Completion, Episode, Prompt, Task, Turn
-from mmrl.rewards.base import Reward
+from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import WrongReturn, add_reward, score
 from mmrl.rollouts.text.single_turn import SingleTurn
 
 TEXTS = ("0", "")
@@ -29,7 +29,8 @@ def check_data(data: Any, reward: Any = None) -> None:
 
     The rollout and the reward look at the task; a reward of others scores two completions of the first problem; and
     the expert's answer to it, where the problem or the task is one of others, must be right by the task's own score.
-    Problems without chat messages, such as states of simulators, are left out.
+    Of a reward whose episodes are played in several turns, or in a simulator, only the form of what it returns is
+    looked at: its score of an episode that was not played says nothing.
 
     Args:
         data: a data module.
@@ -41,24 +42,37 @@ def check_data(data: Any, reward: Any = None) -> None:
     task = getattr(data, "task", None)
     if not isinstance(task, Task) or not len(task):
         return
+    prompt = _first_prompt(task)
     data.rollout.check_task(task)
     if not isinstance(reward, Reward):
         return
-    prompt = _first_prompt(task)
-    if not prompt.messages:
+    innermost = _unwrap(reward)
+    if not prompt.messages:  # a state of a simulator
+        _try_form(task, innermost, prompt)
         return
     single = type(data.rollout) is SingleTurn and not isinstance(task, EnvironmentTask)
     if single and _is_foreign(task):
         _try_task(task, prompt)
-    if _is_foreign(reward) and (single or reward.foreign):
-        _try_reward(task, reward, prompt, data.group_size)
+    if _is_foreign(innermost) and (single or innermost.foreign):
+        _try_reward(task, innermost, prompt, data.group_size)
+    else:
+        _try_form(task, innermost, prompt)
     if _is_foreign(task) and not isinstance(task, EnvironmentTask):
         _check_expert(task, pays=data.rollout.samples and "exact" in getattr(reward, "weights", {}))
 
 
 def _is_foreign(part: Any) -> bool:
-    """Whether a part is of others' code, or runs what others wrote."""
-    return getattr(part, "foreign", False) or type(part).__module__.partition(".")[0] not in _OURS
+    """Whether a part is of others' code, or runs what others wrote, as does a reward whose scorer of steps is."""
+    scorer = getattr(part, "scorer", None)
+    foreign = getattr(part, "foreign", False) or type(part).__module__.partition(".")[0] not in _OURS
+    return foreign or (scorer is not None and _is_foreign(scorer))
+
+
+def _unwrap(reward: Reward) -> Reward:
+    """Return the reward of others inside of parts of ours, such as `ScheduledReward`; else the innermost one."""
+    while not _is_foreign(reward) and isinstance(inner := getattr(reward, "inner", None), Reward):
+        reward = inner
+    return reward
 
 
 def _first_prompt(task: Task) -> Prompt:
@@ -91,6 +105,22 @@ def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> 
         raise ConfigError(f"{episodes[0].info['error']}; {_HINT}, and failed for every completion")
 
 
+def _try_form(task: Task, reward: Reward, prompt: Prompt) -> None:
+    """Refuse a reward of others that returns something else than numbers for two episodes that were not played."""
+    if not _is_foreign(reward) or reward.foreign:
+        return
+    episodes = [build_episode(prompt, text, 0, n) for n, text in enumerate(TEXTS)]
+    names = task.score_names(prompt) if isinstance(task, NamedScores) else ()
+    for episode in episodes:
+        episode.scores = dict.fromkeys(names, 0.0)
+    try:
+        add_reward(episodes, task, reward)
+    except WrongReturn as error:
+        raise ConfigError(f"{error} ({_HINT})") from error
+    except Exception:  # it reads what episodes have that were played
+        log.debug("data.reward (%s) cannot be tried before a run", type(reward).__name__, exc_info=True)
+
+
 def _check_expert(task: Task, pays: bool) -> None:
     """Refuse a task by whose score its own answer to its first problem is wrong; warn where `exact` is not paid."""
     try:
@@ -106,9 +136,10 @@ def _check_expert(task: Task, pays: bool) -> None:
         raise _explain(error, f"data.task ({type(task).__name__}): the score of its own answer") from error
     if scores.get("exact", 1.0) < 1:
         place = episode.prompt.place or episode.prompt.key
+        keys = [f"task.{name}" for name in ("extract", "equality") if hasattr(task, name)]
         text = (
             f"{place}: the row's own answer {_shorten(answer)} has the scores {scores}, so no completion could be "
-            "right; correct task.extract, task.equality or the column of the answer"
+            f"right; correct {', '.join((*keys, 'the column of the answer')) if keys else 'the task or its answer'}"
         )
         if pays:
             raise ConfigError(text)

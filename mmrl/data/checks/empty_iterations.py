@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
+from mmrl.core.text_environment import EnvironmentTask
 from mmrl.core.types import Episode
+from mmrl.rollouts.text.environment_episode import UNPARSABLE
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +38,12 @@ class EmptyIterations:
 
     Args:
         limit: empty iterations in a row at which the run stops.
+        extract_key: of the setting that finds the answer in a completion, for messages; None where there is none.
     """
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, extract_key: str | None = "task.extract"):
         check_at_least(1, "data", max_empty_iterations=limit)
-        self.limit = limit
+        self.limit, self.extract_key = limit, extract_key
         self.count = 0
         self.rewards: tuple[float, float] | None = None  # smallest and largest reward of the run
 
@@ -67,7 +70,8 @@ class EmptyIterations:
             self.rewards = min(least, *earned), max(greatest, *earned)
         self.count = 0 if rows else self.count + 1
         if self.count == 1 < self.limit:
-            log.warning("iteration %d left no episode to learn from. %s", iteration, describe(episodes))
+            reason = describe(episodes, self.extract_key)
+            log.warning("iteration %d left no episode to learn from. %s", iteration, reason)
         if self.count < self.limit:
             return False
         # solved: every episode earned the highest reward, and lower rewards occurred before
@@ -82,11 +86,20 @@ class EmptyIterations:
             return True
         raise NothingToLearn(
             f"{self.count} iterations in a row, up to iteration {iteration}, left no episode to learn from. "
-            f"{describe(episodes)}"
+            f"{describe(episodes, self.extract_key)}"
         )
 
 
-def describe(episodes: Sequence[Episode]) -> str:
+def find_extract_key(task: Any, rollout: Any) -> str | None:
+    """Return the key of the setting that finds the answer or the action in a completion; None if there is none."""
+    if isinstance(task, EnvironmentTask):
+        return "rollout.extract" if hasattr(rollout, "extractor") else None
+    if isinstance(getattr(task, "parts", None), Mapping):
+        return "task.parts.NAME.extract"
+    return "task.extract" if hasattr(task, "extract") else None
+
+
+def describe(episodes: Sequence[Episode], extract_key: str | None = "task.extract") -> str:
     """Format why no group differs: rewards, scores, missing answers, truncation, commonest answers, and remedies."""
     groups = group_episodes(episodes).values()
     finished = [episode for episode in episodes if episode.ended != "error"]
@@ -114,8 +127,14 @@ def describe(episodes: Sequence[Episode]) -> str:
     extracted = [episode.info["extracted"] for episode in finished if "extracted" in episode.info]
     missing = extracted.count(None)
     if extracted:
-        parts.append(f"in {missing} of {len(extracted)} completions task.extract found no answer")
-    # the commonest answers: those of task.extract, else the whole outputs
+        subject = f"{extract_key} found no answer" if extract_key else "no answer was found"
+        parts.append(f"in {missing} of {len(extracted)} completions {subject}")
+    # turns without an action, in environments
+    played = [e.info for e in finished if UNPARSABLE in e.info.get("counts", {})]
+    turns, unparsable = (sum(info["turns"] for info in played), sum(info["counts"][UNPARSABLE] for info in played))
+    if unparsable:
+        parts.append(f"in {unparsable} of {turns} turns {extract_key or 'the rollout'} found no action")
+    # the commonest answers: those of the extractor, else the whole outputs
     replies = [str(e.info["answer"]) for e in episodes if "answer" in e.info]
     answers = [str(answer) for answer in extracted if answer is not None] or replies
     if answers:
@@ -127,9 +146,10 @@ def describe(episodes: Sequence[Episode]) -> str:
     first = []
     if 2 * len(truncated) > len(finished):
         first.append("longer completions (sampling.max_tokens)")
-    if 2 * missing > len(extracted):
-        first.append("another task.extract, task.state_form=true, or a task.system that asks for its format")
-    elif replies and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
+    form = ", task.state_form=true, or a task.system that asks for its format" if extract_key == "task.extract" else ""
+    if extract_key and (2 * missing > len(extracted) or 2 * unparsable > turns):
+        first.append(f"another {extract_key}{form}")
+    elif form and replies and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
         first.append("task.extract=answer (or last_number, boxed, ...) if the right answer stands inside a sentence")
         first.append("task.state_form=true if the prompt does not say how answers are written")
     return "; ".join(parts) + ". What to try: " + "; ".join([*first, REMEDIES])

@@ -14,6 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 from mmrl.files.atomic import replace_path
 from mmrl.media.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
+_LIMIT_S = 600
+"""Seconds of processor time after which ffmpeg ends, in place of a file."""
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
@@ -65,6 +67,7 @@ def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.
             raise ValueError(f"{path}: H.264 needs even sides, the frames are {frames[0].shape[:2]}")
         # macro_block_size=1 keeps even sides that are not multiples of 16
         options = {"codec": "libx264", "pixelformat": "yuv420p", "quality": 8, "macro_block_size": 1}
+        options["input_params"] = ["-timelimit", f"{_LIMIT_S}"]
         with replace_path(path) as file:
             imageio.mimsave(file, list(frames), fps=fps, **options)
     elif path.suffix == ".gif":

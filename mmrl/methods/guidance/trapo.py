@@ -90,7 +90,7 @@ class SelectByTrajectory(StatefulTransform):
     min_group_size = 2
 
     def __post_init__(self) -> None:
-        build_extractor(self.extract)
+        build_extractor(self.extract, "select_by_trajectory.extract")
         check_interval("select_by_trajectory", "(0, 1]", labelled_fraction=self.labelled_fraction)
         check_fraction("select_by_trajectory", top_fraction=self.top_fraction)
         check_at_least(0, "select_by_trajectory", warmup=self.warmup)

@@ -43,7 +43,7 @@ class WrongMajority(WeightedSum):
     success_threshold: float = 1.0
 
     def __post_init__(self) -> None:
-        build_extractor(self.extract)
+        build_extractor(self.extract, "data.reward.extract")
         if self.score_name == "reward":
             raise ValueError("data.reward.score_name must be a score of the task; the reward is computed from it")
 

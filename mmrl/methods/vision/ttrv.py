@@ -54,7 +54,7 @@ class Agreement(WeightedSum):
     extract: str = "text"
 
     def __post_init__(self) -> None:
-        build_extractor(self.extract)
+        build_extractor(self.extract, "data.reward.extract")
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         """agreement: frequency of the answer, or whether it is the most frequent one; answer_entropy: H."""

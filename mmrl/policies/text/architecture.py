@@ -67,7 +67,13 @@ def refuse_other_tasks(config: Any, auto_model: Any) -> None:
     if getattr(config, "is_encoder_decoder", False):
         why = "it is an encoder-decoder, whose prompt goes to another network than its completion"
     else:
-        cls = getattr(auto_model, "_model_mapping", {}).get(type(config), None)  # a class of one model has no mapping
+        classes = getattr(auto_model, "_model_mapping", None)  # a class of one model has no mapping
+        if classes is not None and type(config) not in classes and not getattr(config, "auto_map", None):
+            raise ValueError(
+                f"policy: {kind} has no class in transformers' {auto_model.__name__}, so it cannot be loaded alone; "
+                "load a whole image-text checkpoint with policy=vlm and a text model with policy=text, or " + ELSE
+            )
+        cls = None if classes is None else classes.get(type(config), None)
         if cls is None or cls.can_generate():
             return
         why = f"its class {cls.__name__} writes no tokens"

@@ -103,7 +103,9 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     remove_quantization(model)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
     if missing:
-        raise ValueError(f"the checkpoint lacks {len(missing)} weights, the first of them {missing[0]}")
+        saved, loaded = (model.config.architectures or [""])[0], type(model).__name__
+        classes = f"; it was saved by {saved}, and {loaded} is loaded here" if saved not in ("", loaded) else ""
+        raise ValueError(f"the checkpoint lacks {len(missing)} weights, the first of them {missing[0]}{classes}")
     if other := sorted(report["mismatched_keys"], key=str):
         name, file_shape, config_shape = other[0]
         raise ValueError(

@@ -131,6 +131,7 @@ class TextPolicy(PackingPolicy):
         ):
             install(True, True)
         else:
+            self.try_processor()
             check_fidelity(self, plain, install)
         self.model = loading.add_lora(model, lora, quantization)
         if value_head:
@@ -155,6 +156,9 @@ class TextPolicy(PackingPolicy):
 
     def load_processor(self, path: str) -> Any:
         return loading.check_tokenizer(load_pretrained(AutoTokenizer, **locate_checkpoint(path), padding_side="left"))
+
+    def try_processor(self) -> None:
+        """Refuse a processor that cannot encode one prompt, before anything is sampled or trained."""
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""

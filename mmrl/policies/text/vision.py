@@ -93,8 +93,31 @@ class VisionLanguagePolicy(TextPolicy):
                 f"policy.path={self.path!r}: its processor cannot encode a prompt with {len(pictures)} image(s): "
                 f"{' '.join(str(error).split())[:200]}; change the prompt, or choose another checkpoint"
             ) from error
+        if "input_ids" not in features or (pictures and not features.keys() - PER_TOKEN - UNUSED):
+            lack = "no input_ids" if "input_ids" not in features else f"nothing of {len(pictures)} image(s)"
+            raise ValueError(
+                f"policy.path={self.path!r}: its processor ({type(self.processor).__name__}) gives {lack}, but only "
+                f"{', '.join(features) or 'an empty result'}; choose another checkpoint"
+            )
         inputs = {name: self._convert_input(name, value) for name, value in features.items() if name not in UNUSED}
         return {name: value[0] if name in PER_TOKEN else value for name, value in inputs.items()}
+
+    def try_processor(self) -> None:
+        name = type(self.processor).__name__
+        try:
+            ids = self.encode(self.canary())["input_ids"]
+        except ValueError:
+            raise
+        except Exception as error:  # the code of a processor may raise anything
+            raise ValueError(
+                f"policy.path={self.path!r}: its processor ({name}) cannot encode a prompt with an image: "
+                f"{type(error).__name__}: {' '.join(str(error).split())[:200]}; choose another checkpoint"
+            ) from error
+        if ids.ndim != 1 or not len(ids) or ids.is_floating_point():
+            raise ValueError(
+                f"policy.path={self.path!r}: its processor ({name}) gives input_ids of shape {list(ids.shape)} "
+                f"and type {ids.dtype} for one prompt, not a row of ids; choose another checkpoint"
+            )
 
     def _convert_input(self, name: str, value: Any) -> Tensor:
         """Convert what a processor leaves as lists, and pixels in bf16 or fp16, as those of llama4, for the model."""

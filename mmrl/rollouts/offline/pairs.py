@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
-from mmrl.core.types import Context, Episode, Observation, Prompt, Request, Task, Turn
+from mmrl.core.types import AssistantMessage, Context, Episode, Observation, Prompt, Request, Task, Turn
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.transforms.best_worst import label_preference
+
+FIRST_ROWS = 16
+"""Rows of a task that are read before a model is built."""
 
 
 def answers(prompt: Prompt) -> tuple[str, str]:
@@ -23,6 +26,26 @@ def answers(prompt: Prompt) -> tuple[str, str]:
     if missing:
         raise ValueError(f"prompt {prompt.key!r} has no {missing}; pairs come from a task such as task=preferences")
     return prompt.info["chosen"], prompt.info["rejected"]
+
+
+def check_answers(task: Task, read: Callable[[Prompt], Sequence[str]]) -> None:
+    """Refuse a task whose first rows have no conversation, or answers that are no texts, are empty or are all alike.
+
+    Args:
+        task: of labelled answers.
+        read: the answers of a prompt.
+    """
+    for prompt in (task[index] for index in range(min(FIRST_ROWS, len(task)))):
+        place, texts = prompt.place or prompt.key, read(prompt)
+        if not prompt.messages:
+            raise ValueError(f"{place}: the row has no messages before its answers; give it a prompt")
+        for text in texts:
+            if not isinstance(text, str):
+                raise ValueError(f"{place}: an answer is {repr(text)[:80]} ({type(text).__name__}), not a text")
+            if not text.strip() and not isinstance(text, AssistantMessage):
+                raise ValueError(f"{place}: an answer is empty; fill it in or leave the row out")
+        if len(texts) == 2 and texts[0] == texts[1] and not isinstance(texts[0], AssistantMessage):
+            raise ValueError(f"{place}: both answers are {texts[0][:80]!r}, so none is preferred; leave the row out")
 
 
 class LabelledAnswers(Rollout):
@@ -52,6 +75,9 @@ class LabelledAnswers(Rollout):
             out += episodes
         return out
 
+    def check_task(self, task: Task) -> None:
+        check_answers(task, lambda prompt: [answer for answer, _ in self.label(prompt)])
+
     def label(self, prompt: Prompt) -> list[tuple[str, int]]:
         """Return the answers of a prompt with their signs, 1 desirable and -1 not."""
         signs = {"chosen": 1, "rejected": -1}
@@ -67,10 +93,6 @@ class PreferencePairs(LabelledAnswers):
     def label(self, prompt: Prompt) -> list[tuple[str, int]]:
         return list(zip(answers(prompt), (1, -1)))
 
-    def check_task(self, task: Task) -> None:
-        for prompt in (task[index] for index in range(min(1, len(task)))):
-            answers(prompt)  # a file has pairs in all rows or in none
-
 
 def _same(one: Observation, other: Observation) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
@@ -81,6 +103,9 @@ class ScoredPairs(Rollout):
 
     The episode's scores are `right`, whether the preferred answer got more, and `margin`, how much more.
     """
+
+    def check_task(self, task: Task) -> None:
+        check_answers(task, answers)
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         requests = [

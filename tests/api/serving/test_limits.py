@@ -2,6 +2,8 @@
 
 import threading
 import time
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -159,6 +161,39 @@ def test_a_request_that_the_policy_does_not_answer_is_an_error_of_its_client(mon
         monkeypatch.setattr("mmrl.api.serving.server.CALL_S", 60.0)
         released.set()
         assert unpack(ask(running.url, observation()))["actions"].shape == (4, 3)
+
+
+def test_while_one_request_holds_the_policy_the_others_have_their_error_at_once(monkeypatch):
+    monkeypatch.setattr("mmrl.api.serving.server.CALL_S", 0.5)
+    policy, released, calls = small_policy(), threading.Event(), []
+    act = policy.act_groups
+
+    def slow(observed, owner, sampling, noise):
+        calls.append(observed["proprio"][:, 0].tolist())
+        if calls[-1] == [7.0]:
+            assert released.wait(60)
+        return act(observed, owner, sampling, noise)
+
+    policy.act_groups = slow
+    late = {**observation(), "proprio": np.full(5, 8.0)}
+    with serve(policy) as running:
+        health = running.url.replace("ws", "http") + "/healthz"
+        asks = [threading.Thread(target=ask, args=(running.url, {**late, "proprio": np.full(5, 7.0)}))]
+        asks[0].start()
+        while not calls:
+            time.sleep(0.01)
+        assert "not answered within 0.5 s" in ask(running.url, late)  # it came before the limit, and is not sampled
+        began = time.monotonic()
+        assert "the policy is busy with an earlier request for more than 0.5 s" in ask(running.url, observation())
+        assert time.monotonic() - began < 10
+        with pytest.raises(HTTPError, match="503"):
+            urlopen(health, timeout=20)
+        monkeypatch.setattr("mmrl.api.serving.server.CALL_S", 60.0)
+        released.set()
+        assert unpack(ask(running.url, observation(3)))["actions"].shape == (4, 3)
+        assert urlopen(health, timeout=20).status == 200
+        asks[0].join(20)
+    assert [7.0] in calls and not any(8.0 in call for call in calls)
 
 
 def test_an_error_of_the_program_has_one_traceback(monkeypatch):

@@ -7,11 +7,19 @@ import torch
 
 from mmrl.__main__ import main
 from mmrl.core.types import Episode, Prompt
-from mmrl.data.checks.empty_iterations import EmptyIterations, NothingToLearn
+from mmrl.data.checks.empty_iterations import EmptyIterations, NothingToLearn, find_extract_key
+from mmrl.methods.guidance.trapo import SelectByTrajectory
+from mmrl.methods.problems.model_task_alignment import WrongMajority
+from mmrl.methods.vision.ttrv import Agreement
+from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.runs.checkpoint_file import read_checkpoint
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance
-from tests.tiny_recipes import Alternating, words
+from tasks.arithmetic.task import Arithmetic
+from tasks.mixture.task import Mixture
+from tasks.preferences.task import Preferences
+from tests.text_environments import Count
+from tests.tiny_recipes import Alternating, Counting, words
 
 
 def groups(*rewards: list[float]) -> list[Episode]:
@@ -67,6 +75,51 @@ def test_sentences_that_are_compared_as_a_whole_point_to_extractors(caplog):
         episode.info["answer"] = "The sum is 12."
     assert not EmptyIterations(5).observe(episodes, 0, 0)
     assert "What to try: task.extract=answer (or last_number, boxed, ...)" in caplog.text
+
+
+def test_the_key_is_that_of_the_task_or_of_the_rollout(caplog):
+    episodes = groups([0.0, 0.0])
+    for episode in episodes:
+        episode.info |= {"answer": "I go north.", "turns": 4, "counts": {"environment/unparsable": 3}}
+    key = find_extract_key(Count(), EnvironmentRollout())
+    assert key == "rollout.extract" and not EmptyIterations(5, key).observe(episodes, 0, 0)
+    assert "in 6 of 8 turns rollout.extract found no action" in caplog.text
+    assert "What to try: another rollout.extract; read what" in caplog.text and "task." not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("task", "key"),
+    [
+        (Arithmetic(), "task.extract"),
+        (Mixture({"sums": Arithmetic()}), "task.parts.NAME.extract"),
+        (Preferences(), None),
+        (Counting(), None),
+    ],
+)
+def test_a_key_that_the_task_does_not_have_is_not_proposed(task, key, caplog):
+    assert find_extract_key(task, None) == key
+    for info in ({"answer": "The sum is 12."}, {"extracted": None}):
+        episodes = groups([0.0, 0.0])
+        for episode in episodes:
+            episode.info |= info
+        EmptyIterations(5, key).observe(episodes, 0, 0)
+    assert ("task.state_form" in caplog.text) == ("task.system" in caplog.text) == (key == "task.extract")
+    assert ("task.extract" in caplog.text) == (key == "task.extract")
+    assert f"{key} found no answer" in caplog.text or "in 2 of 2 completions no answer was found" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("build", "key"),
+    [
+        (lambda: Agreement({}, extract="boxxed"), "data.reward.extract"),
+        (lambda: WrongMajority({}, extract="boxxed"), "data.reward.extract"),
+        (lambda: SelectByTrajectory(extract="boxxed"), "select_by_trajectory.extract"),
+        (lambda: EnvironmentRollout(extract="boxxed"), "rollout.extract"),
+    ],
+)
+def test_an_extractor_that_does_not_exist_is_named_by_the_key_of_its_part(build, key):
+    with pytest.raises(ValueError, match=rf"^{key}='boxxed' is no extractor"):
+        build()
 
 
 def test_rows_in_between_begin_the_count_again_and_a_resume_does_not():

@@ -1,21 +1,28 @@
 """Single answers with labels train KTO; losses of pairs refuse them before anything else is done."""
 
 import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.mismatched_kl import swap_prompts
+from mmrl.commands.cli import CLI
 from mmrl.commands.fit import fit
+from mmrl.config.compose import compose, to_lightning
+from mmrl.config.dry_calls.data import check_data
 from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
-from mmrl.core.types import Context, Sampling
+from mmrl.core.types import Context, Prompt, Sampling, Task
 from mmrl.data.collate import collate
 from mmrl.objectives.preference import KTOLoss
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.rollouts.offline.pairs import LabelledAnswers, PreferencePairs
+from mmrl.rollouts.offline.pairs import LabelledAnswers, PreferencePairs, ScoredPairs
 from tasks.preferences.task import Preferences
+from tests.rewards.test_odd_functions import Unbuilt
 
 SIZES = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
 
@@ -86,3 +93,80 @@ def test_kto_trains_on_single_answers(single, tmp_path):
     assert (folder / "policy" / "model.safetensors").is_file()
     with pytest.raises((ValueError, ConfigError), match="recipe=kto learns from single answers"):
         fit(["recipe=dpo", *words[1:], *quiet, f"task.path={single}", f"run_dir={tmp_path / 'other'}"])
+
+
+@dataclass(frozen=True)
+class Rows(Task):
+    """Rows of somebody else: the columns of each prompt, and its conversation."""
+
+    rows: tuple[dict[str, Any], ...]
+    messages: tuple[dict[str, Any], ...] = ({"role": "user", "content": "1+1="},)
+
+    name = "rows"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Prompt:
+        return Prompt(f"rows/train/{index}", self.messages, info={**self.rows[index]}, place=f"rows.csv:{index + 2}")
+
+    def on(self, split: str) -> Task:
+        return self
+
+    def score(self, episode: Any) -> dict[str, float]:
+        return {}
+
+
+GOOD = {"chosen": "2", "rejected": "3"}
+PAIRS = {
+    "a number": ([GOOD, {"chosen": 2, "rejected": "3"}], r"rows\.csv:3: an answer is 2 \(int\), not a text"),
+    "nothing": ([{"chosen": "2", "rejected": None}], r"rows\.csv:2: an answer is None \(NoneType\), not a text"),
+    "messages": ([{"chosen": [{"role": "user"}], "rejected": "3"}], r"an answer is \[\{'role'.* \(list\), not a text"),
+    "blank": ([GOOD, GOOD, {"chosen": "2", "rejected": " "}], r"rows\.csv:4: an answer is empty"),
+    "equal": ([{"chosen": "2", "rejected": "2"}], r"rows\.csv:2: both answers are '2', so none is preferred"),
+    "one answer": ([GOOD, {"chosen": "2"}], r"rows\.csv:3: the row has one answer"),
+    "other columns": ([{"better": "2", "worse": "3"}], r"prompt 'rows/train/0' has no \['chosen', 'rejected'\]"),
+}
+
+
+@pytest.mark.parametrize("rollout", [PreferencePairs, ScoredPairs])
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_first_rows_of_pairs_are_read_before_a_model_is_built(name, rollout):
+    rows, message = PAIRS[name]
+    with pytest.raises(ValueError, match=message):
+        check_data(SimpleNamespace(task=Rows(tuple(rows)), rollout=rollout()))
+    check_data(SimpleNamespace(task=Rows((GOOD,) * 3), rollout=rollout()))
+
+
+def test_the_first_rows_of_single_answers_are_read_too():
+    for rows, message in (
+        ([{"completion": "2", "label": True}], "prompt 'rows/train/0' has no labelled answer"),
+        ([{"chosen": "2"}, {"rejected": 0.5}], r"rows\.csv:3: an answer is 0\.5 \(float\), not a text"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_data(SimpleNamespace(task=Rows(tuple(rows)), rollout=LabelledAnswers()))
+    check_data(SimpleNamespace(task=Rows(({"chosen": "2"}, {"rejected": "2"})), rollout=LabelledAnswers()))
+    with pytest.raises(ValueError, match=r"rows\.csv:2: the row has no messages before its answers"):
+        check_data(SimpleNamespace(task=Rows((GOOD,), messages=()), rollout=LabelledAnswers()))
+
+
+class BrokenRows(Rows):
+    """Rows whose columns have another name than its author remembers."""
+
+    def __getitem__(self, index: int) -> Prompt:
+        return Prompt("rows/train/0", self.messages, info={"chosen": self.rows[index]["good"]})
+
+
+def test_a_task_that_fails_on_its_first_row_is_named():
+    with pytest.raises(ConfigError, match=r"data\.task \(BrokenRows\): its first problem raised KeyError: 'good'"):
+        check_data(SimpleNamespace(task=BrokenRows((GOOD,)), rollout=PreferencePairs()))
+
+
+def test_no_model_is_built_for_rows_without_answers(single, tmp_path):
+    words = [f"model.policy._target_={Unbuilt.__module__}.Unbuilt", "policy=tiny_text", f"run_dir={tmp_path}"]
+    for recipe, task, message in (
+        ("dpo", f"task.path={single}", "recipe=kto learns from single answers"),
+        ("kto", "task=arithmetic", "has no labelled answer; take a task such as task=preferences"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            CLI(to_lightning(compose([f"recipe={recipe}", task, *words])))

@@ -49,8 +49,9 @@ class Fragile(gymnasium.Env):
     def _observe(self):
         return {"state": self.state.copy(), "instruction": f"step from {int(self.state[0])}"}
 
-    def render(self):
-        return np.full((4, 4, 3), int(self.state.sum()), np.uint8)
+    def render(self, size=4):
+        size = size if size > 1000 else 4
+        return np.full((size, size, 3), int(self.state.sum()), np.uint8)
 
 
 class Guest:

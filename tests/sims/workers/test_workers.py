@@ -1,5 +1,9 @@
 """Environments in processes of this Python: equal results, failures that are counted, saved states, videos."""
 
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 
@@ -12,7 +16,7 @@ from tests.sims.workers.fragile import DIE, GO, HANG, LEAVE, RAISE
 
 pytest.importorskip("msgpack")
 from sims.workers import WorkerSim
-from sims.workers.process import SimulatorError
+from sims.workers.process import SimulatorError, WorkerDiedError
 
 FRAGILE = GymSim("tests.sims.workers.fragile:Fragile-v0")
 PUSH = Push(image_size=8, max_decisions=3)
@@ -88,6 +92,44 @@ def test_a_process_that_dies_or_hangs_is_started_again(action, reason):
     assert again["state"][:2, 1].tolist() == [3, 3]
     assert (again["state"][2:] == begun["state"][2:]).all() and env.pool.restarts == 1
     assert env.step(np.full(4, GO))[0]["state"][:, 1].tolist() == [4, 4, 1, 1]
+    env.close()
+
+
+@pytest.mark.parametrize("moment", ["before a step", "within an answer", "before a long request"])
+def test_a_process_that_is_stopped_ends_within_its_limit(moment):
+    env = WorkerSim(FRAGILE, 1, timeout_s=1.0).make(1)
+    env.reset(seed=[0])
+    worker, began = env.pool.workers[0], time.monotonic()
+    if moment == "before a step":
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        *_, truncated, infos = env.step(np.array([GO]))
+        assert truncated.tolist() == [True] and "no answer within 1 s; the process was killed" in infos["error"][0]
+    elif moment == "within an answer":
+        worker.send("render", arguments=[0, 2000])  # 12 MB, of which the connection holds a part
+        assert worker.connection.poll(20)
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerDiedError, match="no answer within 1 s; the process was killed"):
+            worker.receive()
+    else:
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerDiedError, match="no answer within 1 s; the process was killed"):
+            worker.ask("set", name="nothing", value=np.zeros(2_000_000))
+    assert worker.process.poll() == -signal.SIGKILL and time.monotonic() - began < 25
+    env.close()
+
+
+@pytest.mark.parametrize("request_name", ["render", "load_state_dict", "state_dict"])
+def test_a_process_that_is_stopped_is_named_where_no_episode_can_take_the_error(request_name):
+    env = WorkerSim(FRAGILE, 1, timeout_s=1.0).make(1)
+    env.reset(seed=[0])
+    os.kill(env.pool.workers[0].process.pid, signal.SIGSTOP)
+    arguments = {"render": (0,), "load_state_dict": ({"workers": [{}]},), "state_dict": ()}[request_name]
+    for _ in range(2):  # the second one finds it dead
+        with pytest.raises(
+            (SimulatorError, NotImplementedError), match=r"process 1 of 1 of sims\.gym.*no answer within 1 s"
+        ):
+            getattr(env, request_name)(*arguments)
+    assert env.reset(seed=[0])[0]["state"].shape == (1, 2) and env.pool.restarts == 1
     env.close()
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from tasks.sql import SQL, SQLRows
+from tasks.sql import rows as sql_rows
 from tasks.sql.database import SMALL, QueryLimits, is_ordered, match_rows, run_query
 from tasks.sql.drawn import DrawnDatabases, connect
 from tasks.sql.generator import draw_schema
 from tasks.sql.mutants import mutate_query
-from tasks.sql.verify import match_bigrams, verify
+from tasks.sql.verify import RightResults, match_bigrams, verify
 from tests.tasks.replies import reply
 
 
@@ -307,6 +308,42 @@ def test_one_call_of_a_function_ends_at_the_limit_of_the_task(large):
     start = time.monotonic()
     assert task.score(episode)["exact"] == 0 and episode.info["outcome"] == "timed_out"
     assert time.monotonic() - start < 20
+
+
+TRIM = "(WITH RECURSIVE t(x, n) AS (SELECT '{}', 1 UNION ALL SELECT x || x, n + 1 FROM t WHERE n < {}) "
+TRIM += "SELECT x FROM t ORDER BY n DESC LIMIT 1)"
+
+
+@pytest.mark.parametrize(
+    ("right", "limits", "reason"),
+    [
+        ("SELECT COUNT(*) FROM t AS a, t AS b", {"operations": 10_000}, r"timed_out interrupted"),
+        ("SELECT a FROM t", {"rows": 100}, "too_many_rows"),
+        (
+            f"SELECT length(trim({TRIM.format('a' * 10, 16)}, {TRIM.format('b' * 200, 9)} || 'a'))",
+            {"seconds": 0.2},
+            "timed_out",
+        ),
+        ("SELECT missing FROM t", {}, "syntax_error no such column"),
+    ],
+)
+def test_a_right_query_that_does_not_run_is_an_error_of_its_row(large, monkeypatch, right, limits, reason):
+    monkeypatch.setattr(sql_rows, "_RIGHT", replace(sql_rows._RIGHT, **limits))
+    task = large(right, max_rows=1)
+    for answer in ("SELECT 1", right):
+        with pytest.raises(ValueError, match=rf"one\.json:row 1: the right query does not run \({reason}.*; correct"):
+            task.score(reply(task[0], answer))
+
+
+def test_results_of_right_queries_do_not_fill_the_memory(databases):
+    results = RightResults(largest=5000)
+    for number in range(40):
+        result = results.run(databases[0], f"SELECT {number}, name FROM emp", QueryLimits())
+        assert result.word == "ran" and len(result.rows) == 3 and results.size <= 5000
+    last = results.run(databases[0], "SELECT 39, name FROM emp", QueryLimits())
+    assert last is result and last is not results.run(databases[1], "SELECT 39, name FROM emp", QueryLimits())
+    text = "SELECT '" + "x" * 6000 + "'"
+    assert results.run(databases[0], text, QueryLimits()).word == "ran" and results.size == 0
 
 
 NEAR_MISSES = {

@@ -28,4 +28,7 @@ def format_failure(error: BaseException) -> str:
     """Name an exception of a model, and our file and line if our attention or cache raised it inside of the model."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f" in {Path(last.filename).name}, line {last.lineno}" if last.filename.startswith(OWN) else ""
-    return f"{type(error).__name__}{place}: {' '.join(str(error).split())[:200]}"
+    text = " ".join(str(error).split())[:200]
+    if not text:  # such as a bare assert
+        place, text = f" in {Path(last.filename).name}, line {last.lineno}", (last.line or "no message")[:200]
+    return f"{type(error).__name__}{place}: {text}"

@@ -1,0 +1,86 @@
+"""Count and decode the frames of a video of others by ffmpeg, within a time limit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+
+LIMIT_S = 600.0
+"""Seconds that ffmpeg may take for one file."""
+_FRAMES = re.compile(rb"frame=\s*(\d+)")
+
+
+def count_frames(path: str, limit_s: float = LIMIT_S) -> int:
+    """Count the frames of the first video stream by decoding it.
+
+    Args:
+        path: of a file that `mmrl.media.videos.check_video` lets pass.
+        limit_s: seconds of real time.
+
+    Raises:
+        RuntimeError: ffmpeg fails, or takes longer.
+    """
+    command = [_find_program(), "-nostdin", "-i", path, "-map", "0:v:0", "-vf", "null", "-f", "null", "-"]
+    try:
+        ended = subprocess.run(command, capture_output=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(_explain_limit(limit_s)) from error
+    counts = _FRAMES.findall(ended.stderr)
+    if ended.returncode or not counts:
+        raise RuntimeError(ended.stderr.decode(errors="replace"))
+    return int(counts[-1])
+
+
+def read_frames(path: str, width: int, height: int, limit_s: float = LIMIT_S) -> Iterator[np.ndarray]:
+    """Decode the frames in their order, uint8 [H, W, 3], until the file or the caller ends.
+
+    Args:
+        path: of a file that `mmrl.media.videos.check_video` lets pass.
+        width: of a decoded frame, in pixels.
+        height: of it.
+        limit_s: seconds of real time for all frames.
+
+    Raises:
+        RuntimeError: the last frame is not whole, or ffmpeg takes longer.
+    """
+    command = [_find_program(), "-nostdin", "-i", path, "-pix_fmt", "rgb24", "-vcodec", "rawvideo", "-f", "image2pipe"]
+    process = subprocess.Popen([*command, "-"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        process.kill()
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    assert process.stdout is not None
+    size = width * height * 3
+    try:
+        while data := process.stdout.read(size):
+            if is_late.is_set():
+                break
+            if len(data) < size:
+                raise RuntimeError("the file ends within a frame")
+            yield np.frombuffer(data, np.uint8).reshape(height, width, 3).copy()
+        if is_late.is_set():
+            raise RuntimeError(_explain_limit(limit_s))
+    finally:
+        timer.cancel()
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def _find_program() -> str:
+    import imageio_ffmpeg
+
+    return imageio_ffmpeg.get_ffmpeg_exe()
+
+
+def _explain_limit(limit_s: float) -> str:
+    return f"ffmpeg took longer than {limit_s:g} s"
