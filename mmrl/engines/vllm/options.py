@@ -8,6 +8,7 @@ from typing import Any
 
 from mmrl.engines.vllm.sampling import TIED, WIDEST
 from mmrl.engines.vllm.worker import EMPTY, EXTENSION, LOADER, TRANSFER
+from mmrl.policies.text.cache import ATTENTION
 
 BLOCK = 32  # tokens of a prefix-cache block; supported by CPU and GPU attention
 
@@ -39,7 +40,8 @@ def engine_options(
         "dtype": dtype or checkpoint_dtype(folder),
         "seed": seed,
         "block_size": BLOCK,
-        "enable_prefix_caching": True,
+        # a recurrent state is that of a whole prompt: vLLM stores it by blocks only where prompts are read in chunks
+        "enable_prefix_caching": not keeps_state(folder),
         "load_format": LOADER,
         "weight_transfer_config": {"backend": TRANSFER},
         "worker_extension_cls": EXTENSION,
@@ -59,6 +61,13 @@ def engine_options(
         "gpu_memory_utilization": memory_share,
     }
     return options | {name: value for name, value in settings.items() if value is not None}
+
+
+def keeps_state(folder: Path) -> bool:
+    """Whether layers of a checkpoint keep a summary of all earlier tokens, or states that are not keys and values."""
+    config = json.loads((folder / "config.json").read_text())
+    text = config.get("text_config", config)
+    return not set(text.get("layer_types") or ()) <= ATTENTION
 
 
 def load_format(folder: Path) -> str:

@@ -50,7 +50,7 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
 
 SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")
 """Numbers that the configuration of a stack of layers has."""
-ELSE = "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+ELSE = "choose a type that docs/models.md says is exact, such as qwen2, qwen3_5, llama, gemma3 or mixtral"
 
 
 def refuse_other_tasks(config: Any, auto_model: Any) -> None:

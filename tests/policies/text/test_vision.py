@@ -268,7 +268,7 @@ def test_a_text_checkpoint_is_refused(tmp_path):
     from mmrl.policies.text.policy import TextPolicy
 
     TextPolicy(config=TINY).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"policy\.path=.*takes no images; use a text policy"):
+    with pytest.raises(ValueError, match=r"policy: qwen2 has no class in .* and a text model with policy=text"):
         VisionLanguagePolicy(path=str(tmp_path))
 
 

@@ -285,5 +285,5 @@ def _output(request: Any, drawing: EngineSampling) -> EngineOutput:
 
 
 def _cause(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
+    text = " ".join(str(error).split())  # of validation errors the first line is no reason
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

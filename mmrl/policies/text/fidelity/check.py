@@ -21,10 +21,7 @@ from mmrl.policies.text.fidelity.verdicts import FidelityVerdict, recall, rememb
 log = logging.getLogger(__name__)
 
 ROUNDED = 0.5  # nats, of large models in bf16 or fp16: rounding moves SmolLM2-135M by 0.26
-REMEDY = (
-    "Choose a causal language model whose layers are all attention with rotary positions, such as qwen2, qwen3, llama, "
-    "gemma3 or mixtral"
-)
+REMEDY = "Choose a type that docs/models.md says is exact, such as qwen2, qwen3_5, llama, gemma3 or mixtral"
 
 
 def check_fidelity(policy: Any, plain: Plain, install: Callable[[bool, bool], None]) -> FidelityVerdict:
