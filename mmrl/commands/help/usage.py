@@ -236,8 +236,9 @@ Examples:
   mmrl new recipe NAME method=METHOD setting=SETTING
                                                  conf/recipe/NAME.yaml: a method in a setting, by one name
 
-SLOT: term (of the loss), annotator or weighting. Parts have a test, tests/test_NAME.py. Nothing is overwritten. TODO
-stands where something is to be written. The last line of the output is a command that trains with it.
+SLOT: term (of the loss), annotator or weighting. Parts have a test, tests/test_NAME.py. In a clone of mmrl a method has
+a theme, a folder of all of its files. Nothing is overwritten. TODO stands where something is to be written. The last
+line of the output is a command that trains with it.
 """,
     "list": """mmrl list: the groups, their options, and the parts that a recipe can name
 
