@@ -116,8 +116,7 @@ class TextPolicy(PackingPolicy):
         self.hidden_size: int = model.config.get_text_config().hidden_size
         plain = Plain(model.config.get_text_config(decoder=True)._attn_implementation, loading.list_noise(model))
         self.output_layer, self.model = OutputLayer(max_logits), loading.remove_noise(model)
-        self.value_head: Any = None
-        self.hidden_layers: list[int] = []
+        self.value_head, self.hidden_layers = None, []
 
         # prompts are shared where the architecture is known, or where the check below measures equal numbers
         def install(shares: bool, pads: bool) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
+from mmrl.config.option_files import CONF
 from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
@@ -16,6 +18,8 @@ from mmrl.policies.text.policy import TextPolicy
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
 
 pytestmark = pytest.mark.vllm
+ROUNDED = 0.1
+"""Nats between bfloat16 and float32."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -151,3 +155,24 @@ def test_a_policy_of_a_gguf_file_is_served_with_its_dequantised_weights(tmp_path
             assert (theirs.behavior_logprobs - ours.behavior_logprobs).abs().max() < 1e-4
     finally:
         vllm.close()
+
+
+def test_a_hybrid_is_sampled_with_its_weights_after_a_transfer():
+    """vLLM's CPU build computes recurrent layers in bfloat16 alone, so log-probs agree to its rounding."""
+    torch.manual_seed(0)
+    config = OmegaConf.load(CONF / "policy" / "text" / "tiny_hybrid.yaml").config
+    model = TextPolicy(config=OmegaConf.to_container(config)).eval()
+    vllm = VllmEngine(InProcess(cache_gib=0.25, dtype="bfloat16"))
+    try:
+        vllm.sync(model, 0)
+        stale = vllm.sample(requests(model), Sampling(max_tokens=8))
+        moved(model, 3.0)
+        vllm.sync(model, 1)
+        drawn = vllm.sample(requests(model), Sampling(max_tokens=8))
+    finally:
+        vllm.close()
+    for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
+        assert (completion.behavior_logprobs - logprobs).abs().max() < ROUNDED
+    differences = [(c.behavior_logprobs - x).abs().max() for c, x in zip(stale, scored(model, stale), strict=True)]
+    print(max((c.behavior_logprobs - x).abs().max() for c, x in zip(drawn, scored(model, drawn))), differences)
+    assert max(differences) > 3 * ROUNDED  # other weights are noticed
