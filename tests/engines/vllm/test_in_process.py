@@ -174,5 +174,4 @@ def test_a_hybrid_is_sampled_with_its_weights_after_a_transfer():
     for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
         assert (completion.behavior_logprobs - logprobs).abs().max() < ROUNDED
     differences = [(c.behavior_logprobs - x).abs().max() for c, x in zip(stale, scored(model, stale), strict=True)]
-    print(max((c.behavior_logprobs - x).abs().max() for c, x in zip(drawn, scored(model, drawn))), differences)
     assert max(differences) > 3 * ROUNDED  # other weights are noticed
