@@ -143,8 +143,16 @@ def _format_parts(parts: Sequence[SourcedPart]) -> Iterator[str]:
     """Format one table for each folder."""
     for folder, members in groupby(parts, key=lambda part: part.file.rpartition("/")[0]):
         yield from (f"## {folder}", "", "| part | does | source |", "|---|---|---|")
-        yield from (join_cells((f"`{part.name}`", part.summary, part.source)) for part in members)
+        yield from (
+            join_cells((f"`{part.name}`", _escape_tags(part.summary), _escape_tags(part.source))) for part in members
+        )
         yield ""
+
+
+def _escape_tags(text: str) -> str:
+    """Escape `<` outside of code, where a browser would read a tag."""
+    pieces = text.split("`")
+    return "`".join(piece if index % 2 else piece.replace("<", "&lt;") for index, piece in enumerate(pieces))
 
 
 def _format_row(name: str, paper: dict[str, Any], result: str) -> str:

@@ -43,7 +43,7 @@ on two CPU cores that had other work.
 COLUMNS = ("recipe", "suite", "policy", "observes", "start", "after RL", "gain", "seeds", "minutes a seed")
 ABOUT = """
 Policies have up to about a million random parameters. A policy that observes *state* reads the simulator's exact
-places of hand, objects and goal, and the instruction, and no image; its numbers say nothing about seeing. Suites are
+positions of hand, objects and goal, and the instruction, and no image; its numbers say nothing about vision. Suites are
 [Meta-World](../sims/metaworld/README.md), 80 Hz, ten control steps per decision,
 [LIBERO](../sims/libero/README.md) and the [tabletop](../sims/tabletop/README.md), both 20 Hz, five control steps per
 decision. RFT is rejection-sampling fine-tuning: the policy imitates its own successful episodes.

@@ -1,7 +1,7 @@
 """Iteration time and efficiency of many GPUs, computed and not measured: python scripts/scale/simulate_scale.py.
 
 Every process keeps its number of prompts (weak scaling). The collectives take the time of rings whose slowest link
-bounds them, and phases end with the slowest process. Without options the two models of docs/scale.md are printed.
+bounds them, and phases end with the slowest process. The assumptions and tables of docs/scale.md are printed.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,8 @@ def _text(prompt: Prompt) -> str:
 
 def _cell(text: str) -> str:
     shown = text if len(text) <= 400 else f"{text[:400]}..."
-    return f"<code>{html.escape(shown)}</code>".replace("|", "&#124;").replace("\n", "<br>")
+    indented = re.sub(r"(?<=\n) +", lambda spaces: "&nbsp;" * len(spaces[0]), html.escape(shown))
+    return f"<code>{indented}</code>".replace("|", "&#124;").replace("\n", "<br>")
 
 
 def _draw(prompts: list[Prompt]) -> bytes:
