@@ -84,8 +84,8 @@ def find_option(group: str, option: str) -> OptionFile:
 
 def search_option(group: str, option: str) -> OptionFile | None:
     """Find the file of an option, without listing all others; None where there is none."""
-    own = _list_own().get(group, {}).get(option)
-    files = {} if own is None else {option: own}
+    ours = _list_own().get(group, {})
+    files = {option: ours[option]} if option in ours else {}
     for origin, conf in list_folders():
         for file in (conf / group).rglob(f"{option}.yaml"):
             _add(files, group, conf / group, file, origin)

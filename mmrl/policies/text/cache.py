@@ -213,8 +213,9 @@ def build_cache(model: Any, max_new_tokens: int) -> PromptCache:
     types = set(getattr(text, "layer_types", None) or ATTENTION)
     if types <= ATTENTION:
         return PreallocatedCache(max_new_tokens, text._attn_implementation == NAME)
-    own = find_cache_class(type(_base(model)))
-    return StateCache(config=config) if own is None else type(own.__name__, (PromptCache, own), {})()
+    if (kind := find_cache_class(type(_base(model)))) is not None:
+        return type(kind.__name__, (PromptCache, kind), {})()  # which selects rows by itself
+    return StateCache(config=config)
 
 
 def cache_argument(model: Any) -> str:
@@ -234,8 +235,8 @@ def find_cache_class(kind: type) -> type | None:
     Args:
         kind: class of the model.
     """
-    own = (value for value in vars(sys.modules[kind.__module__]).values() if isinstance(value, type))
-    return next((each for each in own if issubclass(each, Cache) and each.__module__ == kind.__module__), None)
+    classes = (value for value in vars(sys.modules[kind.__module__]).values() if isinstance(value, type))
+    return next((each for each in classes if issubclass(each, Cache) and each.__module__ == kind.__module__), None)
 
 
 @functools.cache

@@ -82,11 +82,8 @@ def measure(
             worst = max(differences, key=lambda name: differences[name])
             if differences[worst] <= limit:
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
-                line += (
-                    ""
-                    if pads
-                    else f". Its rows stand beside rows of the same length alone: with padding, {reasons[-1]}"
-                )
+                if not pads:
+                    line += f". Its rows stand beside rows of the same length alone: with padding, {reasons[-1]}"
                 return FidelityVerdict(shares, pads, "", line, differences), None
             reasons.append(explain(worst, differences[worst]))
             cause = None
@@ -101,8 +98,8 @@ def list_ways(policy: Any, plain: Plain, install: Callable[[bool, bool], None]) 
     """List what to install and measure, as (shares, pads): the attention that shares prompts, where the model takes it,
     then its own, then that without padding, which the layers of some models count."""
     install(True, True)
-    own = [(False, True), (False, False)]
-    return own if get_attention(policy.model) == plain.attention else [(True, True), *own]
+    unshared = [(False, True), (False, False)]
+    return unshared if get_attention(policy.model) == plain.attention else [(True, True), *unshared]
 
 
 def get_attention(model: Any) -> str:
