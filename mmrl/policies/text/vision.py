@@ -165,7 +165,7 @@ class VisionLanguagePolicy(TextPolicy):
     def _inner(self) -> Any:
         """The outermost part of the model with the rules of its positions, whose configuration names images."""
         model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        return model if hasattr(model, "get_rope_index") else model.model
+        return model if hasattr(model, "get_rope_index") else getattr(model, "model", model)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
         out: dict[str, Tensor | Ragged] = dict(super().collate(observations))
@@ -195,8 +195,8 @@ class VisionLanguagePolicy(TextPolicy):
             return super().positions(ids, attention, inputs)
         rule = self._inner.get_rope_index
         read = inspect.signature(rule).parameters
-        grids = {k: v for k, v in inputs.items() if k in read and (k.endswith("grid_thw") or k == "mm_token_type_ids")}
-        positions, _ = rule(ids, attention_mask=attention, **grids)
+        sizes = {name: value for name, value in inputs.items() if name in read and name != "input_ids"}
+        positions, _ = rule(ids, attention_mask=attention, **sizes)
         return positions
 
 
