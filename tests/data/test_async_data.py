@@ -16,6 +16,7 @@ from mmrl.data.async_data import AsyncRolloutData
 from mmrl.distributed import parallel
 from mmrl.engines.local import LocalEngine
 from mmrl.runs.checkpoint_file import read_checkpoint
+from tests.data.test_parity import iterations
 from tests.learners.test_resume import RUNS, same
 from tests.tiny_recipes import fit, words
 
@@ -75,7 +76,7 @@ def test_the_schedule_and_not_the_clock_decides(staleness, tmp_path):
 def test_old_rows_are_corrected_for(tmp_path):
     """Fresh rows have ratio 1; those of older weights have not, and annotators see the policy as it is."""
     done = fit(tmp_path, *ASYNC, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=9", "optimizer.lr=0.003")
-    first, second, third = ({k: m[k] for k in m if k.startswith("importance/")} for m in done["metrics"])
+    first, second, third = ({k: m[k] for k in m if k.startswith("importance/")} for m in iterations(done))
     assert first == pytest.approx({"importance/ratio": 1, "importance/cut": 0, "importance/ess": 1}, abs=1e-4)
     assert second["importance/ess"] < 0.9999 and third["importance/ess"] < 0.9999
 
@@ -89,14 +90,14 @@ def test_simulators_go_on_in_the_thread(name, tmp_path):
 
 def test_refills_and_filters_go_on_in_the_thread(tmp_path):
     done = fit(tmp_path, "recipe=dapo_clip", *ASYNC, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=9")
-    assert [metrics["rollout/staleness"] for metrics in done["metrics"]] == [0.0, 1.0, 1.0]
+    assert [metrics["rollout/staleness"] for metrics in iterations(done)] == [0.0, 1.0, 1.0]
 
 
 def test_it_learns(tmp_path):
     """Digits are 10 of a hundred characters: what is sampled begins near 0.1 and more than doubles."""
     chosen = ("trainer.max_epochs=16", "trainer.check_val_every_n_epoch=20", "data.num_prompts=16", "data.group_size=8")
     done = fit(tmp_path, *ASYNC, *chosen, "optimizer.lr=0.003", "optimizer.eps=1e-8")
-    digits = [metrics["rollout/score/digits"] for metrics in done["metrics"]]
+    digits = [metrics["rollout/score/digits"] for metrics in iterations(done)]
     assert digits[0] < 0.2 and min(digits[-3:]) > 2 * digits[0]
 
 
@@ -241,7 +242,7 @@ def test_a_checkpoint_knows_nothing_of_what_is_under_way(tmp_path):
     assert state == quick["data"]
     resumed = fit(tmp_path / "resumed", *chosen, "trainer.max_epochs=4", f"ckpt_path='{saved}'")
     assert resumed["data"] == long["data"]
-    assert [metrics["rollout/staleness"] for metrics in resumed["metrics"]] == [0.0, 1.0]
+    assert [metrics["rollout/staleness"] for metrics in iterations(resumed)] == [0.0, 1.0]
     again = fit(tmp_path / "again", *chosen, "trainer.max_epochs=4", f"ckpt_path='{saved}'")
     assert_close(resumed["weights"], again["weights"], rtol=0, atol=0)
 

@@ -1,5 +1,7 @@
 """Direction, fixed point and staleness of every term and annotator that prefers choices, on enumerated problems."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -8,6 +10,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Sampling
 from mmrl.methods.guidance.ampo import ShapedSurrogate
 from mmrl.methods.guidance.rl_plus import MixtureSurrogate
+from mmrl.methods.losses.gmpo import GeometricMeanSurrogate
 from mmrl.methods.losses.kimi import MirrorDescentLoss
 from mmrl.methods.offline.copg import CoPGLoss
 from mmrl.methods.robots.dppo import DenoisingSurrogate
@@ -73,9 +76,10 @@ def test_on_one_stale_batch_a_clipped_surrogate_climbs_and_stops(term):
         logits = logits - 20.0 * gradient(term, logits, batch)
     assert expected_reward(logits) > expected_reward(SAMPLER)
     ratio = (logits.log_softmax(-1) - SAMPLER.log_softmax(-1)).exp()
-    beyond = ((better(SAMPLER) > 0) & (ratio > 1 + term.clip_high)) | (
-        (better(SAMPLER) < 0) & (ratio < 1 - term.clip_low)
-    )
+    low, high = 1 - term.clip_low, 1 + term.clip_high
+    if isinstance(term, GeometricMeanSurrogate):  # whose bounds are those of the log-ratio
+        low, high = math.exp(-term.clip_low), math.exp(term.clip_high)
+    beyond = ((better(SAMPLER) > 0) & (ratio > high)) | ((better(SAMPLER) < 0) & (ratio < low))
     assert beyond.any()
     left = batch.with_columns(advantages=torch.where(beyond, batch["advantages"][:, 0], 0.0)[:, None])
     assert gradient(term, logits, left).abs().max() < 1e-7

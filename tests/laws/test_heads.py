@@ -265,7 +265,7 @@ def test_early_transitions_count_less():
     )
     batch = sampled(build_policy("gaussian")).select(torch.tensor([0]))
     batch = batch.with_columns(action_mask=torch.tensor([[False, True, True, True]]), advantages=torch.ones(1, 4))
-    assert term._advantages(batch).tolist() == [[0.0, 0.25, 0.5, 1.0]]
+    assert term.advantages(batch).tolist() == [[0.0, 0.25, 0.5, 1.0]]
     # (e^1.5 - 1) / (e^3 - 1) = 3.481689 / 19.085537 = .182426; .001 + .009 * .182426
     assert term._bounds(batch)[0][1:].tolist() == pytest.approx([0.001, 0.00264183, 0.01], abs=1e-7)
 

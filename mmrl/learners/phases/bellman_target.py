@@ -56,8 +56,9 @@ class BellmanTarget(Phase):
         features = ctx.models[self.encoder].features(next_observation)
         sample = actor.rsample(features, ctx.normal(len(features), actor.actions))
         action = sample.action
-        check_at_least(0, type(self).__name__, target_policy_noise=self.target_policy_noise)
-        check_positive(type(self).__name__, target_noise_clip=self.target_noise_clip)
+        if self.target_policy_noise:
+            noise = self.target_policy_noise * ctx.normal(len(features), actor.actions)
+            action = (action + noise.clamp(-self.target_noise_clip, self.target_noise_clip)).clamp(-1, 1)
         value = ctx.models[self.critic](features, action).amin(dim=-1)  # [N, 1]
         if self.ent_coef is not None:
             value = value - ctx.models[self.ent_coef]() * sample.logprobs
