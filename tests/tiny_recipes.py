@@ -117,6 +117,11 @@ class Pages(Count):
     explanation: str = ""
 
 
+def iterations(done: dict) -> list[dict[str, float]]:
+    """The metrics of iterations, without those of evaluations."""
+    return [metrics for metrics in done["metrics"] if any(name.startswith("rollout/") for name in metrics)]
+
+
 class Recorder(L.Callback):
     """Writes, for each rank, the rows of every micro-batch, the metrics of every iteration and the final state."""
 

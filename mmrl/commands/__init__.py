@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,12 @@ def _load_lazily(module: str, function: str, package: str = "mmrl.commands") -> 
 
 def _import_uncollected(name: str) -> ModuleType:
     """Import a module without searching what it imports for garbage: nothing of it is, and the search is a quarter of
-    the time until a run starts."""
+    the time until a run starts.
+
+    A process that has imported the module has objects of its own, which are garbage some day: they are left alone.
+    """
+    if name in sys.modules or not gc.isenabled():
+        return importlib.import_module(name)
     gc.disable()
     try:
         module = importlib.import_module(name)

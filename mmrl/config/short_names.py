@@ -16,7 +16,7 @@ _SCHEME = "mmrl"
 
 
 class ShortNames(ConfigSource):
-    """A place in Hydra's search path that holds GROUP/NAME for every option, mmrl's and the user's."""
+    """Hydra config source that finds GROUP/NAME for every option, in whichever folder below its group it lies."""
 
     @staticmethod
     def scheme() -> str:

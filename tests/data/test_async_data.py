@@ -16,9 +16,8 @@ from mmrl.data.async_data import AsyncRolloutData
 from mmrl.distributed import parallel
 from mmrl.engines.local import LocalEngine
 from mmrl.runs.checkpoint_file import read_checkpoint
-from tests.data.test_parity import iterations
 from tests.learners.test_resume import RUNS, same
-from tests.tiny_recipes import fit, words
+from tests.tiny_recipes import fit, iterations, words
 
 ASYNC = ("data=async", "objective=decoupled", "data.pipeline=[old, importance, group_advantage]")
 PATIENCE = 30.0  # seconds until something that should have happened has not

@@ -13,7 +13,7 @@ from mmrl.core.types import Collector, Context, PolicyOutput, Sampling
 from mmrl.data.parity import BOUNDS, Parity, measure_staleness, precision_of
 from mmrl.engines.local import LocalEngine
 from tests.learners.test_resume import RUNS
-from tests.tiny_recipes import fit
+from tests.tiny_recipes import fit, iterations
 
 EVERY = ("data.parity.every=1", "trainer.check_val_every_n_epoch=10")
 
@@ -40,11 +40,6 @@ class Lukewarm(LocalEngine):
         wanted = torch.tensor(sampling.temperature)
         result = super().sample(requests, replace(sampling, temperature=1.0))
         return [replace(c, extra={**c.extra, "temperature": wanted}) for c in result]
-
-
-def iterations(done: dict) -> list[dict[str, float]]:
-    """The metrics of iterations, without those of evaluations."""
-    return [metrics for metrics in done["metrics"] if any(name.startswith("rollout/") for name in metrics)]
 
 
 def engine(kind):

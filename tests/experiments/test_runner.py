@@ -94,10 +94,10 @@ def test_seeds_of_an_unchanged_stored_result_are_kept_and_the_others_are_run(tmp
     monkeypatch.setattr(runner.ExperimentRun, "_fit", fit)
     assert not run_experiments([EXPERIMENT], None, 1, tmp_path / "runs", tmp_path, keep_stored=True)
     assert started == [("method", 2), ("baseline", 2)]
-    kept = json.loads(result_file("recipe", "grpo", tmp_path).read_text())
+    stored = json.loads(result_file("recipe", "grpo", tmp_path).read_text())
     finish(tmp_path / "six", contents, AFTER)
     run_experiments([EXPERIMENT], None, 1, tmp_path / "six", tmp_path / "six")
-    assert kept == json.loads(result_file("recipe", "grpo", tmp_path / "six").read_text())
+    assert stored == json.loads(result_file("recipe", "grpo", tmp_path / "six").read_text())
     changed = replace(EXPERIMENT, overrides=("data.num_prompts=8",))
     assert not runner.read_measured_runs(changed, changed.hash_sides(), tmp_path)
     other = replace(EXPERIMENT, metric="val/sampled/exact/mean")

@@ -168,10 +168,10 @@ def test_a_hybrid_is_sampled_with_its_weights_after_a_transfer():
         stale = vllm.sample(requests(model), Sampling(max_tokens=8))
         moved(model, 3.0)
         vllm.sync(model, 1)
-        drawn = vllm.sample(requests(model), Sampling(max_tokens=8))
+        completions = vllm.sample(requests(model), Sampling(max_tokens=8))
     finally:
         vllm.close()
-    for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
+    for completion, logprobs in zip(completions, scored(model, completions), strict=True):
         assert (completion.behavior_logprobs - logprobs).abs().max() < ROUNDED
     differences = [(c.behavior_logprobs - x).abs().max() for c, x in zip(stale, scored(model, stale), strict=True)]
     assert max(differences) > 3 * ROUNDED  # other weights are noticed
