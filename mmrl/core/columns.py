@@ -50,6 +50,17 @@ COLUMNS: dict[str, Column] = {
     "support_sizes": Column(
         "[N, T]", "ids", "how many of `packed_support_ids` belong to the choice; 0 where nothing restricted it"
     ),
+    "packed_guides": Column(
+        "[N, *]",
+        "bytes",
+        "guided decoding: `Sampling.guide` in UTF-8, once for every completion in the row",
+    ),
+    "guide_sizes": Column(
+        "[N, T]",
+        "bytes",
+        "how many of `packed_guides` a completion has that begins with the choice, -1 for its further choices; 0 where "
+        "nothing restricted the choice, and where kept ids are stored",
+    ),
     "support_ids": Column(
         "[N, T, K]",
         "ids",
@@ -123,8 +134,9 @@ COLUMNS: dict[str, Column] = {
     ),
 }
 
-OPTIONAL = frozenset({"packed_support_ids", "support_sizes", "support_ids"})
-"""Columns that some rows of a batch may lack: those that truncated sampling did not draw, such as demonstrations."""
+OPTIONAL = frozenset({"packed_support_ids", "support_sizes", "support_ids", "packed_guides", "guide_sizes"})
+"""Columns that some rows of a batch may lack: those that truncated or guided sampling did not draw, such as
+demonstrations."""
 
 COLLATED = frozenset(
     {

@@ -1,11 +1,12 @@
-"""Sampling parameters of actions, and the annealing of the temperature over a completion."""
+"""Sampling parameters of actions, the annealing of the temperature over a completion, and guided decoding."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,11 @@ class Annealing:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling parameters of actions. Recomputed log-probs use the same ones, so that the ratio starts at 1."""
+    """Sampling parameters of actions. Recomputed log-probs use the same ones, so that the ratio starts at 1.
+
+    `regex` and `json_schema` are guided decoding: at every token the ids that cannot lead to a match have probability
+    0, and a completion that ends matches as a whole. One of them is given; `llguidance` reads it.
+    """
 
     temperature: float = 1.0  # divides the logits; must be > 0
     top_k: int = 0  # 0 keeps all
@@ -56,6 +61,8 @@ class Sampling:
     stop: tuple[str, ...] = ()  # strings that end a completion, besides the end-of-sequence token
     decode: Literal["sample", "argmax", "mean"] = "sample"  # "mean": expectation over ordered choices (action bins)
     annealing: Annealing | None = None  # temperature by the position of a token; training scores without it
+    regex: str | None = None  # regular expression, without look-around
+    json_schema: dict[str, Any] | str | None = None  # JSON schema, as a mapping or as text; kept as text
 
     def __post_init__(self) -> None:
         if isinstance(self.annealing, Mapping):  # plain values, as files and messages give them
@@ -67,6 +74,10 @@ class Sampling:
         if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1 and self.top_k >= 0):
             limits = f"top_p in (0, 1], sampling.min_p in [0, 1], sampling.top_k >= 0, got {self.top_p}, {self.min_p}"
             raise ValueError(f"sampling.{limits} and {self.top_k}")
+        if isinstance(self.json_schema, Mapping):
+            object.__setattr__(self, "json_schema", json.dumps(self.json_schema))
+        if self.regex is not None or self.json_schema is not None:
+            self._check_guide()
 
     @property
     def truncated(self) -> bool:
@@ -76,3 +87,59 @@ class Sampling:
     def temperature_at(self, position: int) -> float:
         """Return what the logits of a completion's token are divided by, at a position from 0."""
         return self.temperature * (1.0 if self.annealing is None else self.annealing(position))
+
+    @property
+    def guide(self) -> str | None:
+        """The expression that completions match, as JSON text {"regex": ...} or {"json_schema": ...}; None for none."""
+        if self.regex is not None:
+            return json.dumps({"regex": self.regex})
+        return None if self.json_schema is None else json.dumps({"json_schema": self.json_schema})
+
+    def _check_guide(self) -> None:
+        """Refuse an expression that is not one, that would not be enforced, or that stop strings would break off."""
+        if self.regex == "":
+            raise ValueError("sampling.regex is empty and matches no text; leave it out, or set it to null")
+        if self.regex is not None and self.json_schema is not None:
+            raise ValueError("sampling.regex and sampling.json_schema: give one of them; a completion matches one")
+        if self.stop:
+            raise ValueError(
+                f"sampling.stop={list(self.stop)} would end a completion before it matches sampling.regex or "
+                "sampling.json_schema, which say themselves where it ends; leave out sampling.stop"
+            )
+        if self.decode == "mean":
+            raise ValueError("sampling.regex and sampling.json_schema are for text, which has no decode=mean")
+        name = "json_schema" if self.regex is None else "regex"
+        if problem := _find_problem(build_grammar(self.guide or "")):
+            raise ValueError(f"sampling.{name}={getattr(self, name)!r}: {problem}")
+
+
+def build_grammar(guide: str) -> str:
+    """Convert the text of `Sampling.guide` to a grammar of llguidance; white space of JSON is free, as in vLLM.
+
+    Raises:
+        ValueError: llguidance is not installed, or the schema is no JSON.
+    """
+    try:
+        from llguidance import LLMatcher
+    except ImportError as error:
+        raise ValueError(
+            "sampling.regex and sampling.json_schema need llguidance: pip install 'mmrl-lightning[guided]'"
+        ) from error
+    expression = json.loads(guide)
+    if "regex" in expression:
+        return LLMatcher.grammar_from_regex(expression["regex"])
+    try:
+        schema = json.loads(expression["json_schema"])
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ValueError(f"sampling.json_schema={expression['json_schema']!r}: no JSON ({error})") from error
+    if not isinstance(schema, dict):
+        raise ValueError(f"sampling.json_schema must be an object such as {{type: object}}, got {schema!r}")
+    return LLMatcher.grammar_from_json_schema(schema, defaults={"whitespace_flexible": True})
+
+
+def _find_problem(grammar: str) -> str:
+    """Return why llguidance cannot read a grammar, or what of it would not be enforced; empty if it enforces all."""
+    from llguidance import LLMatcher
+
+    _, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+    return " ".join("; ".join(messages).split())[:500]

@@ -83,6 +83,8 @@ class BeamSearchEngine(LocalEngine):
             raise ValueError(f"allowed outputs have up to {tree.depth} tokens; set sampling.max_tokens={tree.depth}")
         if sampling.truncated or sampling.annealing is not None:
             raise ValueError("beam search has no top_k, top_p, min_p and annealing; leave them out of sampling")
+        if sampling.guide is not None:
+            raise ValueError("beam search has outputs of its own; leave sampling.regex and sampling.json_schema out")
         policy, done = self._policy_in_use(), dict[int, list[Completion]]()
         read = contexts(requests, policy)
         size = max(1, self.max_rows // num_beams)

@@ -25,7 +25,8 @@ def draw(
 
     q(i) = softmax(logits / temperature) renormalised over the kept ids: those at least min_p times as likely as the
     most likely one, of them the top_k most likely, and of these the smallest set of most likely ids whose mass reaches
-    top_p. The inverse CDF makes the draw a function of (logits, uniform) alone.
+    top_p. An id with the logit -inf, which a mask cut off before, is never among them. The inverse CDF makes the
+    draw a function of (logits, uniform) alone.
     Source of min_p: Turning Up the Heat, 2024, section 3, arXiv:2407.01082.
 
     Args:
@@ -52,6 +53,17 @@ def draw(
     if support_ids is None:
         return place, logprob, None
     return order.gather(-1, place[:, None]).squeeze(-1), logprob, support_ids
+
+
+def mask_logits(logits: Tensor, words: Tensor) -> Tensor:
+    """Logits with -inf at the ids whose bit is 0.
+
+    Args:
+        logits: [N, V].
+        words: [N, W] int32, 32 W >= V: bit i % 32 of word i / 32 is that of id i.
+    """
+    bits = words[:, :, None] >> torch.arange(32, dtype=words.dtype, device=words.device) & 1
+    return logits.masked_fill(bits.flatten(1)[:, : logits.shape[1]] == 0, -torch.inf)
 
 
 def support(logits: Tensor, top_k: int, top_p: float, min_p: float) -> Tensor:
@@ -82,7 +94,7 @@ def _truncate(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[T
     vocabulary = logits.shape[-1]
     count = min(top_k or vocabulary, vocabulary)
     values, order = logits.topk(count, dim=-1)
-    inside = torch.ones_like(values, dtype=torch.bool)
+    inside = values > -torch.inf  # a mask that was applied before cuts off too
     if min_p > 0:  # a ratio of probabilities, so the normalisation cancels
         inside = (values - values[:, :1]).exp() >= min_p
     if top_p < 1:

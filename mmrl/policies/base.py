@@ -102,6 +102,11 @@ class Policy(nn.Module, ABC):
             raise ValueError(
                 f"sampling.annealing is for the tokens of text, and {type(self).__name__} samples none; set it to null"
             )
+        if sampling.guide is not None:
+            raise ValueError(
+                f"sampling.regex and sampling.json_schema are for text, and {type(self).__name__} writes none; set them "
+                "to null"
+            )
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         """Append ids [P] to an encoded observation: the context of the choices that follow."""

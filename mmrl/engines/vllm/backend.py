@@ -36,6 +36,7 @@ class EngineSampling:
     stop_ids: tuple[int, ...]  # ids that end a completion
     forbidden: tuple[int, ...]  # ids that may not be drawn; log-probs are of the distribution without them
     support: int  # number of kept ids to report per token of truncated sampling; 0 for none
+    guide: str | None = None  # that completions match, as the text of `Sampling.guide`
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.ranks import broadcast, raise_together
-from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
+from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, check_prompt, support_of
 from mmrl.engines.vllm.weights.blocks import WeightBlocks
 from mmrl.engines.vllm.weights.sent_weights import SentWeights
 from mmrl.engines.vllm.weights.update import AdapterFactors, FullWeights
@@ -228,6 +228,7 @@ class VllmEngine(Engine):
             stop_ids=tuple(ids),
             forbidden=tuple(self._policy.forbidden),
             support=support_of(sampling.top_k, vocabulary, sampling.truncated and not greedy),
+            guide=sampling.guide,
         )
 
     def _completion(
@@ -236,6 +237,8 @@ class VllmEngine(Engine):
         # vLLM reports greedy choices at temperature 1 without truncation; the learner scores them so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
         failed = output.ended == "error" or not output.ids
+        if not failed and drawing.guide and not self._policy.grammars.follows(drawing.guide, output.ids):
+            failed, output = True, replace(output, error=f"vLLM did not follow {drawing.guide}")
         if failed:  # a failed completion has one forced token; its episode is counted, and dropped before training
             self.count("engine/failed", 1)
             self._warn(output.error or "vLLM gave no token")
@@ -246,6 +249,8 @@ class VllmEngine(Engine):
             support = output.support_ids or ()
             extra["packed_support_ids"] = torch.tensor([number for row in support for number in row], dtype=torch.int32)
             extra["support_sizes"] = torch.tensor([len(row) for row in support], dtype=torch.long)
+        elif drawing.guide and not failed:
+            extra |= self._policy.grammars.row(drawing.guide, len(output.ids))
         return Completion(
             observation=observation,
             action=torch.tensor(output.ids, dtype=torch.long),
@@ -278,19 +283,6 @@ class VllmEngine(Engine):
             if self.folder is None:
                 shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = self._policy = None
-
-
-def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Sequence[int] = ()) -> None:
-    """Check that vLLM ran the same prompt tokens that the learner will score."""
-    if list(engine) == list(learner):
-        return
-    at = next((i for i, (a, b) in enumerate(zip(engine, learner)) if a != b), min(len(engine), len(learner)))
-    counts = [sum(i in set(placeholders) for i in side) for side in (engine, learner)]
-    raise EngineFailure(
-        f"vLLM ran another prompt than the learner encodes: {len(engine)} and {len(learner)} tokens, of them "
-        f"{counts[0]} and {counts[1]} for images; from token {at} on {list(engine[at : at + 4])} and "
-        f"{list(learner[at : at + 4])}. Their processors differ: check image sizes and versions of transformers"
-    )
 
 
 def _shared_memory_folder() -> str | None:

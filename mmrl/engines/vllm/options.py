@@ -48,6 +48,7 @@ def engine_options(
         "logprobs_mode": "processed_logprobs",
         "max_logprobs": WIDEST + TIED,
         "generation_config": "vllm",  # the checkpoint's generation config would change the sampling
+        "structured_outputs_config": {"backend": "guidance"},  # llguidance, as the learner computes the masks again
     }
     if on_cpu:
         eager, cache_gib = (True if eager is None else eager), (1.0 if cache_gib is None else cache_gib)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
 from mmrl.core.types import Ended
-from mmrl.engines.vllm.backend import EngineSampling
+from mmrl.engines.vllm.backend import EngineFailure, EngineSampling
 
 NEVER = -1e30  # bias of a forbidden token's logit; finite, because JSON has no infinity
 COLDEST, HOTTEST = 0.01, 2.0  # temperatures that vLLM does not change or refuse
@@ -37,7 +38,15 @@ def sampling_fields(drawing: EngineSampling, seed: int) -> dict[str, Any]:
         fields["stop"] = list(drawing.stop)
     if drawing.forbidden:
         fields["logit_bias"] = {i: NEVER for i in drawing.forbidden}
+    if drawing.guide is not None:
+        fields["structured_outputs"] = structured_outputs(drawing.guide)
     return fields
+
+
+def structured_outputs(guide: str) -> dict[str, Any]:
+    """Convert the text of `Sampling.guide` to the keyword arguments of `vllm.sampling_params.StructuredOutputsParams`."""
+    expression = json.loads(guide)
+    return expression if "regex" in expression else {"json": expression["json_schema"]}
 
 
 def parse_finish_reason(finish_reason: str | None, stop_reason: int | str | None = None) -> Ended:
@@ -68,3 +77,16 @@ def parse_support(reported: Mapping[int, float]) -> tuple[int, ...]:
     if abs(mass - 1) > 1e-3:
         raise ValueError(f"the reported ids hold {mass:.4f} of the mass: vLLM kept more than it reports")
     return tuple(support)
+
+
+def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Sequence[int] = ()) -> None:
+    """Check that vLLM ran the same prompt tokens that the learner will score."""
+    if list(engine) == list(learner):
+        return
+    at = next((i for i, (a, b) in enumerate(zip(engine, learner)) if a != b), min(len(engine), len(learner)))
+    counts = [sum(i in set(placeholders) for i in side) for side in (engine, learner)]
+    raise EngineFailure(
+        f"vLLM ran another prompt than the learner encodes: {len(engine)} and {len(learner)} tokens, of them "
+        f"{counts[0]} and {counts[1]} for images; from token {at} on {list(engine[at : at + 4])} and "
+        f"{list(learner[at : at + 4])}. Their processors differ: check image sizes and versions of transformers"
+    )

@@ -15,6 +15,7 @@ from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
 from mmrl.ops.choice import draw
 from mmrl.policies.text.cache import PromptCache, cache_argument
+from mmrl.policies.text.guided.grammars import GuidedRows
 
 DROP_BELOW = 0.75  # fraction of unfinished rows below which finished rows leave the batch; 10-25 % finished was fastest
 
@@ -42,6 +43,7 @@ def generate(
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
     common: int = 0,
+    guide: GuidedRows | None = None,
 ) -> Generated:
     """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
@@ -51,6 +53,7 @@ def generate(
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
         stops: which rows [N] bool have ended, given their ids so far [N, t].
         common: number of first tokens that all prompts share and that are read once.
+        guide: expressions that the completions match; None for none.
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
@@ -65,6 +68,8 @@ def generate(
     mask = None if attention.all() or not cache.reads_mask() else attention[owner]
     prefill = 0.0
     for t in range(limit):
+        if guide is not None:
+            logits = guide.restrict(logits, live, completions.ids[live, :t])
         token, logprob, support = draw(
             logits,
             uniform[live, t],

@@ -32,6 +32,8 @@ from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.fidelity import Plain, check_fidelity
 from mmrl.policies.text.generation import generate, next_logits
+from mmrl.policies.text.guided.allowed_ids import AllowedIds
+from mmrl.policies.text.guided.grammars import Grammars, GuidedRows
 from mmrl.policies.text.language_model import refuse_mean
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_names, score_tokens, scored_states
@@ -169,6 +171,16 @@ class TextPolicy(PackingPolicy):
         """Ids that the policy must not sample, because the model reads them as other inputs, such as images."""
         return multimodal_ids(self.model.config, self.processor)
 
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Expressions of guided decoding over the policy's vocabulary."""
+        return Grammars(self.tokenizer, self.model.config.get_text_config().vocab_size)
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        super().check_sampling(sampling)
+        if sampling.guide is not None:
+            self.grammars.start(sampling.guide)
+
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages"], self)
         if raw.get("images"):
@@ -219,15 +231,20 @@ class TextPolicy(PackingPolicy):
 
         plain = self.captured is None and len(inputs) == 1
         common = self.prefix_sharing.count_common(ids, attention) if plain else 0
-        result = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common)
-        lengths = result.lengths.tolist()
+        guide = None if sampling.guide is None else GuidedRows(self.grammars, sampling.guide, len(owner))
+        result = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common, guide)
+        lengths, extra = result.lengths.tolist(), {}
+        if result.support is not None:  # of the ids that a guide allowed too
+            extra = dict(zip(("packed_support_ids", "support_sizes"), result.support))
+        elif sampling.guide is not None:
+            extra = self.grammars.columns(sampling.guide, lengths, result.ids.shape[1])
         return Action(
             action=result.ids,
             behavior_logprobs=result.logprobs,
             action_mask=torch.arange(result.ids.shape[1], device=ids.device) < result.lengths[:, None],
             output=[self.decode(row[:n]) for row, n in zip(result.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in result.stopped.tolist()],
-            extra={} if result.support is None else dict(zip(("packed_support_ids", "support_sizes"), result.support)),
+            extra=extra,
             seconds=result.seconds,
         )
 
@@ -243,7 +260,11 @@ class TextPolicy(PackingPolicy):
         return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
 
     def score_inputs(
-        self, inputs: PackedInputs, batch: Batch, statistics: Sequence[ChoiceStatistic] | None = None
+        self,
+        inputs: PackedInputs,
+        batch: Batch,
+        statistics: Sequence[ChoiceStatistic] | None = None,
+        allowed: AllowedIds | None = None,
     ) -> list[Tensor]:
         """Score one packed batch with one call of the network; the result is that of `score_batches`.
 
@@ -251,6 +272,7 @@ class TextPolicy(PackingPolicy):
             inputs: of the packed batch.
             batch: with actions and temperatures.
             statistics: of each choice; None for the policy's own.
+            allowed: ids that guided decoding allowed for the choices of the batch; None for all.
         """
         measured = tuple(self.statistics.values()) if statistics is None else statistics
         # [L] the choice that each logit predicts; padding is scored too, since dropping it would copy the logits
@@ -265,7 +287,7 @@ class TextPolicy(PackingPolicy):
         def score(logits: Tensor, at: slice) -> list[Tensor]:  # [l, V] -> [l] each: log-softmax, and the choice's entry
             logits = self._mask_forbidden(logits)
             arguments = logits[:, None], temperature[at], ids[at][:, None]
-            scored = score_tokens(logits, ids[at], batch, choice_index[at], forbidden[at])
+            scored = score_tokens(logits, ids[at], batch, choice_index[at], forbidden[at], allowed)
             return [*scored, *(each.measure(*arguments)[:, 0] for each in measured)]
 
         # one call of the network, whose logits exist chunk by chunk
@@ -305,8 +327,10 @@ class TextPolicy(PackingPolicy):
         statistics: Sequence[ChoiceStatistic] | None = None,
     ) -> list[Tensor]:
         """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
+        allowed = self.grammars.allowed_ids(batch) if "packed_guides" in batch else None
         inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
-        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch, statistics) for each in inputs))]
+        scores = (self.score_inputs(each, batch, statistics, allowed) for each in inputs)
+        return [torch.cat(parts) for parts in zip(*scores)]
 
     # ---------------------------------------------------------------- demonstrations and files
 

@@ -1,5 +1,6 @@
 """vLLM and the policy itself give the same: ids, log-probs, endings; and what cannot be the same is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def engines(request, tmp_path_factory):
     vllm.close()
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"size": {"type": "integer"}, "kind": {"enum": ["red", "blue"]}},
+    "required": ["size", "kind"],
+    "additionalProperties": False,
+}
+
+
 def scored(model, completions):
     """The learner's log-probs of stored completions."""
     prompt = Prompt("test/train/0")
@@ -67,8 +76,11 @@ def test_greedy_choices_are_the_same(engines):
         Sampling(max_tokens=12, temperature=1.3, top_k=7),
         Sampling(max_tokens=12, top_p=0.7),
         Sampling(max_tokens=12, temperature=1.5, top_k=20, top_p=0.8, min_p=0.05),
+        Sampling(max_tokens=12, regex="[a-z]{2}[0-9]+( and [a-z]+)?"),
+        Sampling(max_tokens=12, regex="[a-z]{2}[0-9]+( and [a-z]+)?", temperature=0.8, top_k=9, top_p=0.9),
+        Sampling(max_tokens=24, json_schema=SCHEMA),
     ],
-    ids=["plain", "cool", "top_k", "top_p", "all"],
+    ids=["plain", "cool", "top_k", "top_p", "all", "regex", "truncated_regex", "json_schema"],
 )
 def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling):
     vllm, _, model = engines
@@ -80,6 +92,17 @@ def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling
     completions = {tuple(c.action.tolist()) for c in drawn[:4]}
     assert len(completions) > 1, "completions have seeds of their own"
     assert len({id(c.observation) for c in drawn}) == 3, "a group shares its observation"
+
+
+def test_greedy_guided_choices_are_the_same_and_match(engines):
+    vllm, local, model = engines
+    asked = requests(model, group_size=1)
+    sampling = Sampling(decode="argmax", max_tokens=24, regex="(yes|no|[a-c]{3}), [0-9]{2}")
+    theirs, ours = vllm.sample(asked, sampling), local.sample(asked, sampling)
+    assert [c.action.tolist() for c in theirs] == [c.action.tolist() for c in ours]
+    assert all(re.fullmatch(sampling.regex, c.output) and c.ended == "done" for c in theirs)
+    for completion, logprobs in zip(theirs, scored(model, theirs), strict=True):
+        assert (completion.behavior_logprobs - logprobs).abs().max() < 1e-4
 
 
 def test_more_prompts_than_a_pass_takes_are_drawn_with_their_seeds(engines):

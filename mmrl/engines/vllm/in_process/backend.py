@@ -150,8 +150,13 @@ class InProcess(Backend):
         """Generate; if vLLM refuses the call because of one prompt, find that prompt by bisection."""
         from vllm import SamplingParams
         from vllm.exceptions import VLLMValidationError
+        from vllm.sampling_params import StructuredOutputsParams
 
-        params = [SamplingParams(**sampling_fields(drawing, prompt.seed)) for prompt in prompts]
+        fields = [sampling_fields(drawing, prompt.seed) for prompt in prompts]
+        if drawing.guide is not None:
+            for each in fields:
+                each["structured_outputs"] = StructuredOutputsParams(**each["structured_outputs"])
+        params = [SamplingParams(**each) for each in fields]
         try:
             outputs = self._llm.generate([_to_prompt(prompt) for prompt in prompts], params, use_tqdm=False)
         except (ValueError, VLLMValidationError) as error:

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from mmrl.core.batch import Batch, Ragged
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.support import support_logprob_entropy
+from mmrl.policies.text.guided.allowed_ids import AllowedIds
 from mmrl.policies.text.packing.plan import (
     Lengths,
     PackedBatch,
@@ -212,11 +213,13 @@ def annotate_mask(mask: Tensor, completion: Tensor, owner: Tensor) -> Tensor:
     return mask
 
 
-def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor, forced: Tensor) -> list[Tensor]:
+def score_tokens(
+    logits: Tensor, action: Tensor, batch: Batch, slot: Tensor, forced: Tensor, allowed: AllowedIds | None = None
+) -> list[Tensor]:
     """Compute log-probabilities [M] and entropies [M] of M choices, in nats, at the temperatures of their rows.
 
-    Where sampling was truncated, which the columns packed_support_ids and support_sizes state, a third entry [M] is the
-    log-probabilities over the whole vocabulary.
+    Where sampling was truncated, which the columns packed_support_ids and support_sizes state, or guided, a third entry
+    [M] is the log-probabilities over the whole vocabulary.
 
     Args:
         logits: [M, V].
@@ -224,20 +227,25 @@ def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor, for
         batch: with the temperatures.
         slot: [M] of the choices among the N * T of the batch.
         forced: [M] bool, choices whose log-probabilities are 0.
+        allowed: ids that guided decoding allowed; None for all.
     """
     temperature = batch["temperature"][slot // batch["action"].shape[1]]
     full, entropy = (part[:, 0] for part in logprob_entropy(logits[:, None], action[:, None], temperature))
-    if "packed_support_ids" not in batch:
+    if not score_names(batch):
         return [full.masked_fill(forced, 0.0), entropy]
-    ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
-    starts, scored = sizes.cumsum(0) - sizes, batch.score_mask.flatten()[slot]
-    logprobs, entropy = support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot], scored)
+    logprobs = full
+    if "packed_support_ids" in batch:
+        ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
+        starts, scored = sizes.cumsum(0) - sizes, batch.score_mask.flatten()[slot]
+        logprobs, entropy = support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot], scored)
+    if allowed is not None:
+        logprobs, entropy = allowed.renormalise((logprobs, entropy), logits, action, temperature, slot)
     return [logprobs.masked_fill(forced, 0.0), entropy, full.masked_fill(forced, 0.0)]
 
 
 def score_names(batch: Batch) -> list[str]:
     """Name what `score_tokens` returns after log-probabilities and entropies."""
-    return ["full_logprobs"] if "packed_support_ids" in batch else []
+    return ["full_logprobs"] if "packed_support_ids" in batch or "packed_guides" in batch else []
 
 
 def scored_states(hidden_states: Sequence[Tensor], layers: Sequence[int], width: int) -> Tensor:

@@ -15,7 +15,7 @@ from mmrl.ops.masked import last_inside
 from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
-from mmrl.policies.text.packing.packed_inputs import BatchTokens
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_names
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import ChoiceStatistic, LogSurprise
 
@@ -67,8 +67,8 @@ class PackingPolicy(LanguageModelPolicy):
         prompt_lengths, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
         if self.switch_length is not None:
             self.refuse_long(0, int((prompt_lengths.numpy()[prompt_of] + choices.numpy()).max()))
-        # the same choice may have other kept ids and another temperature in another row
-        alike = "packed_support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        # the same choice may have other possible ids and another temperature in another row
+        alike = not score_names(batch) and bool((batch["temperature"] == batch["temperature"][:1]).all())
         lengths = packing.Lengths(
             prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None
         )
@@ -97,12 +97,13 @@ class PackingPolicy(LanguageModelPolicy):
     def score_distributions(
         self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Score whole distributions, for comparisons of packings: without the supports of truncated sampling.
+        """Score whole distributions, for comparisons of packings: without what truncated or guided sampling cut off.
 
         Returns:
             Positions in the batch, log-probs, entropies and `LogSurprise` of the choices, each [M].
         """
-        whole = Batch({name: column for name, column in batch.items() if name != "packed_support_ids"})
+        cut = ("packed_support_ids", "packed_guides")
+        whole = Batch({name: column for name, column in batch.items() if name not in cut})
         choice, logprobs, entropies, surprise, *_ = self.score_batches(tokens, batches, whole, (LogSurprise(),))
         return choice, logprobs, entropies, surprise
 
