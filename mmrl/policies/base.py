@@ -104,8 +104,8 @@ class Policy(nn.Module, ABC):
             )
         if sampling.guide is not None:
             raise ValueError(
-                f"sampling.regex and sampling.json_schema are for text, and {type(self).__name__} writes none; set them "
-                "to null"
+                f"sampling.regex and sampling.json_schema are for text, and {type(self).__name__} writes none; set "
+                "them to null"
             )
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:

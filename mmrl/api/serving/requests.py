@@ -55,7 +55,8 @@ def read_sampling(given: Any) -> Sampling:
     Raises:
         ValueError: a name or a type is unknown, or a value is out of range.
     """
-    names = {field.name for field in fields(Sampling)} - {"annealing"}  # actions have no positions
+    text = {"annealing", "regex", "json_schema"}  # of policies that write
+    names = {field.name for field in fields(Sampling)} - text
     if not isinstance(given, Mapping) or not set(given) <= names:
         raise WireError(f"{SAMPLING} must be a map with some of {sorted(names)}")
     for name, types in _TYPES.items():

@@ -44,7 +44,7 @@ def sampling_fields(drawing: EngineSampling, seed: int) -> dict[str, Any]:
 
 
 def structured_outputs(guide: str) -> dict[str, Any]:
-    """Convert the text of `Sampling.guide` to the keyword arguments of `vllm.sampling_params.StructuredOutputsParams`."""
+    """Convert the text of `Sampling.guide` to the keyword arguments of vLLM's `StructuredOutputsParams`."""
     expression = json.loads(guide)
     return expression if "regex" in expression else {"json": expression["json_schema"]}
 

@@ -70,15 +70,7 @@ def generate(
     for t in range(limit):
         if guide is not None:
             logits = guide.restrict(logits, live, completions.ids[live, :t])
-        token, logprob, support = draw(
-            logits,
-            uniform[live, t],
-            temperature=sampling.temperature_at(t),
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-            min_p=sampling.min_p,
-            greedy=sampling.decode == "argmax",
-        )
+        token, logprob, support = _draw(logits, uniform[live, t], sampling, t)
         completions.add(t, live, token, logprob, support)
         running = completions.running(t, live, stops)
         if t == 0:
@@ -104,6 +96,19 @@ def next_logits(
     cache_kwargs = {cache_argument(model): cache}
     out = model(**inputs, **cache_kwargs, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     return out.logits[:, -1]
+
+
+def _draw(logits: Tensor, uniform: Tensor, sampling: Sampling, position: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Sample the tokens of one position of the completions from logits [n, V], as `draw` does."""
+    return draw(
+        logits,
+        uniform,
+        temperature=sampling.temperature_at(position),
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        min_p=sampling.min_p,
+        greedy=sampling.decode == "argmax",
+    )
 
 
 def _read_prompts(

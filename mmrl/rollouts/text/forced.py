@@ -50,7 +50,7 @@ def truncate(done: Completion, length: int) -> Completion:
     """Return the first `length` choices of a completion; one that was cut ended by its length."""
     if len(done.action) <= length:
         return done
-    if any(is_ragged(name) for name in done.extra):
+    if any(is_ragged(name) for name in done.extra if name != "packed_guides"):
         raise ValueError(
             "a completion of truncated sampling cannot be shortened; leave out sampling.top_k, top_p and min_p"
         )
