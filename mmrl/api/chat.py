@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mmrl.api.loaded_policy import load_policy
 from mmrl.core.errors import ConfigError
+from mmrl.core.sampling import Sampling
 from mmrl.samples.view import escape_controls
 
 HELP = "/image PATH adds an image to the next message, /new forgets the conversation, /quit ends"
@@ -18,15 +19,23 @@ def chat(arguments: Sequence[str]) -> None:
     """Read messages line by line from the terminal or a pipe, and print the policy's answers."""
     places = [argument for argument in arguments if "=" not in argument]
     options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
-    if len(places) != 1 or set(options) - {"checkpoint", "decode", "seed"} or not options.get("seed", "0").isdigit():
-        raise ConfigError(f"give one run folder, got {list(arguments)}; options are checkpoint=, decode= and seed=")
+    known = {"checkpoint", "decode", "seed", "regex", "json_schema"}
+    if len(places) != 1 or set(options) - known or not options.get("seed", "0").isdigit():
+        raise ConfigError(
+            f"give one run folder, got {list(arguments)}; options are checkpoint=, decode=, seed=, regex=, json_schema="
+        )
+    guide = {name: options[name] for name in ("regex", "json_schema") if name in options}
+    try:
+        Sampling(**guide)  # type: ignore[arg-type]  # refused before the policy is loaded
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     policy = load_policy(
         places[0], options.get("checkpoint", "last"), options.get("decode"), seed=int(options.get("seed", "0"))
     )
     typed = sys.stdin.isatty()
     if typed:
         print(HELP)
-    talk = Conversation(policy)
+    talk = Conversation(policy, guide)
     while True:
         try:
             line = input("> ") if typed else next(sys.stdin).rstrip("\n")
@@ -44,10 +53,11 @@ class Conversation:
 
     Args:
         policy: that answers, as `mmrl.load_policy` gives it.
+        guide: `regex` or `json_schema` that every answer matches; empty for none.
     """
 
-    def __init__(self, policy: Any):
-        self.policy = policy
+    def __init__(self, policy: Any, guide: Mapping[str, str] | None = None):
+        self.policy, self.guide = policy, dict(guide or {})
         self.messages: list[dict[str, Any]] = []
         self.images: list[Path] = []
         self.waiting: list[Path] = []  # images of the next message
@@ -72,7 +82,7 @@ class Conversation:
         messages = [*self.messages, {"role": "user", "content": content}]
         images = [*self.images, *self.waiting]
         try:
-            answer = self.policy.generate(messages, images=images)
+            answer = self.policy.generate(messages, images=images, **self.guide)
         except (ConfigError, ValueError, OSError) as error:
             self.waiting = []
             return f"not answered: {' '.join(str(error).split())}"

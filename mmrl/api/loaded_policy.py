@@ -197,6 +197,7 @@ class LoadedPolicy:
     def generate(
         self, question: str | Sequence[Mapping[str, Any]], images: Sequence[Any] = (), n: int | None = None,
         max_tokens: int | None = None, temperature: float | None = None,
+        regex: str | None = None, json_schema: Mapping[str, Any] | str | None = None,
     ) -> Any:  # fmt: skip
         """Answer a question in text.
 
@@ -206,6 +207,8 @@ class LoadedPolicy:
             n: number of completions; None for one, as a str.
             max_tokens: of a completion; None as in the run.
             temperature: 0 for greedy decoding; None as in `sampling`.
+            regex, json_schema: expression that a completion matches when it ends before its limit (guided decoding);
+                None for both as in `sampling`.
 
         Returns:
             The completion, or a list of n.
@@ -215,6 +218,9 @@ class LoadedPolicy:
             sampling = replace(sampling, decode="argmax")
         elif temperature is not None:
             sampling = replace(sampling, decode="sample", temperature=temperature)
+        if regex is not None or json_schema is not None:
+            sampling = replace(sampling, regex=regex, json_schema=json_schema)  # type: ignore[arg-type]
+            self.policy.check_sampling(sampling)
         content: Any = [{"type": "image"}] * len(images) + [{"type": "text", "text": question}] if images else question
         messages = ({"role": "user", "content": content},) if isinstance(question, str) else tuple(question)
         raw = {"messages": messages, "images": tuple(_pixels(image) for image in images)}

@@ -1,6 +1,7 @@
 """`mmrl chat` answers lines of a pipe in order, keeps the conversation, and reads images."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,11 @@ def test_lines_of_a_pipe_are_answered_with_the_conversation_before(tmp_path, mon
     chat([str(run)])
     out = capsys.readouterr().out
     assert out == "".join(f"{answer}\n" for answer in (first, second, first))
+    monkeypatch.setattr("sys.stdin", io.StringIO("1+2=\n"))
+    chat([str(run), "regex=[7-9]{2}"])
+    assert re.fullmatch("[7-9]{2}", capsys.readouterr().out.strip())
+    with pytest.raises(ConfigError, match=r"sampling\.regex='\(a'.*unclosed group"):
+        chat([str(run), "regex=(a"])
 
 
 def test_images_belong_to_the_next_message(tmp_path):

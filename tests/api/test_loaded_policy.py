@@ -31,6 +31,16 @@ def test_greedy_completions_are_those_of_transformers(text):
         assert policy.generate(messages, max_tokens=5) == tokenizer.decode(written, skip_special_tokens=True)
 
 
+def test_completions_match_an_expression(text):
+    policy = text.load_policy(decode="sample")
+    assert set(policy.generate("7=", n=8, regex="yes|no")) <= {"yes", "no"}
+    schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+    schema["x-guidance"] = {"whitespace_flexible": False}
+    assert json.loads(policy.generate("7=", json_schema=schema, max_tokens=12, temperature=0))["n"] in (1, 2)
+    with pytest.raises(ValueError, match=r"sampling\.regex"):
+        policy.generate("7=", regex="(")
+
+
 def test_draws_depend_on_the_seed_alone(text):
     first, same = (text.load_policy(decode="sample", seed=3).generate("7=", n=8) for _ in range(2))
     other = text.load_policy(decode="sample", seed=4).generate("7=", n=8)

@@ -9,10 +9,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.core.types import Prompt, Sampling
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.transcript import Transcript
 from tests.policies.text.oracle import TINY, batch_of, completions, decided, largest_log_ratio
+from tests.tiny_recipes import QUIET, TEXT
 
 pytest.importorskip("llguidance")
 REGEX = "(ab|ac|bd?|cab)(!|\\?\\?)?"
@@ -198,3 +201,31 @@ BAD = {
 def test_a_bad_expression_is_refused_with_the_parameters(options, message):
     with pytest.raises(ValueError, match=message):
         Sampling(**options)
+
+
+def test_a_run_learns_with_an_expression(tmp_path):
+    """GRPO from random weights: letters and digits are allowed, digits are rewarded, and the share of digits grows."""
+    words = (
+        *TEXT,
+        *QUIET,
+        "data.num_prompts=12",
+        "trainer.max_epochs=12",
+        "optimizer.lr=1e-2",
+        f"run_dir={tmp_path}/run",
+    )
+    guided = 'regex="[a-z0-9]{5}"'
+    cli = CLI(to_lightning(compose([*words, f"sampling.{guided}", f"evaluation.sampling.greedy.{guided}",
+                                    "sampling.max_tokens=6", "data.reward.weights={digits: 1.0}"])))  # fmt: skip
+    sampling = cli.datamodule.sampling
+    prompts = [Prompt(f"text/train/{i}", ({"role": "user", "content": str(i)},)) for i in range(64)]
+
+    def share():
+        outputs = [completion.output for completion in completions(cli.model.policy, prompts, sampling)]
+        assert all(re.fullmatch("[a-z0-9]{5}", output) for output in outputs)
+        return sum(c.isdigit() for output in outputs for c in output) / (5 * len(outputs))
+
+    before = share()
+    cli.fit()
+    assert before < 0.5 and share() > before + 0.2
+    greedy = cli.datamodule.evaluation.sampling["greedy"]
+    assert greedy.regex == sampling.regex == "[a-z0-9]{5}"
