@@ -52,6 +52,15 @@ class Tabular(nn.Module):
         """Other choices for the last two."""
         return 3 - batch["action"][:, -2:]
 
+    def top_logprobs(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ids [N, T, 2] and log-probs of the two most likely choices."""
+        logprobs, ids = self.logits[batch["obs.state"]].detach().log_softmax(-1).topk(2)
+        return ids, logprobs
+
+    def span_advantages(self, batch: Batch, policy: nn.Module) -> torch.Tensor:
+        """A number for every choice, whether it was chosen or not."""
+        return self.value[batch["obs.state"]].detach()
+
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
         logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
@@ -107,6 +116,7 @@ def rows(per_row: bool) -> Batch:
             "old_mean_logprobs",
         )
     }
+    likely = torch.stack([torch.arange(t) % 4, torch.arange(1, t + 1) % 4], -1).expand(n, t, 2)
     real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["imitation_weights"] = 0.5 * (real["token_rewards"] > 0).float()
@@ -147,13 +157,15 @@ def rows(per_row: bool) -> Batch:
         policy_version=torch.zeros(n).long(),
         reference_point=torch.full((len(episode),), 0.3),
         preference=torch.tensor([0, 1, -1, 0, 0, 1, 0, 0, -1, 0, 0]).float(),
+        teacher_ids=likely,
+        teacher_logprobs=torch.tensor([0.6, 0.3]).log().expand(n, t, 2),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
         **real,
     )
 
 
 def context(per_row: bool) -> Context:
-    models = {"reference": Tabular(3, per_row)}
+    models = {"reference": Tabular(3, per_row), "teacher": Tabular(4, per_row)}
     return Context(None, None, Tabular(2, per_row), Sampling(), seed=0, iteration=0, group_size=3, models=models)
 
 

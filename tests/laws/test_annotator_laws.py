@@ -80,6 +80,7 @@ def test_what_is_written_has_a_documented_shape(example):
             "[N, T]": tuple(batch["action_mask"].shape),
             "[N, T, ...]": tuple(batch["action"].shape),
             "[N]": (batch.rows,),
+            "[N, T, K]": (*batch["action"].shape, 2),
         }
         assert tuple(after[name].shape) in [shapes[text] for text in find_column(name).shape.split(" or ")]
         assert after[name].device.type == "cpu" and not after[name].requires_grad

@@ -9,6 +9,7 @@ every token is a span.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,3 +54,35 @@ def _ends(tokens: Sequence[str], start: int) -> dict[int, int]:
         if text:
             ends[at] = number
     return ends
+
+
+def span_ratios(
+    tokens: Sequence[str],
+    logprobs: Sequence[float],
+    teacher_tokens: Sequence[str],
+    teacher_logprobs: Sequence[float | None],
+    prompt: str,
+) -> list[tuple[tuple[int, int], float]]:
+    """Return the student's tokens [low, high) of each span, and log p_teacher(span) - log p_student(span) in nats.
+
+    A beginning of the teacher's tokens that is not of the text, such as its own first token, is left out. A row whose
+    tokens do not spell the text, since the server writes parts of a character in another way, has no spans.
+
+    Args:
+        tokens, logprobs: of the student's completion.
+        teacher_tokens, teacher_logprobs: of prompt and completion.
+        prompt: text before the completion.
+    """
+    whole = prompt + "".join(tokens)
+    extra = "".join(teacher_tokens).removesuffix(whole)
+    skip = next((i for i in range(len(teacher_tokens)) if "".join(teacher_tokens[:i]) == extra), 0)
+    try:
+        spans = align_spans(tokens, teacher_tokens[skip:], len(prompt))
+    except ValueError:
+        return []
+    ratios = []
+    for span in spans:
+        theirs = teacher_logprobs[skip + span.teacher[0] : skip + span.teacher[1]]
+        if all(value is not None for value in theirs):
+            ratios.append((span.student, math.fsum(theirs) - math.fsum(logprobs[slice(*span.student)])))  # type: ignore[arg-type]
+    return ratios

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.methods.offline.teacher_server.client import CompletionsClient, TeacherFailure
+from mmrl.methods.offline.teacher_server.spans import span_ratios
+from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, Policy
 from mmrl.policies.remote.token import read_token
 
@@ -61,6 +64,46 @@ class ServerTeacher(Policy):
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
+
+    def top_logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Ask for the likely tokens at every choice: ids [N, T, K], -1 fills up, and log-probs [N, T, K] in nats.
+
+        Raises:
+            ValueError: a row was sampled at another temperature than 1, or has images.
+        """
+        if not torch.allclose(batch["temperature"], torch.tensor(1.0)):
+            raise ValueError("a teacher on a server reports log-probs at temperature 1; set sampling.temperature=1")
+        prompts, completions = split_rows(batch)
+        places = self.score_ids([[*prompt, *ids] for prompt, ids in zip(prompts, completions)])
+        rows = [each[len(prompt) - 1 :] for each, prompt in zip(places, prompts)]
+        shape = (*batch["action"].shape, max((len(place) for row in rows for place in row), default=1))
+        ids, logprobs = torch.full(shape, -1), torch.zeros(shape)
+        for n, row in enumerate(rows):
+            for t, place in enumerate(row):
+                ids[n, t, : len(place)] = torch.tensor(list(place))
+                logprobs[n, t, : len(place)] = torch.tensor(list(place.values()))
+        return ids, logprobs
+
+    def span_advantages(self, batch: Batch, policy: Any) -> Tensor:
+        """Compute log p_teacher(span) - log p_policy(span) at every choice, [N, T] in nats; 0 in no span.
+
+        Args:
+            batch: of the policy's completions, with `behavior_logprobs`.
+            policy: a text policy, whose tokenizer spells them.
+        """
+        prompts, completions = split_rows(batch)
+        special = set(policy.tokenizer.all_special_ids)
+        texts = [policy.tokenizer.decode(prompt, skip_special_tokens=True) for prompt in prompts]
+        # tokens of text before the first special token, which is the end of a completion
+        lengths = [next((t for t, i in enumerate(ids) if i in special), len(ids)) for ids in completions]
+        tokens = [policy.token_texts(ids[:length]) for ids, length in zip(completions, lengths)]
+        scored = self.score_texts([text + "".join(part) for text, part in zip(texts, tokens)])
+        advantages = torch.zeros(batch["action"].shape)
+        for n, (theirs, logprobs) in enumerate(scored):
+            ours = batch["behavior_logprobs"][n].tolist()
+            for (low, high), value in span_ratios(tokens[n], ours, theirs, logprobs, texts[n]):
+                advantages[n, low:high] = value
+        return advantages
 
     def score_ids(self, sequences: Sequence[Sequence[int]]) -> list[list[dict[int, float]]]:
         """Ask for the log-probs of likely tokens at every place of token sequences.
@@ -117,3 +160,17 @@ class ServerTeacher(Policy):
 
     def save_pretrained(self, folder: str | Path) -> None:
         raise NotImplementedError(f"the teacher's weights are at {self.path}")
+
+
+def split_rows(batch: Batch) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the ids of the prompt of each row, and those of its choices up to the last one that is scored.
+
+    Raises:
+        ValueError: the prompts have images.
+    """
+    inputs = {name for name in batch if name.startswith("obs.")}
+    if further := sorted(inputs - {"obs.input_ids", "obs.attention_mask"}):
+        raise ValueError(f"a teacher on a server reads text alone, and the prompts have {further}; give it a path")
+    prompts = [row[mask.bool()].tolist() for row, mask in zip(batch["obs.input_ids"], batch["obs.attention_mask"])]
+    ends: Tensor = last_inside(batch.score_mask)
+    return prompts, [row[:end].tolist() for row, end in zip(batch["action"], ends.tolist())]

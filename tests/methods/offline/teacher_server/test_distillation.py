@@ -14,9 +14,9 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.core.batch import Batch
 from mmrl.core.types import Collector, Prompt, Sampling
 from mmrl.methods.offline.teacher_server import client
-from mmrl.methods.offline.teacher_server.annotators import SpanAdvantage, TeacherTopLogprobs, span_ratios
+from mmrl.methods.offline.teacher_server.annotators import SpanAdvantage, TeacherTopLogprobs
 from mmrl.methods.offline.teacher_server.client import TeacherFailure
-from mmrl.methods.offline.teacher_server.spans import Span, align_spans
+from mmrl.methods.offline.teacher_server.spans import Span, align_spans, span_ratios
 from mmrl.methods.offline.teacher_server.teacher import ServerTeacher
 from mmrl.methods.offline.teacher_server.term import ServerGKDLoss
 from mmrl.objectives.distillation import GKDLoss
@@ -26,15 +26,21 @@ from tests.laws.example import Example
 from tests.methods.offline.teacher_server.completions_server import Completions, serve
 from tests.policies.text.oracle import TINY, batch_of, completions, decided
 
-LAWS = [Example(ServerGKDLoss(beta)) for beta in (0.0, 0.3, 1.0)]
+LAWS = [
+    *(Example(ServerGKDLoss(beta)) for beta in (0.0, 0.3, 1.0)),
+    Example(TeacherTopLogprobs(), scores=True),
+    Example(SpanAdvantage(), scores=True),
+]
 PROMPTS = [
     Prompt(f"text/train/{i}", ({"role": "user", "content": text},)) for i, text in enumerate(("1+1=", "abc", "x"))
 ]
 
 
-def build(seed):
+def build(seed, config=TINY):
     torch.manual_seed(seed)
-    return decided(TextPolicy(config=TINY, statistics={"choice_logprobs": ChoiceLogprobs()}), 3.0).eval()
+    return decided(
+        TextPolicy(config={"model_type": "qwen2", **config}, statistics={"choice_logprobs": ChoiceLogprobs()}), 3.0
+    ).eval()
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from mmrl.engines.vllm.servers.launch import ENVIRONMENT, ON_CPU
 from mmrl.methods.offline.teacher_server.annotators import SpanAdvantage, TeacherTopLogprobs
 from mmrl.methods.offline.teacher_server.term import ServerGKDLoss
 from mmrl.objectives.distillation import GKDLoss
+from tests.checkpoints import TEXT
 from tests.methods.offline.teacher_server.test_distillation import PROMPTS, build, context, gradients
 from tests.policies.text.oracle import batch_of, completions
 
@@ -26,7 +27,7 @@ SECONDS = 300
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """The teacher, and the address of a vLLM server with its weights."""
-    teacher, folder = build(1), tmp_path_factory.mktemp("teacher")
+    teacher, folder = build(1, TEXT), tmp_path_factory.mktemp("teacher")
     teacher.save_pretrained(folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -57,7 +58,7 @@ def server(tmp_path_factory):
 
 def test_vllm_gives_the_term_of_the_teacher_in_the_process(server):
     teacher, url = server
-    student = build(0)
+    student = build(0, TEXT)
     batch = batch_of(student, PROMPTS * 2, completions(student, PROMPTS * 2, Sampling(max_tokens=7)))
     expected, _ = gradients(GKDLoss(0.5), student, batch, teacher)
     ctx, _ = context(student, url, top_k=-1)
@@ -67,7 +68,7 @@ def test_vllm_gives_the_term_of_the_teacher_in_the_process(server):
 
 def test_vllm_gives_the_log_probs_of_spans(server):
     teacher, url = server
-    student = build(0)
+    student = build(0, TEXT)
     batch = batch_of(
         student, PROMPTS * 2, completions(student, PROMPTS * 2, Sampling(max_tokens=7, regex="[a-z0-9 ]{5}"))
     )
