@@ -116,7 +116,7 @@ class Listwise(JudgeForm):
         texts = {f"answer.{place}": answers[i] for place, i in enumerate(order, start=1)}
         sheet = Sheet({"question": question_of(group[0]), **texts})
         verdict = (
-            "End with one line that reads\nranking-MARK: N > N > N\nwith the number of every answer once, and with = in "
+            "End with one line that reads\nranking-MARK: N > N > N\nwith the number of every answer once; write = in "
             "place of > between equal ones."
         )
         text = sheet.format(self.instruction, verdict)

@@ -22,7 +22,7 @@ class StubServer:
         self.answer, self.fault, self.late_s = answer, fault, late_s
         self.requests, self.headers, self._lock = [], [], threading.Lock()
         self.top_logprobs = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"stub": self}))
+        self._server = _Server(("127.0.0.1", port), type("Handler", (_Handler,), {"stub": self}))
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}/v1"
 
@@ -39,6 +39,10 @@ class StubServer:
     def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # five by default: more at once would be refused
 
 
 class _Handler(BaseHTTPRequestHandler):
