@@ -45,8 +45,13 @@ def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
         part: Any = OmegaConf.load(option.path)
     else:
         part = OmegaConf.create(dict(value) if isinstance(value, dict) else {"functions": value})
-    for key, argument in pairs:
-        OmegaConf.update(part, key, argument, merge=True, force_add=True)
+    for key, argument in sorted(pairs, key=lambda pair: not pair[0].endswith("._target_")):
+        node, _, name = key.rpartition(".")
+        if name == "_target_":  # another class, which takes other arguments
+            OmegaConf.update(part, node, {name: argument}, merge=False, force_add=True)
+        else:
+            is_part = isinstance(argument, dict) and "_target_" in argument
+            OmegaConf.update(part, key, argument, merge=not is_part, force_add=True)
     if option is None:
         part = _read_functions(part, value)
     with open_dict(cfg):

@@ -70,6 +70,13 @@ def test_an_option_replaces_the_reward_and_its_weights(option):
     assert reward.weights == {"judge": 1.0, "exact": 0.5}
 
 
+@pytest.mark.parametrize("words", [["reward.judge.function=a.py:f", "reward.judge._target_=x.Scripted"],
+                                   ["reward.judge={_target_: x.Scripted, function: 'a.py:f'}"]])  # fmt: skip
+def test_another_judge_takes_none_of_the_arguments_of_the_first(words):
+    judge = compose(["recipe=grpo", "reward=judge", *words]).data.reward.judge
+    assert judge == {"_target_": "x.Scripted", "function": "a.py:f"}
+
+
 def test_no_such_option(capsys):
     assert main(["fit", "recipe=grpo", "reward=juge"]) == 2
     assert "reward=juge: name a function as" in (line := capsys.readouterr().err) and "or one of judge," in line
