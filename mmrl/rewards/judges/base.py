@@ -5,18 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mmrl.core.types import Episode
+from mmrl.rewards.judges.client import Failure as Failure
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a question has no verdict; it is counted and never a score."""
-
-    reason: str
 
 
 class Judge(ABC):
