@@ -1,4 +1,4 @@
-"""Who answers (`Judge`) and what is asked (`JudgeForm`)."""
+"""Who answers (`LanguageJudge`) and what is asked (`JudgeForm`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mmrl.core.types import Episode
-from mmrl.rewards.judges.client import Failure as Failure
+from mmrl.rewards.judges.client import NoAnswer as NoAnswer
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable
 
 
-class Judge(ABC):
-    """Base class of judges: replies to questions. One that fails to answer a question returns a `Failure` for it.
+class LanguageJudge(ABC):
+    """Base class of judges: replies to questions. One that fails to answer a question returns a `NoAnswer` for it.
 
     Attributes:
         counts: numbers of the last call, by name: requests, failures, tokens, seconds.
@@ -25,16 +25,16 @@ class Judge(ABC):
         self.counts: Counter[str] = Counter()
 
     @abstractmethod
-    def reply(self, questions: Sequence[Question]) -> list[Reply | Failure]:
+    def reply(self, questions: Sequence[Question]) -> list[Reply | NoAnswer]:
         """Reply to each question, in order."""
 
     def judge(self, questions: Sequence[Question]) -> list[Any]:
-        """Return the verdict on each question, or its Failure."""
+        """Return the verdict on each question, or its NoAnswer."""
         self.counts = Counter()
         replies = self.reply(questions)
         self.counts["requests"] += len(questions)
         verdicts = [read_verdict(question, reply) for question, reply in zip(questions, replies, strict=True)]
-        self.counts["failures"] += sum(isinstance(verdict, Failure) for verdict in verdicts)
+        self.counts["failures"] += sum(isinstance(verdict, NoAnswer) for verdict in verdicts)
         for reply in replies:
             if isinstance(reply, Reply):
                 self.counts["prompt_tokens"] += reply.prompt_tokens
@@ -50,7 +50,7 @@ class JudgeForm(ABC):
         """The questions about a group."""
 
     @abstractmethod
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | Failure]:
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
         """The named scores of each episode, given the verdicts on the questions, or why it has none."""
 
     def count(self, verdicts: Sequence[Any]) -> dict[str, int]:
@@ -58,11 +58,11 @@ class JudgeForm(ABC):
         return {}
 
 
-def read_verdict(question: Question, reply: Reply | Failure) -> Any:
-    """Read the verdict of a reply; a reply that cannot be read is a Failure with its beginning."""
-    if isinstance(reply, Failure):
+def read_verdict(question: Question, reply: Reply | NoAnswer) -> Any:
+    """Read the verdict of a reply; a reply that cannot be read is a NoAnswer with its beginning."""
+    if isinstance(reply, NoAnswer):
         return reply
     try:
         return question.read(reply)
     except Unreadable as error:
-        return Failure(f"the judge's reply cannot be read: {error}; it was {reply.text[:200]!r}")
+        return NoAnswer(f"the judge's reply cannot be read: {error}; it was {reply.text[:200]!r}")

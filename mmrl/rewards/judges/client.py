@@ -20,7 +20,7 @@ _MOST_WAIT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Failure:
+class NoAnswer:
     """Why a request has no answer, or a question no verdict; it is counted and never a number."""
 
     reason: str
@@ -63,7 +63,7 @@ class OpenAIClient:
         read: Callable[[int, Any], Any],
         counts: Counter[str],
     ) -> list[Any]:
-        """Send requests and return what is read from their answers, in order, or a Failure.
+        """Send requests and return what is read from their answers, in order, or a NoAnswer.
 
         Args:
             path: below the address, as /completions.
@@ -89,7 +89,7 @@ class OpenAIClient:
         async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
 
             async def ask(number: int, body: Mapping[str, Any] | None) -> Any:
-                failure = Failure("it was not sent")
+                failure = NoAnswer("it was not sent")
                 for attempt in range(self.retries + 1):
                     if attempt:
                         counts["retries"] += 1
@@ -98,9 +98,9 @@ class OpenAIClient:
                         async with places:
                             return read(number, await self._send(session, path, body))
                     except RefusedError as error:
-                        return Failure(f"{self.url}{path} {error}")
+                        return NoAnswer(f"{self.url}{path} {error}")
                     except PassingError as error:
-                        failure = Failure(f"{self.url}{path} {error}, {attempt + 1} times")
+                        failure = NoAnswer(f"{self.url}{path} {error}, {attempt + 1} times")
                 return failure
 
             return await asyncio.gather(*(ask(number, body) for number, body in enumerate(bodies)))

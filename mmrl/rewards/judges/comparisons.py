@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mmrl.core.types import Episode
-from mmrl.rewards.judges.base import Failure, JudgeForm
+from mmrl.rewards.judges.base import NoAnswer, JudgeForm
 from mmrl.rewards.judges.questions import Question, Reply, Sheet, Unreadable, answer_of, question_of, reference_of
 
 _SHARES = {"1": 1.0, "2": 0.0, "tie": 0.5}
@@ -67,12 +67,12 @@ class Pairwise(JudgeForm):
             raise Unreadable(f"better: {value!r} is not 1, 2 or tie")
         return _SHARES[value]
 
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | Failure]:
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
         shares: list[list[float]] = [[] for _ in group]
-        failure: Failure | None = None
+        failure: NoAnswer | None = None
         for (i, j), (first, second) in zip(self.pairs(len(group)), zip(verdicts[::2], verdicts[1::2])):
-            failure = next((each for each in (first, second) if isinstance(each, Failure)), failure)
-            if isinstance(first, Failure) or isinstance(second, Failure):
+            failure = next((each for each in (first, second) if isinstance(each, NoAnswer)), failure)
+            if isinstance(first, NoAnswer) or isinstance(second, NoAnswer):
                 continue
             share = (first + 1 - second) / 2
             share = share if first == 1 - second else 0.5
@@ -84,12 +84,12 @@ class Pairwise(JudgeForm):
         return [
             {self.name: sum(each) / len(each)}
             if each
-            else Failure(_NO_COMPARISON + (failure.reason if failure else ""))
+            else NoAnswer(_NO_COMPARISON + (failure.reason if failure else ""))
             for each in shares
         ]
 
     def count(self, verdicts: Sequence[Any]) -> dict[str, int]:
-        pairs = [pair for pair in zip(verdicts[::2], verdicts[1::2]) if not any(isinstance(v, Failure) for v in pair)]
+        pairs = [pair for pair in zip(verdicts[::2], verdicts[1::2]) if not any(isinstance(v, NoAnswer) for v in pair)]
         return {"inconsistent": sum(first != 1 - second for first, second in pairs)}
 
 
@@ -135,8 +135,8 @@ class Listwise(JudgeForm):
                 scores[order[int(place) - 1]] = (worse + (len(each) - 1) / 2) / (len(order) - 1)
         return scores
 
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | Failure]:
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
         if not verdicts:
             return [{self.name: 0.5} for _ in group]
         ranks = verdicts[0]
-        return [ranks] * len(group) if isinstance(ranks, Failure) else [{self.name: rank} for rank in ranks]
+        return [ranks] * len(group) if isinstance(ranks, NoAnswer) else [{self.name: rank} for rank in ranks]

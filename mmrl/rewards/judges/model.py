@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from mmrl.files.pretrained import load_pretrained
-from mmrl.rewards.judges.base import Failure, Judge
+from mmrl.rewards.judges.base import NoAnswer, LanguageJudge
 from mmrl.rewards.judges.questions import Question, Reply
 
 
-class ModelJudge(Judge):
-    """Judge: an untouched causal language model of transformers with weights of its own; its replies are greedy.
+class ModelJudge(LanguageJudge):
+    """LanguageJudge: an untouched causal language model of transformers with weights of its own; its replies are greedy.
 
     Args:
         path: hub id or folder of the model and its tokenizer, read at the first question.
@@ -28,8 +28,8 @@ class ModelJudge(Judge):
         self.path, self.max_tokens, self.batch_size = path, max_tokens, batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
-    def reply(self, questions: Sequence[Question]) -> list[Reply | Failure]:
-        replies: list[Reply | Failure] = []
+    def reply(self, questions: Sequence[Question]) -> list[Reply | NoAnswer]:
+        replies: list[Reply | NoAnswer] = []
         for start in range(0, len(questions), self.batch_size):
             replies += self._reply_batch(questions[start : start + self.batch_size])
         return replies

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmrl.core.types import Episode
-from mmrl.rewards.judges.base import Failure, JudgeForm
+from mmrl.rewards.judges.base import NoAnswer, JudgeForm
 from mmrl.rewards.judges.questions import Question, Reply, Sheet, answer_of, question_of, read_number, reference_of
 
 
@@ -55,8 +55,8 @@ class Pointwise(JudgeForm):
     def _read(self, sheet: Sheet, reply: Reply) -> float:
         return (read_number(sheet.read(reply), "grade", self.low, self.high) - self.low) / (self.high - self.low)
 
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | Failure]:
-        return [verdict if isinstance(verdict, Failure) else {self.name: verdict} for verdict in verdicts]
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
+        return [verdict if isinstance(verdict, NoAnswer) else {self.name: verdict} for verdict in verdicts]
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class YesNo(JudgeForm):
         odds = reply.options["yes"] - reply.options["no"]
         return 1 / (1 + math.exp(-odds)) if self.probability else odds
 
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | Failure]:
-        return [verdict if isinstance(verdict, Failure) else {self.name: verdict} for verdict in verdicts]
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
+        return [verdict if isinstance(verdict, NoAnswer) else {self.name: verdict} for verdict in verdicts]
 
 
 def _images(episode: Episode) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from mmrl.core.groups import group_episodes
 from mmrl.core.types import Episode, Task
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.judges.base import Failure, Judge, JudgeForm
+from mmrl.rewards.judges.base import NoAnswer, LanguageJudge, JudgeForm
 
 log = logging.getLogger(__name__)
 _LINES = 3  # failures of a call that have a line each
@@ -34,7 +34,7 @@ class JudgeReward(Reward):
 
     foreign = True
 
-    def __init__(self, judge: Judge, form: JudgeForm, weights: dict[str, float], max_failed: float = 0.5):
+    def __init__(self, judge: LanguageJudge, form: JudgeForm, weights: dict[str, float], max_failed: float = 0.5):
         check_fraction("reward", max_failed=max_failed)
         if not weights:
             raise ValueError("reward.weights is empty; name a score, as in reward.weights.judge=1")
@@ -56,7 +56,7 @@ class JudgeReward(Reward):
         verdicts = iter(self.judge.judge([question for each in questions for question in each]))
         counts = Counter(self.judge.counts)
         counts["seconds"] = time.perf_counter() - started  # type: ignore[assignment]
-        by_episode: dict[int, dict[str, float] | Failure] = {}
+        by_episode: dict[int, dict[str, float] | NoAnswer] = {}
         for group, each in zip(groups, questions):
             answers = [next(verdicts) for _ in each]
             counts.update(self.form.count(answers))
@@ -64,7 +64,7 @@ class JudgeReward(Reward):
         self._note(episodes, counts)
         results = [by_episode[id(episode)] for episode in episodes]
         self._drop(episodes, results)
-        return [{} if isinstance(result, Failure) else result for result in results]
+        return [{} if isinstance(result, NoAnswer) else result for result in results]
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return WeightedSum(self.weights)(group)
@@ -77,7 +77,7 @@ class JudgeReward(Reward):
 
     def _drop(self, episodes: Sequence[Episode], results: Sequence[Any]) -> None:
         """Make episodes without a verdict errors; end the run after too many of them."""
-        failed = [(e, result.reason) for e, result in zip(episodes, results) if isinstance(result, Failure)]
+        failed = [(e, result.reason) for e, result in zip(episodes, results) if isinstance(result, NoAnswer)]
         if len(failed) > self.max_failed * len(episodes):
             raise RuntimeError(
                 f"{len(failed)} of {len(episodes)} episodes have no verdict of the judge, more than "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.core.types import Episode
-from mmrl.rewards.judges.base import Failure, JudgeForm
+from mmrl.rewards.judges.base import NoAnswer, JudgeForm
 from mmrl.rewards.judges.pointwise import sheet_of
 from mmrl.rewards.judges.questions import Question, Reply, Sheet, read_number
 
@@ -108,7 +108,7 @@ class Rubric(JudgeForm):
         score = self.vetoed if vetoes else mean / weight
         return {self.name: score, **{f"{self.name}_{name}": grades[name] for name in self.criteria}}
 
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | Failure]:
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
         return list(verdicts)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from mmrl.core.errors import check_at_least, check_positive
-from mmrl.rewards.judges.base import Failure, Judge, read_verdict
+from mmrl.rewards.judges.base import NoAnswer, LanguageJudge, read_verdict
 from mmrl.rewards.judges.cache import ReplyCache
 from mmrl.rewards.judges.client import OpenAIClient, PassingError, RefusedError
 from mmrl.rewards.judges.questions import Question, Reply
@@ -22,8 +22,8 @@ TOP_LOGPROBS = 20
 _PATH = "/chat/completions"
 
 
-class ServerJudge(Judge):
-    """Judge behind POST URL/chat/completions of OpenAI's interface, asked by an `OpenAIClient`.
+class ServerJudge(LanguageJudge):
+    """LanguageJudge behind POST URL/chat/completions of OpenAI's interface, asked by an `OpenAIClient`.
 
     A reply that cannot be read is asked for again where replies are drawn, with a temperature above 0.
 
@@ -74,13 +74,13 @@ class ServerJudge(Judge):
         self.price, self.options = tuple(price), dict(options or {})
         self.cache = None if cache is None else ReplyCache(cache)
 
-    def reply(self, questions: Sequence[Question]) -> list[Reply | Failure]:
+    def reply(self, questions: Sequence[Question]) -> list[Reply | NoAnswer]:
         bodies = [self._body(question) for question in questions]
         stored = [None if self.cache is None else self.cache.get(body) for body in bodies]
         asked = [number for number, reply in enumerate(stored) if reply is None]
         self.counts["cached"] += len(questions) - len(asked)
         # what is stored was paid before
-        replies: list[Reply | Failure | None] = [r and Reply(r.text, options=r.options) for r in stored]
+        replies: list[Reply | NoAnswer | None] = [r and Reply(r.text, options=r.options) for r in stored]
         questions_asked, bodies_asked = [questions[n] for n in asked], [bodies[n] for n in asked]
 
         def read(number: int, answer: Any) -> Reply:
@@ -95,7 +95,7 @@ class ServerJudge(Judge):
         reply = _read_reply(answer, question)
         self._count_cost(reply)
         failure = read_verdict(question, reply)
-        if not isinstance(failure, Failure):
+        if not isinstance(failure, NoAnswer):
             if self.cache is not None:
                 self.cache.put(body, reply)
         elif self.temperature > 0:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mmrl.rewards.judges.base import Failure, Judge
+from mmrl.rewards.judges.base import NoAnswer, LanguageJudge
 from mmrl.rewards.judges.comparisons import Listwise, Pairwise
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.questions import Reply
@@ -15,7 +15,7 @@ from mmrl.rewards.judges.rubric import Criterion, Rubric
 from tests.rewards.judges.episodes import group_of
 
 
-class Reader(Judge):
+class Reader(LanguageJudge):
     """A judge that answers by a function of the mark and the texts between tags."""
 
     def __init__(self, answer):
@@ -104,7 +104,7 @@ def test_a_comparison_without_verdict_does_not_count():
     scores, _ = judge(Pairwise(), group_of(["1", "2", "3"]), answer)
     assert scores == [{"judge": 0.0}, {"judge": 0.5}, {"judge": 1.0}]
     scores, _ = judge(Pairwise(), group_of(["1", "3"]), answer)
-    assert all(isinstance(score, Failure) and "cannot be read" in score.reason for score in scores)
+    assert all(isinstance(score, NoAnswer) and "cannot be read" in score.reason for score in scores)
 
 
 def rank(texts):
@@ -130,7 +130,7 @@ def test_ranks_are_mean_ranks_with_ties():
 @pytest.mark.parametrize("ranking", ["1 > 2", "1 > 2 > 2", "1 > 2 > 4", "best", "1, 2, 3", "1 > > 2 > 3"])
 def test_a_ranking_that_lacks_an_answer_is_no_score(ranking):
     scores, _ = judge(Listwise(), group_of(["1", "2", "3"]), lambda texts: f"ranking-MARK: {ranking}")
-    assert all(isinstance(score, Failure) for score in scores)
+    assert all(isinstance(score, NoAnswer) for score in scores)
 
 
 RUBRIC = Rubric(
@@ -154,7 +154,7 @@ def test_a_rubric_of_the_row():
     scores, _ = judge(form, group_of(["4"], rubric={"a": "A", "b": "B"}), lambda texts: "a-MARK: 4\nb-MARK: 2")
     assert scores == [{"judge": 0.75}]
     scores, _ = judge(form, group_of(["4"], rubric={"a": "A", "b": "B"}), lambda texts: "a-MARK: 4")
-    assert isinstance(scores[0], Failure) and "no verdict 'b'" in scores[0].reason
+    assert isinstance(scores[0], NoAnswer) and "no verdict 'b'" in scores[0].reason
     for rubric in (None, "short", {}, {"a": 1}, {"a b": "A"}):
         with pytest.raises(ValueError, match="sums/train/0"):
             form.ask(group_of(["4"], rubric=rubric))

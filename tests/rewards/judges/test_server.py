@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mmrl.core.errors import ConfigError
-from mmrl.rewards.judges.base import Failure
+from mmrl.rewards.judges.base import NoAnswer
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.server import ServerJudge
 from tests.rewards.judges.episodes import group_of
@@ -52,7 +52,7 @@ def test_a_passing_fault_is_met_by_another_request(fault):
 def test_a_lasting_fault_is_a_failure_of_its_question(fault, reason):
     with StubServer(grade, lambda n: fault) as stub:
         grades, judge = verdicts(stub, timeout_s=0.2, retries=1, answers=["1", "2"])
-    assert [isinstance(each, Failure) and reason in each.reason for each in grades] == [True, True]
+    assert [isinstance(each, NoAnswer) and reason in each.reason for each in grades] == [True, True]
     again = fault not in (401, 404, "unreadable")  # what is wrong with the request stays wrong
     assert len(stub.requests) == (4 if again else 2) and judge.counts["failures"] == 2
 
@@ -65,7 +65,9 @@ def test_an_unreadable_reply_is_asked_for_again_where_it_is_drawn():
 
 def test_nobody_is_there():
     grades, _ = verdicts(type("Nobody", (), {"url": "http://127.0.0.1:9/v1"}), answers=["1"], retries=1)
-    assert isinstance(grades[0], Failure) and re.search(r"127.0.0.1:9/v1/.* does not answer.*2 times", grades[0].reason)
+    assert isinstance(grades[0], NoAnswer) and re.search(
+        r"127.0.0.1:9/v1/.* does not answer.*2 times", grades[0].reason
+    )
 
 
 def test_a_server_that_starts_again():
