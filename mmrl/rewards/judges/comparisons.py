@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mmrl.core.types import Episode
-from mmrl.rewards.judges.base import NoAnswer, JudgeForm
+from mmrl.rewards.judges.base import JudgeForm, NoAnswer
 from mmrl.rewards.judges.questions import Question, Reply, Sheet, Unreadable, answer_of, question_of, reference_of
 
 _SHARES = {"1": 1.0, "2": 0.0, "tie": 0.5}

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from mmrl.files.pretrained import load_pretrained
-from mmrl.rewards.judges.base import NoAnswer, LanguageJudge
+from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
 from mmrl.rewards.judges.questions import Question, Reply
 
 
 class ModelJudge(LanguageJudge):
-    """LanguageJudge: an untouched causal language model of transformers with weights of its own; its replies are greedy.
+    """Judge: an untouched causal language model of transformers with weights of its own; its replies are greedy.
 
     Args:
         path: hub id or folder of the model and its tokenizer, read at the first question.

@@ -13,7 +13,7 @@ from mmrl.core.groups import group_episodes
 from mmrl.core.types import Episode, Task
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.judges.base import NoAnswer, LanguageJudge, JudgeForm
+from mmrl.rewards.judges.base import JudgeForm, LanguageJudge, NoAnswer
 
 log = logging.getLogger(__name__)
 _LINES = 3  # failures of a call that have a line each

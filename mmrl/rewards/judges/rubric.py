@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.core.types import Episode
-from mmrl.rewards.judges.base import NoAnswer, JudgeForm
+from mmrl.rewards.judges.base import JudgeForm, NoAnswer
 from mmrl.rewards.judges.pointwise import sheet_of
 from mmrl.rewards.judges.questions import Question, Reply, Sheet, read_number
 

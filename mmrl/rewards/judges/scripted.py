@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mmrl.core.function_path import load_functions
-from mmrl.rewards.judges.base import NoAnswer, LanguageJudge
+from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
 from mmrl.rewards.judges.questions import Question, Reply
 
 
 class ScriptedJudge(LanguageJudge):
-    """LanguageJudge that is a function of the question's text, which returns the text of the reply; for tests and rules.
+    """Judge that is a function of the question's text, which returns the text of the reply; for tests and rules.
 
     Where the question has options, the function returns their log-probs by name.
 

@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from mmrl.core.errors import check_at_least, check_positive
-from mmrl.rewards.judges.base import NoAnswer, LanguageJudge, read_verdict
+from mmrl.rewards.judges.base import LanguageJudge, NoAnswer, read_verdict
 from mmrl.rewards.judges.cache import ReplyCache
 from mmrl.rewards.judges.client import OpenAIClient, PassingError, RefusedError
 from mmrl.rewards.judges.questions import Question, Reply
@@ -23,7 +23,7 @@ _PATH = "/chat/completions"
 
 
 class ServerJudge(LanguageJudge):
-    """LanguageJudge behind POST URL/chat/completions of OpenAI's interface, asked by an `OpenAIClient`.
+    """Judge behind POST URL/chat/completions of OpenAI's interface, asked by an `OpenAIClient`.
 
     A reply that cannot be read is asked for again where replies are drawn, with a temperature above 0.
 

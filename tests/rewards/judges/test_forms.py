@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mmrl.rewards.judges.base import NoAnswer, LanguageJudge
+from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
 from mmrl.rewards.judges.comparisons import Listwise, Pairwise
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.questions import Reply
