@@ -61,31 +61,43 @@ class JudgeReward(Reward):
             answers = [next(verdicts) for _ in each]
             counts.update(self.form.count(answers))
             by_episode.update(zip(map(id, group), self.form.combine(group, answers), strict=True))
-        self._note(episodes, counts)
+        note_counts(episodes, "judge", counts)
         results = [by_episode[id(episode)] for episode in episodes]
-        self._drop(episodes, results)
+        drop_unanswered(episodes, results, self.max_failed, "verdict of the judge")
         return [{} if isinstance(result, NoAnswer) else result for result in results]
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return WeightedSum(self.weights)(group)
 
-    def _note(self, episodes: Sequence[Episode], counts: Counter[str]) -> None:
-        """Write the judge's numbers into the first episode; those of all episodes are summed."""
-        if episodes:
-            info = episodes[0].info
-            info["counts"] = {**info.get("counts", {}), **{f"judge_{name}": n for name, n in counts.items()}}
 
-    def _drop(self, episodes: Sequence[Episode], results: Sequence[Any]) -> None:
-        """Make episodes without a verdict errors; end the run after too many of them."""
-        failed = [(e, result.reason) for e, result in zip(episodes, results) if isinstance(result, NoAnswer)]
-        if len(failed) > self.max_failed * len(episodes):
-            raise RuntimeError(
-                f"{len(failed)} of {len(episodes)} episodes have no verdict of the judge, more than "
-                f"reward.max_failed={self.max_failed:g} allows; the last: {failed[-1][1]}"
-            )
-        for number, (episode, reason) in enumerate(failed):
-            if number < _LINES:
-                log.warning("%s; the episode of %r is left out", reason, episode.prompt.key)
-            episode.ended, episode.info["error"], episode.scores = "error", reason, {}
-        if len(failed) > _LINES:
-            log.warning("%d further episodes have no verdict and are left out", len(failed) - _LINES)
+def note_counts(episodes: Sequence[Episode], name: str, counts: Counter[str]) -> None:
+    """Write the numbers of a server or judge into the first episode, as `rollout/NAME_*`; those of all are summed."""
+    if episodes:
+        info = episodes[0].info
+        info["counts"] = {**info.get("counts", {}), **{f"{name}_{key}": number for key, number in counts.items()}}
+
+
+def drop_unanswered(episodes: Sequence[Episode], results: Sequence[Any], max_failed: float, what: str) -> None:
+    """Make the episodes whose result is a NoAnswer errors, with a line about the first of them.
+
+    Args:
+        episodes: of an iteration.
+        results: of each episode.
+        max_failed: share of them that may have none.
+        what: they lack, for messages.
+
+    Raises:
+        RuntimeError: more have none.
+    """
+    failed = [(e, result.reason) for e, result in zip(episodes, results) if isinstance(result, NoAnswer)]
+    if len(failed) > max_failed * len(episodes):
+        raise RuntimeError(
+            f"{len(failed)} of {len(episodes)} episodes have no {what}, more than reward.max_failed={max_failed:g} "
+            f"allows; the last: {failed[-1][1]}"
+        )
+    for number, (episode, reason) in enumerate(failed):
+        if number < _LINES:
+            log.warning("%s; the episode of %r is left out", reason, episode.prompt.key)
+        episode.ended, episode.info["error"], episode.scores = "error", reason, {}
+    if len(failed) > _LINES:
+        log.warning("%d further episodes have no %s and are left out", len(failed) - _LINES, what)
