@@ -60,7 +60,7 @@ class Video:
         order = self.indices if self.indices is not None else (0,)
         if self.indices is not None and len(order) != len(self.frames):
             raise ValueError(f"a video of {len(self.frames)} frames has {len(order)} indices; give one for each frame")
-        if order[0] < 0 or any(a > b for a, b in zip(order, order[1:])):
+        if order[0] < 0 or list(order) != sorted(order):
             raise ValueError(f"indices of the frames of a video must ascend from 0 on, got {list(order)}")
         if self.total is not None and self.total < max(order[-1] + 1, len(self.frames) if self.indices is None else 1):
             raise ValueError(f"a video of {self.total} frames has no frame {order[-1]}; total is too small")

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.types import Ended
+from mmrl.core.types import Ended, Video
 
 
 @dataclass(frozen=True)
 class EnginePrompt:
     """One request to vLLM."""
 
-    ids: tuple[int, ...]  # token ids with ONE placeholder token per image; vLLM expands it
+    ids: tuple[int, ...]  # token ids with ONE placeholder token per image or video; vLLM expands it
     images: tuple[np.ndarray, ...]  # uint8 [H, W, C], in the order of the placeholders
+    videos: tuple[Video, ...]  # in the order of theirs
     seed: int  # 64-bit
 
 

@@ -201,9 +201,9 @@ class VllmEngine(Engine):
         ]
 
     def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-        """Build vLLM's prompt: token ids, including the prefix, and images."""
-        ids, images = self._policy.engine_prompt(request.observation)
-        return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
+        """Build vLLM's prompt: token ids, including the prefix, images and videos."""
+        ids, images, videos = self._policy.engine_prompt(request.observation)
+        return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images), tuple(videos)
 
     def _drawing(self, sampling: Sampling) -> EngineSampling:
         refuse_mean(sampling)

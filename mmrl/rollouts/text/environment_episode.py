@@ -54,7 +54,7 @@ class EnvironmentEpisode:
             images += step_images
             if turn < past:
                 messages.append({"role": "assistant", "content": self.actions[turn]})
-        return {"messages": tuple(messages), "images": tuple(images)}
+        return {**raw, "messages": tuple(messages), "images": tuple(images)}
 
     def write(self, completion: Completion, action: str) -> None:
         """Append a turn of the policy; its reward comes with the next step."""

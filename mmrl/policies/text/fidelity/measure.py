@@ -66,9 +66,7 @@ def is_rounded(model: Any) -> bool:
     return model.dtype != torch.float32 and sum(weight.numel() for weight in model.parameters()) >= LARGE
 
 
-def measure_differences(
-    policy: Any, plain: Plain, limit: float = EXACT, videos: bool = False
-) -> dict[str, float]:
+def measure_differences(policy: Any, plain: Plain, limit: float = EXACT, videos: bool = False) -> dict[str, float]:
     """Measure max |difference| in nats, by what the policy did.
 
     "positions" are infinite if those of a row depend on the rows beside it, else 0. "sampled" is what decoding with
