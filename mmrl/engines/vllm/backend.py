@@ -19,8 +19,8 @@ class EnginePrompt:
 
     ids: tuple[int, ...]  # token ids with ONE placeholder token per image or video; vLLM expands it
     images: tuple[np.ndarray, ...]  # uint8 [H, W, C], in the order of the placeholders
-    videos: tuple[Video, ...]  # in the order of theirs
     seed: int  # 64-bit
+    videos: tuple[Video, ...] = ()  # in the order of their placeholders
 
 
 @dataclass(frozen=True)

@@ -193,17 +193,18 @@ class VllmEngine(Engine):
         distinct_requests, owner = distinct(requests)
         read = contexts(distinct_requests, self._policy)
         fields = [self._build_prompt(request) for request in distinct_requests]
-        prompts = [EnginePrompt(*fields[number], request.seed) for number, request in zip(owner, requests)]
+        prompts = [replace(fields[number], seed=request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
         return [
             self._completion(request, read[number], output, drawing)
             for request, number, output in zip(requests, owner, outputs, strict=True)
         ]
 
-    def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    def _build_prompt(self, request: Request) -> EnginePrompt:
         """Build vLLM's prompt: token ids, including the prefix, images and videos."""
-        ids, images, videos = self._policy.engine_prompt(request.observation)
-        return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images), tuple(videos)
+        ids, images = self._policy.engine_prompt(request.observation)
+        ids = [*ids, *([] if request.prefix is None else request.prefix.tolist())]
+        return EnginePrompt(tuple(ids), tuple(images), request.seed, tuple(request.observation.get("videos") or ()))
 
     def _drawing(self, sampling: Sampling) -> EngineSampling:
         refuse_mean(sampling)

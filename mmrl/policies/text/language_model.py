@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
-from mmrl.core.types import AssistantMessage, Sampling, Video
+from mmrl.core.types import AssistantMessage, Sampling
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
 from mmrl.policies.text.architecture import find_switch
@@ -84,9 +84,9 @@ class LanguageModelPolicy(Policy):
     def token_characters(self) -> int:  # type: ignore[override]
         return max(map(len, self.tokenizer.get_vocab()))
 
-    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray], list[Video]]:
-        """Return ids with one placeholder per image or video, and these; engines expand placeholders as `encode`."""
-        return self._chat_ids(list(raw["messages"]), raw.get("tools")), [], []
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        """Return ids with one placeholder per image or video, and the images; engines expand them as `encode` does."""
+        return self._chat_ids(list(raw["messages"]), raw.get("tools")), []
 
     def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
         """Return the ids that end a completion, and the stop `strings` that are not single special tokens."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.core.batch import Ragged, pad_stack
-from mmrl.core.types import AssistantMessage, Observation, Video
+from mmrl.core.types import AssistantMessage, Observation
 from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.base import require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
@@ -136,9 +136,8 @@ class VisionLanguagePolicy(TextPolicy):
             k: torch.cat([v, v.new_zeros(len(ids))]) for k, v in along.items() if k != "input_ids"
         }
 
-    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray], list[Video]]:
-        ids = self._chat_ids(_expand_content(raw["messages"]), raw.get("tools"))
-        return ids, list(raw["images"]), list(raw.get("videos") or ())
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        return self._chat_ids(_expand_content(raw["messages"]), raw.get("tools")), list(raw["images"])
 
     def write_turn(self, raw: Mapping[str, Any], message: str) -> str:
         if not isinstance(message, AssistantMessage):
