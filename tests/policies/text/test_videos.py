@@ -12,7 +12,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from mmrl.core.types import Prompt, Request, Sampling, Video
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text import cache
-from mmrl.policies.text.fidelity import Plain, check
+from mmrl.policies.text.fidelity import Plain, verdicts
 from mmrl.policies.text.fidelity.measure import measure_differences
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
@@ -191,16 +191,18 @@ def test_prompts_with_videos_are_measured(policy):
     assert {"sampled", "padded", "alone", "shared"} <= differences.keys() and max(differences.values()) < 1e-4
 
 
-def test_a_model_that_is_not_exact_with_videos_keeps_its_images(tmp_path, monkeypatch, verdict_folder):
+def test_a_model_that_is_not_exact_with_videos_keeps_its_images(tmp_path, monkeypatch):
     """Positions that forget the frame rate: another model than that of transformers."""
-    start = str(qwen2_5_vl(tmp_path))
+    monkeypatch.setenv("MMRL_FIDELITY", str(tmp_path / "verdicts"))
+    monkeypatch.setattr(verdicts, "known", {})
+    start = str(tmp_path / "decided")
+    decided(VisionLanguagePolicy(path=str(qwen2_5_vl(tmp_path / "start")))).save_pretrained(start)
     forget = VisionLanguagePolicy.positions
 
     def positions(self, ids, attention, inputs):
         return forget(self, ids, attention, {k: v for k, v in inputs.items() if k != "second_per_grid_ts"})
 
     monkeypatch.setattr(VisionLanguagePolicy, "positions", positions)
-    monkeypatch.setattr(check, "EXACT", 1e-6)  # random weights hardly mind where a frame stands
     policy = VisionLanguagePolicy(path=start)
     assert policy.encode(PROMPTS[3].observation)
     with pytest.raises(ValueError, match=r"prompts with videos are not computed as in transformers alone: .* nats"):
