@@ -72,19 +72,20 @@ def read_header(path: str) -> VideoHeader:
     return VideoHeader(width, height, fps, max(round(duration * fps), 1))
 
 
-def read_video(path: str, sampling: FrameSampling, check: Callable[[VideoHeader], None]) -> Video:
+def read_video(path: str, sampling: FrameSampling, check: Callable[[VideoHeader], None] | None = None) -> Video:
     """Read the chosen frames of a video, and their places among all frames.
 
     Args:
         path: of a video inside of `open_video`.
         sampling: which frames.
-        check: of the header, before a frame is decoded.
+        check: of the header, before a frame is decoded; None for no check.
 
     Raises:
         RuntimeError: no frame can be decoded, or ffmpeg takes too long.
     """
     header = read_header(path)
-    check(header)
+    if check is not None:
+        check(header)
     total = count_frames(path)
     indices = sampling.choose(total, header.fps)
     frames = _take(read_frames(path, header.width, header.height), max(indices))

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.types import Ended, Video
+from mmrl.core.types import Ended
 
 
 @dataclass(frozen=True)
 class EnginePrompt:
     """One request to vLLM."""
 
-    ids: tuple[int, ...]  # token ids with ONE placeholder token per image or video; vLLM expands it
+    ids: tuple[int, ...]  # token ids with ONE placeholder token per image; vLLM expands it
     images: tuple[np.ndarray, ...]  # uint8 [H, W, C], in the order of the placeholders
     seed: int  # 64-bit
-    videos: tuple[Video, ...] = ()  # in the order of their placeholders
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.ranks import broadcast, raise_together
-from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
+from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, refuse_videos, support_of
 from mmrl.engines.vllm.weights.blocks import WeightBlocks
 from mmrl.engines.vllm.weights.sent_weights import SentWeights
 from mmrl.engines.vllm.weights.update import AdapterFactors, FullWeights
@@ -193,18 +193,18 @@ class VllmEngine(Engine):
         distinct_requests, owner = distinct(requests)
         read = contexts(distinct_requests, self._policy)
         fields = [self._build_prompt(request) for request in distinct_requests]
-        prompts = [replace(fields[number], seed=request.seed) for number, request in zip(owner, requests)]
+        prompts = [EnginePrompt(*fields[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
         return [
             self._completion(request, read[number], output, drawing)
             for request, number, output in zip(requests, owner, outputs, strict=True)
         ]
 
-    def _build_prompt(self, request: Request) -> EnginePrompt:
-        """Build vLLM's prompt: token ids, including the prefix, images and videos."""
+    def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+        """Build vLLM's prompt: token ids, including the prefix, and images."""
+        refuse_videos(request.observation)
         ids, images = self._policy.engine_prompt(request.observation)
-        ids = [*ids, *([] if request.prefix is None else request.prefix.tolist())]
-        return EnginePrompt(tuple(ids), tuple(images), request.seed, tuple(request.observation.get("videos") or ()))
+        return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
 
     def _drawing(self, sampling: Sampling) -> EngineSampling:
         refuse_mean(sampling)

@@ -7,7 +7,7 @@ import torch
 from omegaconf import OmegaConf
 
 from mmrl.config.option_files import CONF
-from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn, Video
+from mmrl.core.types import Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import EngineFailure
@@ -15,13 +15,9 @@ from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process.backend import InProcess
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.text.vision import VisionLanguagePolicy
-from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
-from tests.videos import ask
 
 pytestmark = pytest.mark.vllm
-VIDEOS = [ask(0, "what moves?", "video").observation, ask(1, "a", "image", "video", "video").observation]
 ROUNDED = 0.1
 """Nats between bfloat16 and float32."""
 
@@ -179,21 +175,3 @@ def test_a_hybrid_is_sampled_with_its_weights_after_a_transfer():
         assert (completion.behavior_logprobs - logprobs).abs().max() < ROUNDED
     differences = [(c.behavior_logprobs - x).abs().max() for c, x in zip(stale, scored(model, stale), strict=True)]
     assert max(differences) > 3 * ROUNDED  # other weights are noticed
-
-
-@pytest.mark.parametrize("make", [qwen2_5_vl, qwen3_vl])
-def test_videos_reach_vllm_with_the_times_of_their_frames(make, tmp_path):
-    model = moved(VisionLanguagePolicy(path=str(make(tmp_path))), 3.0)
-    vllm = VllmEngine(InProcess(cache_gib=0.25))
-    try:
-        vllm.sync(model, 0)
-        asked = [Request(raw, i, prompt_id=i // 2) for i, raw in enumerate(each for each in VIDEOS for _ in range(2))]
-        drawn = vllm.sample(asked, Sampling(max_tokens=12))
-        for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
-            assert completion.ended != "error"
-            assert (completion.behavior_logprobs - logprobs).abs().max() < 1e-4
-        whole = {**VIDEOS[0], "videos": (Video(VIDEOS[0]["videos"][0].frames, 2.0),)}
-        with pytest.raises(EngineFailure, match=r"a prompt has a whole video.*Video\.indices"):
-            vllm.sample([Request(whole, 0)], Sampling(max_tokens=2))
-    finally:
-        vllm.close()

@@ -152,9 +152,8 @@ class InProcess(Backend):
         from vllm.exceptions import VLLMValidationError
 
         params = [SamplingParams(**sampling_fields(drawing, prompt.seed)) for prompt in prompts]
-        inputs = [_to_prompt(prompt) for prompt in prompts]
         try:
-            outputs = self._llm.generate(inputs, params, use_tqdm=False)
+            outputs = self._llm.generate([_to_prompt(prompt) for prompt in prompts], params, use_tqdm=False)
         except (ValueError, VLLMValidationError) as error:
             if len(prompts) == 1:
                 return [EngineOutput(prompts[0].ids, (), (), "error", error=_cause(error))]
@@ -251,16 +250,10 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _to_prompt(prompt: EnginePrompt) -> dict[str, Any]:
-    media: dict[str, list[Any]] = {"image": [Image.fromarray(image) for image in prompt.images]}
-    media["video"] = [(video.frames, {**video.metadata(), "do_sample_frames": False}) for video in prompt.videos]
-    if any(video.indices is None for video in prompt.videos):
-        raise EngineFailure(
-            "engine=vllm: a prompt has a whole video, from which vLLM may choose other frames than the learner's "
-            "processor; give the indices of the frames (Video.indices), or use engine=local"
-        )
     inputs: dict[str, Any] = {"prompt_token_ids": list(prompt.ids)}
-    present = {name: items for name, items in media.items() if items}
-    return {**inputs, "multi_modal_data": present} if present else inputs
+    if prompt.images:
+        inputs["multi_modal_data"] = {"image": [Image.fromarray(image) for image in prompt.images]}
+    return inputs
 
 
 def _output(request: Any, drawing: EngineSampling) -> EngineOutput:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from mmrl.engines.vllm.backend import EngineFailure, EngineOutput, EnginePrompt, EngineSampling
+from mmrl.engines.vllm.backend import EngineOutput, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.servers.client import Refused, image_data_url
 from mmrl.engines.vllm.servers.replica import Replica
 
@@ -44,11 +44,6 @@ class Dispatch:
         self.version, self.probe_seconds = version, probe_seconds
 
     async def answers(self, prompts: Sequence[EnginePrompt], drawing: EngineSampling) -> list[EngineOutput]:
-        if any(prompt.videos for prompt in prompts):
-            raise EngineFailure(
-                "engine=vllm_server: a prompt has a video, and the route of vLLM's server takes no frames with their "
-                "times; use engine=vllm or engine=local, or show frames as images (task.show_videos=images)"
-            )
         self._prompts, self._drawing = prompts, drawing
         self._image_urls: dict[int, str] = {}  # completions of a group share their images
         self._waiting = deque(range(len(prompts)))
