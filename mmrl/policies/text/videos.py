@@ -1,4 +1,4 @@
-"""Videos of a prompt: what a processor of transformers is told of them, and the prompts on which it is measured."""
+"""Arguments of processors for the videos of a prompt, and prompts with videos for the comparison at load."""
 
 from __future__ import annotations
 
