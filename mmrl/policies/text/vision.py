@@ -208,6 +208,11 @@ class VisionLanguagePolicy(TextPolicy):
 def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
     """Build one ragged input of all rows; completions of a prompt share a tensor, which is stored once."""
     parts = [row.get(name, nothing) for row in observations]
+    if name == "pixel_values_videos" and len({part.shape[1:] for part in parts if len(part)}) > 1:
+        raise ValueError(
+            "videos of different numbers of frames cannot stand in one batch of this model, which counts padding as "
+            "frames; show every video with the same number: set task.frames, and leave task.fps out"
+        )
     distinct = {id(part): part for part in parts}
     number = {key: i for i, key in enumerate(distinct)}
     sizes = torch.tensor([len(part) for part in distinct.values()])

@@ -212,6 +212,12 @@ def test_a_model_that_is_not_exact_with_videos_keeps_its_images(tmp_path, monkey
 # ---------------------------------------------------------------- what does not fit
 
 
+def test_videos_of_different_lengths_are_refused_where_they_would_be_padded(tmp_path):
+    policy = VisionLanguagePolicy(path=save_checkpoint("llava_onevision", tmp_path))
+    with pytest.raises(ValueError, match=r"different numbers of frames .* set task\.frames"):
+        completions(policy, [ask(0, "a", "video", frames=4), ask(1, "a", "video", frames=6)], SAMPLING)
+
+
 def test_videos_and_video_parts_must_agree(policy):
     with pytest.raises(ValueError, match=r"1 video part\(s\) but the prompt brings 2 video\(s\)"):
         policy.encode(replace(PROMPTS[0], videos=PROMPTS[1].videos).observation)
