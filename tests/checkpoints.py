@@ -38,7 +38,8 @@ from tests.policies.vla.checkpoints.openvla_oft_checkpoint import openvla_oft
 VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
 TEMPLATE = (
     "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for p in m['content'] %}"
-    "{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}"
+    "{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif p['type'] == 'video' %}<|vision_start|><|video_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}"
     "{% endfor %}{% endif %}{% endfor %}"
 )
 TEXT = {

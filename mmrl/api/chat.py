@@ -12,7 +12,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.sampling import Sampling
 from mmrl.samples.view import escape_controls
 
-HELP = "/image PATH adds an image to the next message, /new forgets the conversation, /quit ends"
+HELP = "/image PATH and /video PATH add to the next message, /new forgets the conversation, /quit ends"
 
 
 def chat(arguments: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ def chat(arguments: Sequence[str]) -> None:
 
 
 class Conversation:
-    """Messages and images so far.
+    """Messages, images and videos so far.
 
     Args:
         policy: that answers, as `mmrl.load_policy` gives it.
@@ -60,32 +60,35 @@ class Conversation:
         self.policy, self.guide = policy, dict(guide or {})
         self.messages: list[dict[str, Any]] = []
         self.images: list[Path] = []
+        self.videos: list[Path] = []
         self.waiting: list[Path] = []  # images of the next message
+        self.waiting_videos: list[Path] = []
 
     def reply(self, line: str) -> str | None:
         """Answer a line; None for a command without an answer and for an empty line."""
         word, _, rest = line.strip().partition(" ")
         if word == "/new":
-            self.messages, self.images, self.waiting = [], [], []
+            self.messages, self.images, self.waiting, self.videos, self.waiting_videos = [], [], [], [], []
             return None
-        if word == "/image":
+        if word in ("/image", "/video"):
             path = Path(rest.strip())
             if not path.is_file():
                 return f"{path}: no such file"
-            self.waiting.append(path)
+            (self.waiting if word == "/image" else self.waiting_videos).append(path)
             return None
         if not line.strip():
             return None
         content: Any = line
-        if self.waiting:
-            content = [*({"type": "image"} for _ in self.waiting), {"type": "text", "text": line}]
+        kinds = ["image"] * len(self.waiting) + ["video"] * len(self.waiting_videos)
+        if kinds:
+            content = [*({"type": kind} for kind in kinds), {"type": "text", "text": line}]
         messages = [*self.messages, {"role": "user", "content": content}]
-        images = [*self.images, *self.waiting]
+        images, videos = [*self.images, *self.waiting], [*self.videos, *self.waiting_videos]
         try:
-            answer = self.policy.generate(messages, images=images, **self.guide)
+            answer = self.policy.generate(messages, images=images, videos=videos, **self.guide)
         except (ConfigError, ValueError, OSError) as error:
-            self.waiting = []
+            self.waiting, self.waiting_videos = [], []
             return f"not answered: {' '.join(str(error).split())}"
         self.messages = [*messages, {"role": "assistant", "content": answer}]
-        self.images, self.waiting = images, []
+        self.images, self.waiting, self.videos, self.waiting_videos = images, [], videos, []
         return answer

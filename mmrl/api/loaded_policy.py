@@ -27,8 +27,9 @@ from mmrl.config.signatures import import_class
 from mmrl.config.yaml_files import check_yaml
 from mmrl.core.errors import ConfigError
 from mmrl.core.rng import derive_seed
-from mmrl.core.types import Completion, Request, Sampling, Task
+from mmrl.core.types import Completion, Request, Sampling, Task, Video
 from mmrl.engines.local import LocalEngine
+from mmrl.media.reading import FrameSampling, open_video, read_video
 from mmrl.policies.base import Policy
 from mmrl.runs.checkpoint_file import CheckpointError
 
@@ -196,7 +197,7 @@ class LoadedPolicy:
 
     def generate(
         self, question: str | Sequence[Mapping[str, Any]], images: Sequence[Any] = (), n: int | None = None,
-        max_tokens: int | None = None, temperature: float | None = None,
+        max_tokens: int | None = None, temperature: float | None = None, videos: Sequence[Any] = (),
         regex: str | None = None, json_schema: Mapping[str, Any] | str | None = None,
     ) -> Any:  # fmt: skip
         """Answer a question in text.
@@ -207,6 +208,8 @@ class LoadedPolicy:
             n: number of completions; None for one, as a str.
             max_tokens: of a completion; None as in the run.
             temperature: 0 for greedy decoding; None as in `sampling`.
+            videos: of a policy whose processor takes them: `mmrl.core.types.Video`s, or paths of files, of which eight
+                frames are read; after the images.
             regex, json_schema: expression that a completion matches when it ends before its limit (guided decoding);
                 None for both as in `sampling`.
 
@@ -221,9 +224,11 @@ class LoadedPolicy:
         if regex is not None or json_schema is not None:
             sampling = replace(sampling, regex=regex, json_schema=json_schema)  # type: ignore[arg-type]
             self.policy.check_sampling(sampling)
-        content: Any = [{"type": "image"}] * len(images) + [{"type": "text", "text": question}] if images else question
+        media = [{"type": "image"}] * len(images) + [{"type": "video"}] * len(videos)
+        content: Any = [*media, {"type": "text", "text": question}] if media else question
         messages = ({"role": "user", "content": content},) if isinstance(question, str) else tuple(question)
-        raw = {"messages": messages, "images": tuple(_pixels(image) for image in images)}
+        raw: dict[str, Any] = {"messages": messages, "images": tuple(_pixels(image) for image in images)}
+        raw |= {"videos": tuple(map(_video, videos))} if videos else {}
         outputs = [completion.output for completion in self._sample([raw] * (n or 1), sampling)]
         return outputs[0] if n is None else outputs
 
@@ -242,3 +247,10 @@ def _pixels(image: Any) -> np.ndarray:
     if isinstance(image, str | Path):
         image = Image.open(image)
     return np.array(image.convert("RGB")) if isinstance(image, Image.Image) else np.asarray(image)
+
+
+def _video(video: Any) -> Video:
+    if isinstance(video, Video):
+        return video
+    with open_video(Path(video), "videos") as path:
+        return read_video(path, FrameSampling())

@@ -11,6 +11,7 @@ import numpy as np
 
 from mmrl.core.lazy_module import torch
 from mmrl.core.messages import AssistantMessage as AssistantMessage
+from mmrl.core.messages import Video as Video
 from mmrl.core.messages import assistant_message as assistant_message
 from mmrl.core.sampling import Sampling as Sampling
 
@@ -39,6 +40,7 @@ class Prompt:
     info: dict[str, Any] = field(default_factory=dict)  # further columns of the row, for verifiers and rewards
     place: str = ""  # file and row, for messages
     tools: tuple[dict[str, Any], ...] = ()  # schemas that the chat template shows, of tools that the row brings
+    videos: tuple[Video, ...] = ()  # in the order of the content parts {"type": "video"}
 
     @property
     def index(self) -> int:
@@ -48,8 +50,8 @@ class Prompt:
     @property
     def observation(self) -> dict[str, Any]:
         """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
-        fields = {"messages": self.messages, "images": self.images}
-        return {**fields, "tools": list(self.tools)} if self.tools else fields
+        fields = {"messages": self.messages, "images": self.images, "videos": self.videos, "tools": list(self.tools)}
+        return {name: value for name, value in fields.items() if value or name in ("messages", "images")}
 
 
 @dataclass
@@ -135,7 +137,7 @@ class Episode:
         """A copy without tensors and images, cheap to send between processes and to log; a text's answer stays."""
         answer = {"answer": self.output} if isinstance(self.output, str) and "answer" not in self.info else {}
         info = {**self.info, **answer, "tokens": self.tokens}
-        return replace(self, turns=[], following=None, prompt=replace(self.prompt, images=()), info=info)
+        return replace(self, turns=[], following=None, prompt=replace(self.prompt, images=(), videos=()), info=info)
 
 
 @dataclass

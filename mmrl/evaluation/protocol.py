@@ -167,10 +167,15 @@ def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, An
 
 
 def _plain(prompt: Prompt) -> list[Any]:
-    """Convert a problem to plain values; an image becomes its hash."""
-    images = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] for image in prompt.images]
-    tools = [repr(prompt.tools)] if prompt.tools else []
-    return [prompt.key, repr(prompt.messages), images, repr(prompt.answer), repr(sorted(prompt.info.items())), *tools]
+    """Convert a problem to plain values; an image becomes its hash, a video that of its frames with their times."""
+    images = [_hash_pixels(image) for image in prompt.images]
+    videos = [[_hash_pixels(video.frames), repr(video.metadata())] for video in prompt.videos]
+    further = [*([repr(prompt.tools)] if prompt.tools else []), *([videos] if videos else [])]
+    return [prompt.key, repr(prompt.messages), images, repr(prompt.answer), repr(sorted(prompt.info.items())), *further]
+
+
+def _hash_pixels(pixels: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(pixels).tobytes()).hexdigest()[:12]
 
 
 def _describe(evaluator: Any) -> dict[str, Any]:

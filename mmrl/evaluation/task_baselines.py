@@ -54,7 +54,7 @@ def measure_baselines(task: Task, count: int = 256) -> TaskBaselines:
     train, held_out = task.on("train"), task.on("held_out")
     prompts = [held_out[index] for index in range(min(count, len(held_out)))]
     examples = [train[index] for index in range(min(count, len(train)))]
-    images = any(prompt.images for prompt in prompts)
+    images = any(prompt.images or prompt.videos for prompt in prompts)
     if isinstance(held_out, EnvironmentTask):
         expert, random, majority = _environment_scores(held_out, prompts, examples)
         images = images or _observes_images(held_out, prompts[0])

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mmrl.core.errors import ConfigError
+
 LIMIT_S = 600.0
 """Seconds that ffmpeg may take for one file."""
 _FRAMES = re.compile(rb"frame=\s*(\d+)")
@@ -76,10 +78,25 @@ def read_frames(path: str, width: int, height: int, limit_s: float = LIMIT_S) ->
         process.wait()
 
 
-def _find_program() -> str:
-    import imageio_ffmpeg
+def check_program() -> None:
+    """Refuse to read videos where there is no ffmpeg.
 
-    return imageio_ffmpeg.get_ffmpeg_exe()
+    Raises:
+        ConfigError: with what to install.
+    """
+    _find_program()
+
+
+def _find_program() -> str:
+    try:
+        import imageio_ffmpeg
+
+        return imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError) as error:  # RuntimeError: the package is there without the program
+        raise ConfigError(
+            f"reading a video needs ffmpeg, and there is none ({error}): pip install imageio-ffmpeg, or name the "
+            "program in the environment variable IMAGEIO_FFMPEG_EXE"
+        ) from error
 
 
 def _explain_limit(limit_s: float) -> str:

@@ -211,6 +211,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "completion": episode.output,
         "answer": prompt.answer,
         "images": list(prompt.images),
+        "videos": list(prompt.videos),
         "num_tokens": episode.tokens,
         "truncated": episode.ended == "length",
         "prompt_end": episode.info.get("prompt_end", ""),

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.groups import group_episodes
-from mmrl.core.types import Completion, Episode
+from mmrl.core.types import Completion, Episode, Prompt
 from mmrl.policies.base import Policy
 from mmrl.samples.images import encode_thumbnail
 from mmrl.samples.view import count_repeated
@@ -55,7 +56,7 @@ class SampleFormat:
         return {**row, "group_size": len(group), "episodes": [self.describe_episode(each, rows) for each in episodes]}
 
     def describe_prompt(self, episode: Episode) -> dict[str, Any]:
-        """Convert the prompt: its key, messages, thumbnails of its images and the right answer.
+        """Convert the prompt: its key, messages, thumbnails of its images and of frames of videos, the right answer.
 
         With tools, calls or reasoning the messages are one text, as the model read it, because the rollout or the chat
         template adds them to it.
@@ -69,7 +70,7 @@ class SampleFormat:
         return {
             "key": prompt.key,
             "messages": messages,
-            "images": [encode_thumbnail(image) for image in prompt.images[:MAX_IMAGES]],
+            "images": [encode_thumbnail(image) for image in choose_images(prompt)],
             "answer": None if prompt.answer is None else to_plain(prompt.answer),
         }
 
@@ -161,6 +162,15 @@ class EpisodeRows:
 
 
 _COLUMNS = ("action_mask", "advantages", "behavior_logprobs", "old_logprobs", "importance_weights")
+
+
+def choose_images(prompt: Prompt) -> list[np.ndarray]:
+    """Choose at most `MAX_IMAGES` images: those of the prompt, then evenly spaced frames of each of its videos."""
+    images = list(prompt.images[:MAX_IMAGES])
+    for number, video in enumerate(prompt.videos):
+        count = min((MAX_IMAGES - len(images)) // (len(prompt.videos) - number), len(video.frames))
+        images += [video.frames[i] for i in np.linspace(0, len(video.frames) - 1, count).round().astype(int)]
+    return images
 
 
 def _identify(episode: Episode) -> tuple[int, int, str, str]:

@@ -287,5 +287,12 @@ TEMPLATES: dict[str, list[str]] = {
     "qwen3_omni_moe_thinker": ["vision_bos_token", "image_token", "vision_eos_token"],
 }
 """By model type: what its chat template writes for an image, tokens by the names of the processor's attributes."""
+_GLM = ["<|begin_of_video|>", "video_token", "<|end_of_video|>"]
+VIDEO_TEMPLATES: dict[str, list[str]] = {
+    "qwen2_5_omni_thinker": ["vision_bos_token", "video_token", "vision_eos_token"],
+    "qwen3_omni_moe_thinker": ["vision_bos_token", "video_token", "vision_eos_token"],
+    **dict.fromkeys(("glm4v", "glm4v_moe", "glm46v", "glm_ocr", "glmga", "glm5_next"), _GLM),
+}
+"""By model type: what its chat template writes for a video, where it is not the token of a video alone."""
 NOT_TINY: dict[str, str] = {}
 """By model type: why no tiny checkpoint is built."""

@@ -27,6 +27,7 @@ from scripts.model_sweep.overrides import (
     PROCESSORS,
     TEMPLATES,
     VIDEO_PROCESSORS,
+    VIDEO_TEMPLATES,
 )
 
 TOKEN = re.compile(r"""["'](<[^<>"'\s{}]{1,40}>|\[[A-Z_]{2,20}\])["']""")
@@ -80,6 +81,10 @@ def build_processor(kind: str) -> tuple[Any, Any]:
     image_token = str(getattr(processor, "image_token", None) or image_token)
     written = "".join(getattr(processor, part, part) for part in TEMPLATES.get(kind, [image_token]))
     tokenizer.chat_template = CHAT_TEMPLATE.replace("image_token", repr(written))
+    if isinstance(getattr(processor, "video_token", None), str):
+        video = "".join(getattr(processor, part, part) for part in VIDEO_TEMPLATES.get(kind, ["video_token"]))
+        branch = f"{{% elif part['type'] == 'video' %}}{{{{ {video!r} }}}}{{% else %}}{{{{ part['text']"
+        tokenizer.chat_template = tokenizer.chat_template.replace("{% else %}{{ part['text']", branch)
     if "chat_template" in inspect.signature(cls.__init__).parameters:
         processor.chat_template = tokenizer.chat_template
     config = tiny_config(kind, special_ids(processor.tokenizer))
@@ -218,7 +223,7 @@ def _set_ids(config: Any, processor: Any, image_token: str) -> None:
                 "_"
             ):
                 continue
-            own = getattr(processor, name, None)
+            own = getattr(processor, name.replace("video_token_index", "video_token_id"), None)
             if isinstance(value, list | tuple):
                 setattr(part, name, [own] if isinstance(own, int) else spare[: len(value)])
             elif name in ("image_token_id", "image_token_index", "image_patch_id"):

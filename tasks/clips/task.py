@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.core.errors import check_at_least, check_interval
-from mmrl.core.types import Prompt
+from mmrl.core.types import Prompt, Video
 from tasks.checks import check_range
 from tasks.clips.scene import CORRUPTIONS, SYMMETRIES, Mover, draw_movers, render_frame
 from tasks.clips.verify import find_complement, verify_counts, verify_frame, verify_interval, verify_order
@@ -36,7 +36,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class Clips(GeneratedTask):
-    """Short clips as several images. No clip is in both splits.
+    """Short clips, as several images or as a video. No clip is in both splits.
 
     Source: VideoSSR, "Video Self-Supervised Reinforcement Learning", 2025, for grounding, counting and order.
 
@@ -48,6 +48,8 @@ class Clips(GeneratedTask):
         corruptions: of grey, invert, swap, rotate and mirror, for grounding.
         time: write the number of each frame before it.
         size: side of each frame in pixels.
+        video: show a clip as a video, for policies whose processor takes videos; the number of a frame is its place.
+        fps: frames per second of the video.
     """
 
     kinds: Sequence[str] = ("grounding",)
@@ -57,6 +59,8 @@ class Clips(GeneratedTask):
     corruptions: Sequence[str] = ("grey", "invert")
     time: bool = True
     size: int = 32
+    video: bool = False
+    fps: float = 2.0
 
     name = "clips"
 
@@ -69,6 +73,7 @@ class Clips(GeneratedTask):
         check_interval(f"task {self.name!r}:", "[2, 32]", frames=self.frames)
         check_at_least(16, f"task {self.name!r}:", size=self.size)
         check_interval(f"task {self.name!r}:", "(0, 0.5]", speed=self.speed)
+        check_interval(f"task {self.name!r}:", "(0, 1000]", fps=self.fps)
         check_range(self.name, "movers", self.movers, 1, 8)
 
     def draw(self, rng: np.random.Generator) -> Clip | None:
@@ -98,18 +103,23 @@ class Clips(GeneratedTask):
         return repr(problem.movers)
 
     def write_prompt(self, problem: Clip, key: str) -> Prompt:
+        frames, content = self._render(problem), [{"type": "video"}] if self.video else self._list_frames()
+        return Prompt(
+            key,
+            ({"role": "user", "content": [*content, {"type": "text", "text": QUESTIONS[problem.kind]}]},),
+            images=() if self.video else tuple(frames),
+            videos=(Video(np.stack(frames), self.fps, tuple(range(self.frames))),) if self.video else (),
+            answer=problem.answer,
+            info={"kind": problem.kind, "corruption": problem.corruption},
+        )
+
+    def _list_frames(self) -> list[dict[str, Any]]:
+        """The content parts of frames that are images."""
         content: list[dict[str, Any]] = []
         for number in range(1, self.frames + 1):
             content += [{"type": "text", "text": f"{number}:"}] if self.time else []
             content.append({"type": "image"})
-        content.append({"type": "text", "text": QUESTIONS[problem.kind]})
-        return Prompt(
-            key,
-            ({"role": "user", "content": content},),
-            images=tuple(self._render(problem)),
-            answer=problem.answer,
-            info={"kind": problem.kind, "corruption": problem.corruption},
-        )
+        return content
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         kind, right = prompt.info["kind"], prompt.answer

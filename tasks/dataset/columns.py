@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mmrl.core.errors import check_interval
 from tasks.dataset.source import Record
 from tasks.dataset.template import parse_template
 
@@ -64,6 +65,45 @@ _BESIDE = ("system", "context", "input", "history", "audio")
 
 
 @dataclass(frozen=True)
+class VideoLayout:
+    """How videos of rows are shown.
+
+    Args:
+        show: "images" shows frames as images, "videos" a video as one.
+        frames: that are taken evenly from each video; with `fps` the most.
+        fps: frames that are taken from each second of a video that is shown as one; None takes `frames`.
+        rate: frames per second of videos that are lists of images, or the column that holds it; None for unknown.
+    """
+
+    show: str
+    frames: int
+    fps: float | None
+    rate: float | str | None
+
+    def __post_init__(self) -> None:
+        if self.show not in ("images", "videos"):
+            raise ValueError(f"task.show_videos must be images or videos, got {self.show!r}")
+        for option, value in (("fps", self.fps), ("frame_rate", self.rate)):
+            if value is not None and self.show == "images":
+                raise ValueError(
+                    f"task.{option}={value}: frames that are shown as images have no times; set task.show_videos=videos"
+                )
+            if value is not None and not isinstance(value, str):
+                check_interval("task", "(0, 1e6)", **{option: value})
+
+    def options(self, record: Record, place: str) -> dict[str, Any]:
+        """Arguments of `Media` for the videos of a row."""
+        rate = self.rate
+        if isinstance(rate, str):
+            rate = record.get(rate)
+            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < float("inf"):
+                raise ValueError(
+                    f"{place}: column {self.rate!r} (task.frame_rate) must be frames per second > 0, got {rate!r:.40}"
+                )
+        return {"frames": self.frames, "whole": self.show == "videos", "fps": self.fps, "rate": rate}
+
+
+@dataclass(frozen=True)
 class RowLayout:
     """How rows become problems.
 
@@ -72,7 +112,7 @@ class RowLayout:
         system: system message before prompts that have none; None for none.
         template: text of the user's message, with {column} for columns; None for the prompt column.
         answer_extract: extractor of the answer in its column, for example "marker" for "...#### 7".
-        frames: of each video.
+        videos: how they are shown.
         folder: where paths of images start, and which they may not leave.
         ignored: entries of chat messages, and columns of images, videos and tools, that are left out.
         filled: whether entries that are missing stand as None inside of structures, as in Arrow's tables.
@@ -82,7 +122,7 @@ class RowLayout:
     system: str | None
     template: str | None
     answer_extract: str | None  # an extractor as JSON, since a layout is hashed
-    frames: int
+    videos: VideoLayout
     folder: Path
     ignored: tuple[str, ...] = ()
     filled: bool = False

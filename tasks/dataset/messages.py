@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from mmrl.files.strict_json import quote
 from tasks.chat import Message
-from tasks.dataset.media import Media, read_images
+from tasks.dataset.media import Media
 
 _MARK = re.compile(r"<image>|<video>")
 _OTHER_MARK = re.compile(
@@ -30,8 +29,9 @@ def read_contents(message: Message, name: str, place: str, ignored: Collection[s
 def _part(value: Any, name: str, place: str, ignored: Collection[str]) -> Message:
     entries = value.items() if isinstance(value, Mapping) else ()
     part = {key: entry for key, entry in entries if key not in ignored and entry is not None}
-    if part.get("type") == "text" and (
-        further := sorted(key for key in part if key not in ("type", "text") and part[key])
+    content = part.get("type")
+    if content in ("text", "video") and (
+        further := sorted(key for key in part if key not in ("type", content) and part[key])
     ):
         raise ValueError(
             f"{place}: column {name!r} has a content part with {further[0]!r}, which would not be read; delete it, or "
@@ -92,28 +92,35 @@ def refuse_marks(messages: list[Message], place: str) -> None:
             )
 
 
-def lift_images(
-    messages: list[Message], media: list[Media], place: str, folder: Path
+def lift_media(
+    messages: list[Message], media: list[Media], read: Mapping[str, Callable[[Any], list[Media]]]
 ) -> tuple[list[Message], list[Media]]:
-    """Take images out of the messages; returns them and those of the row, `media`, in the order of the parts."""
-    images: list[Media] = []
-    of_row = iter([m for m in media if not m.frames])
+    """Take images and videos out of the messages.
+
+    Args:
+        messages: with content parts.
+        media: of the columns of the row.
+        read: by kind, "image" or "video": reads what a part brings.
+
+    Returns:
+        Messages with bare parts, and all images, then all videos, in the order of their parts.
+    """
+    lifted: dict[str, list[Media]] = {kind: [] for kind in read}
+    of_row = {kind: iter([m for m in media if m.kind == kind]) for kind in read}
 
     def lift(part: Message) -> Message:
-        if part["type"] != "image":
+        kind = part["type"]
+        if kind not in read:
             return part
-        if "image" in part:
-            images.extend(read_images(part["image"], f"{place}: the image of a message", folder))
-        else:
-            images.extend(islice(of_row, 1))
-        return {"type": "image"}
+        lifted[kind].extend(read[kind](part[kind]) if kind in part else islice(of_row[kind], 1))
+        return {"type": kind}
 
-    lifted = [replace_content(message, map(lift, parts_of(message))) for message in messages]
-    return lifted, [*images, *of_row, *(m for m in media if m.frames)]
+    messages = [replace_content(message, map(lift, parts_of(message))) for message in messages]
+    return messages, [each for kind in read for each in (*lifted[kind], *of_row[kind])]
 
 
 def place_media(messages: list[Message], media: list[Media], place: str) -> tuple[list[Message], list[Media]]:
-    """Give every image a part of a message: where the parts stand, else before the text of the first user message."""
+    """Give every image and video its parts of a message: where they stand, else before the first text of the user."""
     marked = [part["type"] for message in messages for part in parts_of(message) if part["type"] != "text"]
     videos, images = [m for m in media if m.frames], [m for m in media if not m.frames]
     for name, count, row_media in (("image", marked.count("image"), images), ("video", marked.count("video"), videos)):
@@ -122,7 +129,7 @@ def place_media(messages: list[Message], media: list[Media], place: str) -> tupl
                 f"{place}: the messages have {count} {name} part(s) but the row brings {len(row_media)}; write one "
                 f"<{name}> or {{type: {name}}} for each"
             )
-    front = [m for m in [*videos, *images] if ("video" if m.frames else "image") not in marked]
+    front = [m for m in [*videos, *images] if m.kind not in marked]
     rest = {"image": iter(images), "video": iter(videos)}
     users = [position for position, message in enumerate(messages) if message["role"] == "user"]
     if front and not users:
@@ -133,7 +140,7 @@ def place_media(messages: list[Message], media: list[Media], place: str) -> tupl
         items += [part if part["type"] == "text" else next(rest[part["type"]]) for part in parts_of(message)]
         parts: list[Message] = []
         for item in items:
-            parts += [{"type": "image"}] * item.count if isinstance(item, Media) else [item]
+            parts += item.parts if isinstance(item, Media) else [item]
         ordered += [item for item in items if isinstance(item, Media)]
         placed.append(replace_content(message, parts))
     return placed, ordered

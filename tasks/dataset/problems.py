@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from mmrl.core.types import AssistantMessage
@@ -17,7 +18,7 @@ from mmrl.rewards.extract import build_extractor
 from tasks.chat import Message, describe_extras, join_text, read_message, read_tools
 from tasks.dataset.columns import Columns, RowLayout, refuse_unshown
 from tasks.dataset.media import Media, digest, read_images, read_videos
-from tasks.dataset.messages import lift_images, parts_of, place_media, read_contents, refuse_marks, split_marks
+from tasks.dataset.messages import lift_media, parts_of, place_media, read_contents, refuse_marks, split_marks
 from tasks.dataset.source import Record
 from tasks.dataset.template import fill_template
 
@@ -31,7 +32,7 @@ class Problem:
     place: str  # "file:line", for messages
     messages: tuple[Message, ...]
     answer: str | None
-    media: tuple[Media, ...]  # in the order of the image parts; a video has several parts
+    media: tuple[Media, ...]  # in the order of their parts; frames of a video that are images have a part each
     info: dict[str, Any]
     tools: tuple[dict[str, Any], ...] = ()
     target: AssistantMessage | None = None  # the demonstrated message, where it has more than text
@@ -94,19 +95,26 @@ def _place_media(
 ) -> tuple[list[Message], list[Media]]:
     """Read the images and videos of a row, and give each its place in the messages."""
     columns, media = layout.columns, []
-    for name in columns.images:
-        cell = _cell(record, name, place, "images" in columns.optional)
-        media += read_images(cell, f"{place}: column {name!r}", layout.folder)
-    for name in columns.videos:
-        cell = _cell(record, name, place, "videos" in columns.optional)
-        media += read_videos(cell, f"{place}: column {name!r}", layout.folder, layout.frames)
+
+    def read(kind: str, cell: Any, where: str) -> list[Media]:
+        if cell is None:
+            return []
+        if kind == "image":
+            return read_images(cell, f"{place}: {where}", layout.folder)
+        return read_videos(cell, f"{place}: {where}", layout.folder, **layout.videos.options(record, place))
+
+    for kind, names in (("image", columns.images), ("video", columns.videos)):
+        for name in names:
+            cell = _cell(record, name, place, f"{kind}s" in columns.optional)
+            media += read(kind, cell, f"column {name!r}")
     has_media = media or any(part["type"] != "text" for message in messages for part in parts_of(message))
     if has_media:
         refuse_marks(messages, place)
     if has_media or columns.marks:
         messages = [split_marks(message) for message in messages]
     if media or any(not isinstance(message["content"], str) for message in messages):
-        messages, media = lift_images(messages, media, place, layout.folder)
+        readers = {kind: partial(read, kind, where=f"the {kind} of a message") for kind in ("image", "video")}
+        messages, media = lift_media(messages, media, readers)
         messages, media = place_media(messages, media, place)
     return messages, media
 

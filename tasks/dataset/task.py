@@ -21,7 +21,8 @@ from mmrl.rewards.extract import build_extractor
 from mmrl.rewards.math_equality import compare_answers
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split, final_line
-from tasks.dataset.columns import FORMATS, RowLayout, with_columns
+from tasks.dataset.columns import FORMATS, RowLayout, VideoLayout, with_columns
+from tasks.dataset.media import blank_media, load_media
 from tasks.dataset.problems import Problem
 from tasks.dataset.source import TableSource, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
@@ -46,14 +47,18 @@ class DatasetTask(AnswerTask):
         prompt: column of the prompt, a text or a list of chat messages.
         answer: column of the answer, a text or a number; "a.b" is entry b of column a.
         images: column of an image or a list of images (paths, bytes, or {bytes, path}), or a list of such columns.
-        videos: column of a video file or its frames, which the policy sees as images, or a list of such columns.
+        videos: column of a video file or its frames, or a list of such columns.
         tools: column of the schemas of tools that the chat template shows: a list, or its JSON text.
         ignored: entries of chat messages that are left out, such as id and timestamp, and columns of images, videos and
             tools that the policy shall not see; others are refused by name.
         system: system message, before prompts that have none.
         template: text of the user's message with {column} for columns, in place of `prompt`.
         answer_extract: extractor that finds the answer in its column, as `extract`; "marker" for "...#### 7".
-        frames: images that are taken evenly from each video.
+        frames: that are taken evenly from each video; with `fps` the most.
+        show_videos: "images" shows these frames as images; "videos" shows videos, with the times of their frames, to a
+            policy whose processor takes videos.
+        fps: frames taken from each second of a video that is shown as one; None takes `frames` of any.
+        frame_rate: frames per second of videos that are lists of images, or the column that holds it.
         image_folder: where paths of images start and which they may not leave; None for the file's folder.
         max_pixels: of an image; a larger one is refused.
         check_images: images that are decoded before the first step, to find broken ones; others when they are used.
@@ -84,6 +89,9 @@ class DatasetTask(AnswerTask):
     template: str | None = None
     answer_extract: str | dict[str, Any] | None = None
     frames: int = 8
+    show_videos: Literal["images", "videos"] = "images"
+    fps: float | None = None
+    frame_rate: float | str | None = None
     image_folder: str | None = None
     max_pixels: int = MAX_PIXELS
     check_images: int = 10_000
@@ -126,6 +134,10 @@ class DatasetTask(AnswerTask):
                 f"task.held_out_values={list(self.held_out_values)} are values of a column; set task.held_out_column"
             )
         self._refuse_splits_of_a_file()
+        self._video_layout()
+
+    def _video_layout(self) -> VideoLayout:
+        return VideoLayout(self.show_videos, self.frames, self.fps, self.frame_rate)
 
     @property
     def _rows(self) -> Rows:
@@ -141,7 +153,7 @@ class DatasetTask(AnswerTask):
             self.system,
             self.template,
             None if self.answer_extract is None else json.dumps(self.answer_extract),
-            self.frames,
+            self._video_layout(),
             train.folder if self.image_folder is None else Path(self.image_folder).expanduser().resolve(),
             tuple(self.ignored),
             train.filled,
@@ -173,21 +185,19 @@ class DatasetTask(AnswerTask):
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
         problem = self._rows.problem(index)
-        images = tuple(image for media in problem.media for image in media.load(self.max_pixels))
-        return self._prompt(index, problem, images)
+        return self._prompt(index, problem, load_media(problem.media, self.max_pixels))
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         for index, problem in enumerate(self._rows.problems()):
-            sizes = [size for media in problem.media for size in media.sizes()]
-            prompt = self._prompt(index, problem, tuple(np.broadcast_to(np.uint8(0), (*size, 3)) for size in sizes))
+            prompt = self._prompt(index, problem, blank_media(problem.media))
             prompt = self.add_form(prompt, is_first=index == 0) if self.state_form else prompt
             yield prompt if problem.target is None else dataclasses.replace(prompt, answer=problem.target)
 
-    def _prompt(self, index: int, problem: Problem, images: tuple[np.ndarray, ...]) -> Prompt:
+    def _prompt(self, index: int, problem: Problem, media: dict[str, tuple[Any, ...]]) -> Prompt:
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
             messages=problem.messages,
-            images=images,
+            **media,
             answer=problem.answer,
             info=problem.info,
             place=problem.place,

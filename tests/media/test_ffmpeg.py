@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mmrl.datasets import video_file
+from mmrl.media import reading
 from mmrl.media.ffmpeg import count_frames, read_frames
-from tasks.dataset import media
 from tasks.dataset.media import Media
 
 
@@ -60,14 +60,14 @@ def test_ffmpeg_that_does_not_end_is_killed(clip, hanging):
 @pytest.mark.parametrize("name", ["count_frames", "read_frames"])
 def test_the_message_names_the_file_and_the_row(name, clip, monkeypatch):
     late = {"count_frames": count_frames, "read_frames": read_frames}[name]
-    monkeypatch.setattr(media, name, functools.partial(late, limit_s=0.0))
+    monkeypatch.setattr(reading, name, functools.partial(late, limit_s=0.0))
     message = r"^a\.jsonl:3: column 'clip': a\.mp4 cannot be read as a video \(ffmpeg took longer than 0 s\); replace"
     with pytest.raises(ValueError, match=message):
         Media(clip, "a.jsonl:3: column 'clip'", frames=2).load(10**6)
 
 
 def test_a_video_without_a_frame_is_refused_by_name(clip, monkeypatch):
-    monkeypatch.setattr(media, "read_frames", lambda *_: iter(()))
+    monkeypatch.setattr(reading, "read_frames", lambda *_: iter(()))
     with pytest.raises(ValueError, match=r"^row 1: a\.mp4 cannot be read as a video \(it has no frame that can be"):
         Media(clip, "row 1", frames=2).load(10**6)
 

@@ -108,7 +108,10 @@ class _Lengths:
     def prompt(self, prompt: Prompt, more: int) -> tuple[str, int]:
         """Number of tokens of a prompt, as text and as a number; an upper bound if that plus `more` fits."""
         messages = list(prompt.messages)
-        shapes = tuple(image.shape for image in prompt.images)
+        shapes = (
+            *(image.shape for image in prompt.images),
+            *((video.frames.shape, str(video.metadata())) for video in prompt.videos),
+        )
         frame = (shapes, str(prompt.tools), tuple(str(_with_text(message, "")) for message in messages))
         if frame not in self._around:  # tokens of the template and the images
             short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))

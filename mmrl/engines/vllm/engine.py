@@ -23,7 +23,7 @@ from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling
 from mmrl.engines.vllm.ranks import broadcast, raise_together
-from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, check_prompt, support_of
+from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, check_prompt, refuse_videos, support_of
 from mmrl.engines.vllm.weights.blocks import WeightBlocks
 from mmrl.engines.vllm.weights.sent_weights import SentWeights
 from mmrl.engines.vllm.weights.update import AdapterFactors, FullWeights
@@ -202,6 +202,7 @@ class VllmEngine(Engine):
 
     def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         """Build vLLM's prompt: token ids, including the prefix, and images."""
+        refuse_videos(request.observation)
         ids, images = self._policy.engine_prompt(request.observation)
         return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
 

@@ -85,7 +85,7 @@ class LanguageModelPolicy(Policy):
         return max(map(len, self.tokenizer.get_vocab()))
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
-        """Return ids with one placeholder per image, and the images; engines expand placeholders as `encode` does."""
+        """Return ids with one placeholder per image or video, and the images; engines expand them as `encode` does."""
         return self._chat_ids(list(raw["messages"]), raw.get("tools")), []
 
     def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:

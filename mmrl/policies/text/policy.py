@@ -75,6 +75,8 @@ class TextPolicy(PackingPolicy):
     auto_model: Any = AutoModelForCausalLM
     model: Any
     pads_left = True
+    video_refusal = ""
+    """Why prompts with videos are refused, as measured when the checkpoint was loaded; empty if they are exact."""
     per_token = frozenset({"input_ids", "attention_mask"})
     """Inputs that run along the tokens; every other one runs along images or patches."""
 
@@ -133,7 +135,7 @@ class TextPolicy(PackingPolicy):
             install(True, True)
         else:
             self.try_processor()
-            check_fidelity(self, plain, install)
+            self.video_refusal = check_fidelity(self, plain, install).videos
         self.model = loading.add_lora(model, lora, quantization)
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)
@@ -161,6 +163,10 @@ class TextPolicy(PackingPolicy):
     def try_processor(self) -> None:
         """Refuse a processor that cannot encode one prompt, before anything is sampled or trained."""
 
+    def video_probes(self) -> list[dict[str, Any]]:
+        """Return two prompts with videos, on which the policy is compared with transformers; none if it takes none."""
+        return []
+
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""
         tokenizer = character_tokenizer()
@@ -187,6 +193,11 @@ class TextPolicy(PackingPolicy):
             raise ValueError(
                 f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
                 "choose a vision-language policy, for example policy=tiny_vlm"
+            )
+        if raw.get("videos"):
+            raise ValueError(
+                f"{type(self).__name__} cannot see, but the prompt has {len(raw['videos'])} video(s); choose a "
+                "vision-language policy whose processor takes videos, such as policy=vlm policy.path=(a Qwen3-VL)"
             )
         return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"]), raw.get("tools")), dtype=torch.long)}
 

@@ -1,4 +1,4 @@
-"""Policies of vision-language models: a text policy whose prompt may have images."""
+"""Policies of vision-language models: a text policy whose prompt may have images and videos."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import llava_parts
+from mmrl.policies.text.videos import build_video_probes, refuse_videos, video_options
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids"})
 """Processor outputs that run along the tokens; every other one stays ragged."""
-UNUSED = frozenset({"attention_mask", "labels"})
-"""Processor outputs that no model gets: the mask is that of the batch, and labels make a model compute a loss."""
+UNUSED = frozenset({"attention_mask", "labels", "video_metadata"})
+"""Processor outputs that no model gets: the mask is that of the batch, labels make a model compute a loss, and times of
+frames are in the text or in inputs of their own."""
 
 
 class VisionLanguagePolicy(TextPolicy):
@@ -73,28 +75,26 @@ class VisionLanguagePolicy(TextPolicy):
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages", "images"], self)
-        messages, images = list(raw["messages"]), raw["images"]
-        slots = sum(
-            part.get("type") == "image" for m in messages if not isinstance(m["content"], str) for part in m["content"]
-        )
-        if slots != len(images):
-            raise ValueError(
-                f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)"
-            )
+        messages, images, videos = list(raw["messages"]), raw["images"], raw.get("videos") or ()
+        _refuse_parts(messages, {"image": len(images), "video": len(videos)})
         messages = _expand_content(messages)
         options = {"return_mm_token_type_ids": True} if self.wants_token_types else {}
+        options |= video_options(videos)
         text, pictures = self.prompt_text(messages, raw.get("tools")), [Image.fromarray(image) for image in images]
+        if videos:
+            refuse_videos(text, len(videos), self.processor, self.path, self.video_refusal)
+        media = f"{len(pictures)} image(s)" + (f" and {len(videos)} video(s)" if videos else "")
         try:
             features = self.processor(
                 text=[text], images=pictures or None, return_tensors="pt", add_special_tokens=False, **options
             )
         except (TypeError, ValueError, KeyError) as error:  # processors differ in what they demand
             raise ValueError(
-                f"policy.path={self.path!r}: its processor cannot encode a prompt with {len(pictures)} image(s): "
+                f"policy.path={self.path!r}: its processor cannot encode a prompt with {media}: "
                 f"{' '.join(str(error).split())[:200]}; change the prompt, or choose another checkpoint"
             ) from error
-        if "input_ids" not in features or (pictures and not features.keys() - PER_TOKEN - UNUSED):
-            lack = "no input_ids" if "input_ids" not in features else f"nothing of {len(pictures)} image(s)"
+        if "input_ids" not in features or ((pictures or videos) and not features.keys() - PER_TOKEN - UNUSED):
+            lack = "no input_ids" if "input_ids" not in features else f"nothing of {media}"
             raise ValueError(
                 f"policy.path={self.path!r}: its processor ({type(self.processor).__name__}) gives {lack}, but only "
                 f"{', '.join(features) or 'an empty result'}; choose another checkpoint"
@@ -156,6 +156,11 @@ class VisionLanguagePolicy(TextPolicy):
         content = [{"type": "image"}, {"type": "text", "text": message["content"]}]
         return {"messages": ({"role": "user", "content": content},), "images": (image,)}
 
+    def video_probes(self) -> list[dict[str, Any]]:
+        if getattr(self.processor, "video_processor", None) is None:
+            return []
+        return build_video_probes(self.canary())
+
     @property
     def wants_token_types(self) -> bool:
         """Whether the model computes positions from the types of tokens: text, image or video."""
@@ -203,6 +208,11 @@ class VisionLanguagePolicy(TextPolicy):
 def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
     """Build one ragged input of all rows; completions of a prompt share a tensor, which is stored once."""
     parts = [row.get(name, nothing) for row in observations]
+    if name == "pixel_values_videos" and len({part.shape[1:] for part in parts if len(part)}) > 1:
+        raise ValueError(
+            "videos of different numbers of frames cannot stand in one batch of this model, which counts padding as "
+            "frames; show every video with the same number: set task.frames, and leave task.fps out"
+        )
     distinct = {id(part): part for part in parts}
     number = {key: i for i, key in enumerate(distinct)}
     sizes = torch.tensor([len(part) for part in distinct.values()])
@@ -222,6 +232,16 @@ def _pad_images(parts: list[Tensor]) -> list[Tensor]:
             ends = [(0, size - have) for size, have in zip(sizes, part.shape[1:])]
             padded.append(torch.nn.functional.pad(part, [each for end in reversed(ends) for each in end]))
     return padded
+
+
+def _refuse_parts(messages: Sequence[Mapping[str, Any]], counts: Mapping[str, int]) -> None:
+    """Refuse messages with more or fewer parts of images and videos than the prompt brings."""
+    parts = [part.get("type") for m in messages if not isinstance(m["content"], str) for part in m["content"]]
+    for name, count in counts.items():
+        if parts.count(name) != count:
+            raise ValueError(
+                f"the prompt's messages have {parts.count(name)} {name} part(s) but the prompt brings {count} {name}(s)"
+            )
 
 
 def _expand_content(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,7 +8,9 @@ from typing import Any
 from mmrl.core.types import Completion, Context, Task, assistant_message
 from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
 
-_IMAGES = "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
+_IMAGES = (
+    "rollout=conversations: a prompt brings images or videos, and conversations are text; use rollout=demonstrations"
+)
 
 
 class Conversations(Demonstrations):
@@ -20,7 +22,7 @@ class Conversations(Demonstrations):
 
     def check_task(self, task: Task) -> None:
         for prompt in task.prompts_to_check():
-            if prompt.images:
+            if prompt.images or prompt.videos:
                 raise ValueError(f"{prompt.place or prompt.key}: {_IMAGES}")
 
     def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
@@ -28,7 +30,7 @@ class Conversations(Demonstrations):
             raise ValueError(
                 f"rollout=conversations: prompts have no messages, only {sorted(raw)}; use rollout=demonstrations"
             )
-        if raw.get("images"):
+        if raw.get("images") or raw.get("videos"):
             raise ValueError(_IMAGES)
         messages = [*raw["messages"], assistant_message(output)]
         ids, mask = ctx.policy.encode_conversation(messages, raw.get("tools"))

@@ -54,7 +54,8 @@ class EnvironmentEpisode:
             images += step_images
             if turn < past:
                 messages.append({"role": "assistant", "content": self.actions[turn]})
-        return {"messages": tuple(messages), "images": tuple(images)}
+        videos = {"videos": raw["videos"]} if raw.get("videos") else {}
+        return {"messages": tuple(messages), "images": tuple(images), **videos}
 
     def write(self, completion: Completion, action: str) -> None:
         """Append a turn of the policy; its reward comes with the next step."""

@@ -7,7 +7,16 @@ import pytest
 
 from mmrl.engines.vllm.backend import EngineFailure, EngineSampling
 from mmrl.engines.vllm.engine import check_prompt
-from mmrl.engines.vllm.sampling import TIED, WIDEST, parse_finish_reason, parse_support, sampling_fields, support_of
+from mmrl.engines.vllm.sampling import (
+    TIED,
+    WIDEST,
+    parse_finish_reason,
+    parse_support,
+    refuse_videos,
+    sampling_fields,
+    support_of,
+)
+from tests.videos import ask
 
 DRAWING = EngineSampling(0.7, 5, 0.9, 0.01, 16, False, (), (2,), (7,), 13)
 
@@ -46,3 +55,9 @@ def test_another_prompt_is_named():
     check_prompt((1, 2, 3), [1, 2, 3])
     with pytest.raises(EngineFailure, match=r"5 and 4 tokens, of them 3 and 2 for images; from token 3 on \[9, 5\]"):
         check_prompt((1, 9, 9, 9, 5), [1, 9, 9, 5], [9])
+
+
+def test_prompts_with_videos_are_refused():
+    refuse_videos({"messages": (), "images": ()})
+    with pytest.raises(EngineFailure, match=r"a prompt has a video.*engine=local.*task\.show_videos=images"):
+        refuse_videos(ask(0, "a", "video").observation)

@@ -60,7 +60,7 @@ def largest_log_ratio(policy: TextPolicy, prompts: Sequence[Prompt], done: Seque
 
 def plain_logits(policy: TextPolicy, completion: Completion) -> Tensor:
     """[T, V] of the transformers model itself on one unpadded row, with its own positions and masks."""
-    inputs = {k: v[None] if v.dim() == 1 else v for k, v in completion.observation.items()}
+    inputs = {k: v[None] if k in policy.per_token else v for k, v in completion.observation.items()}
     ids = torch.cat([inputs.pop("input_ids")[0], completion.action])[None]
     if "mm_token_type_ids" in inputs:
         inputs["mm_token_type_ids"] = torch.nn.functional.pad(inputs["mm_token_type_ids"], (0, len(completion.action)))
@@ -74,7 +74,7 @@ def plain_logits(policy: TextPolicy, completion: Completion) -> Tensor:
 
 def plain_generate(policy: TextPolicy, observation: dict[str, Any], tokens: int) -> list[int]:
     """Greedy ids of transformers' own `generate` on one row, up to and including the first end-of-sequence token."""
-    inputs = {k: v[None] if v.dim() == 1 else v for k, v in observation.items()}
+    inputs = {k: v[None] if k in policy.per_token else v for k, v in observation.items()}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     options = {"suppress_tokens": policy.forbidden} if policy.forbidden else {}
     out = policy.model.generate(

@@ -84,7 +84,7 @@ def measure(
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
                 if not pads:
                     line += f". Its rows stand beside rows of the same length alone: with padding, {reasons[-1]}"
-                return FidelityVerdict(shares, pads, "", line, differences), None
+                return FidelityVerdict(shares, pads, "", line, differences, measure_videos(policy, plain, limit)), None
             reasons.append(explain(worst, differences[worst]))
             cause = None
     finally:
@@ -92,6 +92,23 @@ def measure(
             module.training = mode
     refusal = f"policy: {kind} computes something else here than in transformers alone: {reasons[-1]}. {REMEDY}"
     return FidelityVerdict(False, True, refusal), cause
+
+
+def measure_videos(policy: Any, plain: Plain, limit: float) -> str:
+    """Compare prompts with videos, with the attention that is installed; returns the reason why they are not exact."""
+    if not policy.video_probes():
+        return ""
+    try:
+        differences = measure_differences(policy, plain, limit, videos=True)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # the code of a processor or an architecture may raise anything
+        if not is_of_model(error):
+            error.add_note("This happened while prompts with videos were compared with transformers, in code of mmrl")
+            raise
+        return f"it fails with {format_failure(error)}"
+    worst = max(differences, key=lambda name: differences[name])
+    return "" if differences[worst] <= limit else explain(worst, differences[worst])
 
 
 def list_ways(policy: Any, plain: Plain, install: Callable[[bool, bool], None]) -> list[tuple[bool, bool]]:
@@ -127,9 +144,10 @@ def fingerprint(model: Any, processor: Any, plain: Plain) -> str:
     digest = hashlib.sha256()
     settings = model.config.to_dict() | {"_name_or_path": "", "architectures": type(model).__name__}
     noise = [(name, value) for _, name, value in plain.noise]
-    pictures = getattr(processor, "image_processor", None)
+    readers = [getattr(processor, name, None) for name in ("image_processor", "video_processor")]
     state = [settings, plain.attention, noise, transformers.__version__, torch.__version__, hash_code()]
-    state.append(pictures.to_dict() if hasattr(pictures, "to_dict") else None)
+    state.append(str(getattr(processor, "chat_template", None)))
+    state += [reader.to_dict() if hasattr(reader, "to_dict") else None for reader in readers]
     digest.update(json.dumps(state, sort_keys=True, default=str).encode())
     for name, tensor in model.named_parameters():
         some = tensor.detach().flatten()[:: max(1, tensor.numel() // 16)][:16].float().cpu()

@@ -66,7 +66,7 @@ def is_rounded(model: Any) -> bool:
     return model.dtype != torch.float32 and sum(weight.numel() for weight in model.parameters()) >= LARGE
 
 
-def measure_differences(policy: Any, plain: Plain, limit: float = EXACT) -> dict[str, float]:
+def measure_differences(policy: Any, plain: Plain, limit: float = EXACT, videos: bool = False) -> dict[str, float]:
     """Measure max |difference| in nats, by what the policy did.
 
     "positions" are infinite if those of a row depend on the rows beside it, else 0. "sampled" is what decoding with
@@ -79,22 +79,25 @@ def measure_differences(policy: Any, plain: Plain, limit: float = EXACT) -> dict
         policy: with the attention that it would use, and before adapters.
         plain: the checkpoint as transformers loads it.
         limit: differences in nats up to which the policy is exact.
+        videos: compare on prompts with videos in place of images.
     """
     precision = nullcontext() if is_rounded(policy.model) else in_fp32(policy.model)
     differences: dict[str, float] = {}
     with torch.no_grad(), fixed_draws(), precision:
         for temperature in TEMPERATURES:
-            probe, values = _compare_all(policy, plain, limit, temperature)
+            probe, values = _compare_all(policy, plain, limit, temperature, videos)
             differences = {name: max(value, differences.get(name, 0.0)) for name, value in values.items()}
             if not probe.repeats() or max(differences.values()) > limit:
                 break
     return differences
 
 
-def _compare_all(policy: Any, plain: Plain, limit: float, temperature: float) -> tuple[Probe, dict[str, float]]:
+def _compare_all(
+    policy: Any, plain: Plain, limit: float, temperature: float, videos: bool
+) -> tuple[Probe, dict[str, float]]:
     """Compare the rows of a probe in every way."""
     policy.eval()
-    probe = sample_probe(policy, choose_length(policy.model.config, bool(plain.noise)), temperature)
+    probe = sample_probe(policy, choose_length(policy.model.config, bool(plain.noise)), temperature, videos)
     with plain.restore(policy.model):
         expected = score_plainly(policy.model, probe, policy.per_token, policy.forbidden)
     sampled = [probe.batch["behavior_logprobs"][row, :n] for row, n in enumerate(probe.lengths)]

@@ -40,9 +40,16 @@ class Probe:
         return torch.equal(self.batch["action"][first], self.batch["action"][second])
 
 
-def sample_probe(policy: Any, length: int = LONG, temperature: float = 1.0) -> Probe:
-    """Sample a completion of a short prompt and two of one of `length` tokens, whose storage decoding shares."""
-    observations = build_observations(policy, length)
+def sample_probe(policy: Any, length: int = LONG, temperature: float = 1.0, videos: bool = False) -> Probe:
+    """Sample a completion of a short prompt and two of one of `length` tokens, whose storage decoding shares.
+
+    Args:
+        policy: that samples.
+        length: of the second prompt's text, in tokens.
+        temperature: of the choices.
+        videos: prompts with videos in place of images.
+    """
+    observations = build_observations(policy, length, videos=videos)
     noise = Noise(range(1, 1 + len(OWNER)))
     sampling = Sampling(max_tokens=CHOICES, temperature=temperature)
     rows = policy.collate([observations[number] for number in OWNER])
@@ -50,7 +57,7 @@ def sample_probe(policy: Any, length: int = LONG, temperature: float = 1.0) -> P
         if policy.takes_padding:
             columns = _sample(policy, observations, OWNER, sampling, noise)
         else:  # each prompt in front of other prompts of its length, whose rows are left out
-            others = build_observations(policy, length, seed=1)
+            others = build_observations(policy, length, seed=1, videos=videos)
             pieces = [
                 _sample(policy, pair, [0, *[1] * OWNER.count(number)], sampling, noise[[number, *places_of(number)]])
                 for number, pair in enumerate(zip(others, observations))
@@ -78,14 +85,18 @@ def _sample(
     return {name: getattr(action, name) for name in ("action", "action_mask", "behavior_logprobs")}
 
 
-def build_observations(policy: Any, length: int, seed: int = 0) -> list[Observation]:
-    """Build a short and a long prompt of ordinary tokens, with an image each of two sizes where the policy sees."""
+def build_observations(policy: Any, length: int, seed: int = 0, videos: bool = False) -> list[Observation]:
+    """Build a short and a long prompt of ordinary tokens, with an image each of two sizes where the policy sees.
+
+    With `videos` the first has a video, and the second an image and a video.
+    """
     limit = min(policy.context_length or length * 2, policy.switch_length or length * 2) - CHOICES - 1
     special = {*policy.forbidden, *policy.tokenizer.all_special_ids}
     vocabulary = policy.model.config.get_text_config().vocab_size
     ordinary = [i for i in range(min(vocabulary, len(policy.tokenizer))) if i not in special]
     ids = np.random.default_rng(seed).choice(ordinary, SHORT + length)
-    prompts = _encode_images(policy) or [{"input_ids": torch.tensor([], dtype=torch.long)}] * 2
+    media = [policy.encode(each) for each in policy.video_probes()] if videos else _encode_images(policy)
+    prompts = media or [{"input_ids": torch.tensor([], dtype=torch.long)}] * 2
     longest = max(limit - max(len(prompt["input_ids"]) for prompt in prompts), 1)
     short, long = min(SHORT, (longest + 1) // 2), min(length, longest)
     return [

@@ -28,6 +28,7 @@ class FidelityVerdict:
         refusal: why the checkpoint cannot be used; empty if it can.
         line: what is printed when the model keeps its own attention; empty if it does not.
         differences: the largest differences in nats by what was compared, with the attention that is used.
+        videos: why prompts with videos are refused; empty if they are exact, or if the policy takes none.
     """
 
     shares: bool
@@ -35,6 +36,7 @@ class FidelityVerdict:
     refusal: str = ""
     line: str = ""
     differences: dict[str, float] = field(default_factory=dict)
+    videos: str = ""
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> FidelityVerdict:
@@ -47,7 +49,7 @@ class FidelityVerdict:
         numbers = verdict.differences.values() if isinstance(verdict.differences, dict) else [None]
         types = [
             *((flag, bool) for flag in (verdict.shares, verdict.pads)),
-            *((text, str) for text in (verdict.refusal, verdict.line)),
+            *((text, str) for text in (verdict.refusal, verdict.line, verdict.videos)),
             *((number, float) for number in numbers),
         ]
         if not all(isinstance(value, kind) for value, kind in types):
