@@ -24,7 +24,6 @@ from mmrl.data.rollout_data import RolloutData
 from mmrl.data.snapshots import Snapshots
 from mmrl.distributed import parallel
 from mmrl.distributed.thread_group import ThreadGroup
-from mmrl.transforms.base import find_readers
 
 
 class AsyncRolloutData(RolloutData):
@@ -67,7 +66,6 @@ class AsyncRolloutData(RolloutData):
         if self.staleness:
             parallel.refuse_threads(self.trainer, f"data.staleness={self.staleness}")
             self._refuse_engine()
-            self._refuse_models()
 
     def _refuse_engine(self) -> None:
         """Refuse an engine that cannot sample beside the learner in several processes."""
@@ -75,21 +73,6 @@ class AsyncRolloutData(RolloutData):
             raise ConfigError(
                 f"data.staleness={self.staleness} with trainer.devices > 1: {self.engine.thread_obstacle}; use "
                 "engine=vllm_server or engine=local, or data.staleness=0"
-            )
-
-    def _refuse_models(self) -> None:
-        """Refuse models that the thread would call while they are trained, or whose weights are in shards."""
-        learner = self.trainer.lightning_module
-        sharded = parallel.shards(self.trainer)
-        models = frozenset(learner.models if sharded else getattr(learner, "auxiliary_models", ()))
-        readers = [f"transforms.{name} reads {m!r}" for name, m in find_readers(self.transforms, models)]
-        if sharded and self.engine.uses_policy and (names := sorted(find_models(self))):
-            readers.append(f"engine samples {names[0]!r} on the learner's model")
-        if readers:
-            reason = "its weights are sharded (strategy=fsdp2)" if sharded else "it is trained meanwhile"
-            raise ConfigError(
-                f"data.staleness={self.staleness}: data.{readers[0]} in the thread that samples beside learning, and "
-                f"{reason}; use data.staleness=0{', strategy=ddp, or engine=vllm_server' if sharded else ''}"
             )
 
     def close(self) -> None:
