@@ -89,6 +89,12 @@ COLUMNS: dict[str, Column] = {
     "policy_version": Column(
         "[N]", "syncs", "version of the weights that sampled the row; -1 where none of this run did"
     ),
+    "choice_versions": Column(
+        "[N, T]",
+        "syncs",
+        "partial rollouts: version of the weights that drew the choice; the row's is the first",
+        pad=-1,
+    ),
     "preference": Column("[N]", "1", "1 preferred, -1 not, within its group; 0 neither"),
     "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
     "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
@@ -123,8 +129,8 @@ COLUMNS: dict[str, Column] = {
     ),
 }
 
-OPTIONAL = frozenset({"packed_support_ids", "support_sizes", "support_ids"})
-"""Columns that some rows of a batch may lack: those that truncated sampling did not draw, such as demonstrations."""
+OPTIONAL = frozenset({"packed_support_ids", "support_sizes", "support_ids", "choice_versions"})
+"""Columns that some rows of a batch may lack: those that were not sampled, or not truncated, as demonstrations."""
 
 COLLATED = frozenset(
     {
