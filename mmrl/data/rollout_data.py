@@ -208,9 +208,7 @@ class RolloutData(L.LightningDataModule):
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)  # more columns, such as advantages
         notify_rollout_end(self.trainer, collected, batch, ctx)
-        batch, metrics = apply_rows(
-            self.rows, batch, ctx, self.staleness + self.rollout.max_age(ctx.sampling)
-        )  # select, replay or drop rows
+        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness + self.rollout.max_age(ctx.sampling))
         self.metrics |= metrics
         learner.report(self.metrics)
         trained = int(metrics.get("rows/trained", self.metrics["rollout/rows"]))

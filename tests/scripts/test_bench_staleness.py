@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "scale"))
-from bench_staleness import parse, run, shares  # noqa: E402
+from bench_staleness import parse, run, shares
 
 
 def test_shares_by_hand():
