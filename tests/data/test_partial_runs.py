@@ -40,9 +40,9 @@ def spans(folder, *more):
 
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_choices_are_at_most_so_old_and_ratios_are_read_for_each(staleness, tmp_path):
-    done, found = spans(tmp_path, *PARTIAL, *SYNC[:3], "data=async", f"data.staleness={staleness}")
-    assert max(high for *_, high in found) == 2 + staleness
-    assert all(low >= min(k, staleness) and high <= 2 + staleness for k, low, high in found)
+    done, entries = spans(tmp_path, *PARTIAL, *SYNC[:3], "data=async", f"data.staleness={staleness}")
+    assert max(high for *_, high in entries) == 2 + staleness
+    assert all(low >= min(k, staleness) and high <= 2 + staleness for k, low, high in entries)
     played = iterations(done)
     assert all(metrics["parity/max"] < 1e-4 for metrics in played if "parity/max" in metrics)
     assert min(metrics["importance/ess"] for metrics in played if "importance/ess" in metrics) < 0.9999

@@ -82,8 +82,8 @@ def fail_on_one(rank: int, folder: Path):
 
 def test_a_failure_is_told_and_an_end_is_noticed(tmp_path):
     (first, talk), (second, other) = run_in_ranks(fail_on_one, tmp_path)
-    told = "process 1 failed while it sampled beside the learner: OSError: "
-    assert first == [f"{told}on fire", f"{told}at the end"]
+    prefix = "process 1 failed while it sampled beside the learner: OSError: "
+    assert first == [f"{prefix}on fire", f"{prefix}at the end"]
     assert second == ["local: on fire", "local: at the end", "InterruptedError"]
     assert talk == other == [0, 1]
 

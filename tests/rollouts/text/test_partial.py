@@ -85,12 +85,12 @@ def test_log_probs_are_those_of_the_weights_that_drew_each_token(model):
     for _ in range(3):
         episodes += run.step()
     assert len(episodes) == 12 and run.rollout.max_age(run.sampling) == 3
-    seen = set()
+    drawn_by = set()
     for episode in episodes:
         done = episode.turns[0].completion
         versions = done.extra["choice_versions"].tolist()
         assert versions == [t // 3 for t in range(len(versions))] and done.policy_version == 0
-        seen.update(versions)
+        drawn_by.update(versions)
         context = done.observation["input_ids"].tolist()
         for token, version, logprob in zip(done.action.tolist(), versions, done.behavior_logprobs.tolist()):
             model.load_state_dict(run.weights[version])
@@ -98,7 +98,7 @@ def test_log_probs_are_those_of_the_weights_that_drew_each_token(model):
                 expected = model.model(torch.tensor([context])).logits[0, -1].log_softmax(-1)[token]
             assert logprob == pytest.approx(float(expected), abs=2e-5)
             context.append(token)
-    assert seen == {0, 1, 2, 3}
+    assert drawn_by == {0, 1, 2, 3}
     batch = collate(episodes, model)
     assert batch["choice_versions"].shape == batch["action"].shape and (batch["policy_version"] == 0).all()
 
