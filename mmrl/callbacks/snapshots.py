@@ -13,6 +13,7 @@ from mmrl.core.errors import check_at_least, check_interval
 from mmrl.distributed.whole_state import collect_tensors, shard_like
 from mmrl.files.weight_names import current_names
 from mmrl.learners.low_precision import LOW
+from mmrl.transforms.base import find_readers
 
 
 @torch.no_grad()
@@ -74,11 +75,7 @@ class _Frozen(L.Callback):
         """Names of the transforms that read the model in the thread of asynchronous collection."""
         if not getattr(data, "staleness", 0):
             return []
-        return [
-            name
-            for name, part in data.transforms.items()
-            if any(isinstance(value, str) and value == self.model for value in vars(part).values())
-        ]
+        return [name for name, _ in find_readers(data.transforms, {self.model})]
 
     def move(self, pl_module: Any, weight: float) -> None:
         """Move the copy towards the policy."""

@@ -28,6 +28,7 @@ from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
+from mmrl.config.thread_checks import check_threads
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml, list_given
 from mmrl.core.errors import ConfigError, is_user_error
@@ -135,6 +136,7 @@ class CLI(LightningCLI):
         config = self._plain()
         reward = check_parts(config["model"], config["data"], self._trains)
         check_wiring(config["model"], config["data"], config.get("recipe"))
+        check_threads(config["trainer"], config["model"], config["data"])
         self.parser.add_instantiator(self._part, object)
         if is_first_process():
             self.parser.check = partial(self._check, reward=reward)  # type: ignore[attr-defined]

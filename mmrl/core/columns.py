@@ -100,6 +100,12 @@ COLUMNS: dict[str, Column] = {
     "policy_version": Column(
         "[N]", "syncs", "version of the weights that sampled the row; -1 where none of this run did"
     ),
+    "choice_versions": Column(
+        "[N, T]",
+        "syncs",
+        "partial rollouts: version of the weights that drew the choice; the row's is the first",
+        pad=-1,
+    ),
     "preference": Column("[N]", "1", "1 preferred, -1 not, within its group; 0 neither"),
     "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
     "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
@@ -134,9 +140,10 @@ COLUMNS: dict[str, Column] = {
     ),
 }
 
-OPTIONAL = frozenset({"packed_support_ids", "support_sizes", "support_ids", "packed_guides", "guide_sizes"})
-"""Columns that some rows of a batch may lack: those that truncated or guided sampling did not draw, such as
-demonstrations."""
+OPTIONAL = frozenset(
+    {"packed_support_ids", "support_sizes", "support_ids", "packed_guides", "guide_sizes", "choice_versions"}
+)
+"""Columns that some rows of a batch may lack: those that were not sampled, truncated or guided, as demonstrations."""
 
 COLLATED = frozenset(
     {

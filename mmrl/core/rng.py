@@ -31,6 +31,11 @@ def derive_seed(*key: int | str) -> int:
     return int.from_bytes(digest, "little")
 
 
+def advance_seed(seed: int, count: int) -> int:
+    """Return the seed of a row of `Noise` whose numbers are those of `seed` from number `count` on."""
+    return (seed + count * int(_GOLDEN)) % 2**64
+
+
 def derive_rng(*key: int | str) -> np.random.Generator:
     """Build a numpy generator whose stream is a function of the key alone."""
     return np.random.default_rng(derive_seed(*key))

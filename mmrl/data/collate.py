@@ -41,7 +41,7 @@ def learnable(
         )
     if any(episode.turns for episode in episodes):
         return collate(episodes, ctx.policy)
-    if collected:
+    if any(episode.ended != "cut" for episode in collected):
         log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
     # no row on this rank: the masked row needs the columns that the transforms write on other ranks
     spares = [spare]

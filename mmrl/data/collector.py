@@ -33,6 +33,7 @@ class Collected:
     sampled_everywhere: list[Episode]  # `sampled` of all ranks, without tensors
     metrics: dict[str, float]
     policy: Policy  # policy with the sampling weights
+    spare: Sequence[Episode] = ()  # one for a masked row, where no episode has ended
 
 
 class PromptCollector(Scorer):
@@ -59,11 +60,14 @@ class PromptCollector(Scorer):
         self._next_slot += len(indices)
         mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
         self._slots |= dict(mine)
-        plays = mine or isinstance(self.rollout, ContinuingRollout)
+        goes_on = isinstance(self.rollout, ContinuingRollout) or self.rollout.max_age(self.ctx.sampling) > 0
+        plays = mine or goes_on
         episodes = self._count(self.rollout.collect(mine, self.ctx) if plays else [])
         groups = list(group_episodes(parallel.gather([e.light() for e in episodes])).values())
         self.curriculum.observe(groups)
         self.rollout.observe(groups)
+        for episode in episodes:  # of groups that were begun in earlier iterations
+            self._slots.setdefault(episode.group, episode.prompt)
         return episodes
 
     def collect_samples(self, indices: Mapping[int, range]) -> list[Episode]:

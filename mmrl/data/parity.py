@@ -110,6 +110,7 @@ class Parity:
 
     def _select_rows(self, batch: Batch, ctx: Context) -> Batch:
         """Select rows with sampled choices, evenly spaced over this rank's rows."""
+        batch = _newest_choices(batch)
         sampled = sampled_rows(batch).nonzero().flatten()
         count = min(len(sampled), max(self.rows // ctx.world_size, 1))
         return batch.select(sampled[torch.arange(count) * len(sampled) // max(count, 1)])
@@ -118,6 +119,14 @@ class Parity:
         warn, refuse = BOUNDS.get(precision_of(policy, device), BOUNDS[torch.float32])
         refuse = self.refuse or refuse
         return min(self.warn or warn, refuse), refuse
+
+
+def _newest_choices(batch: Batch) -> Batch:
+    """Leave, of rows that several weights sampled, the choices of the newest ones, which are the policy's."""
+    if "choice_versions" not in batch or not batch["action_mask"].any():
+        return batch
+    versions = batch["choice_versions"]
+    return batch.with_columns(action_mask=batch["action_mask"] & (versions == versions.max()))
 
 
 @dataclass(frozen=True)

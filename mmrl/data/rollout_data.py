@@ -208,11 +208,11 @@ class RolloutData(L.LightningDataModule):
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)  # more columns, such as advantages
         notify_rollout_end(self.trainer, collected, batch, ctx)
-        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness)  # select, replay or drop rows
+        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness + self.rollout.max_age(ctx.sampling))
         self.metrics |= metrics
         learner.report(self.metrics)
         trained = int(metrics.get("rows/trained", self.metrics["rollout/rows"]))
-        if self.empty.observe(collected.sampled_everywhere, trained, ctx.iteration):
+        if collected.sampled_everywhere and self.empty.observe(collected.sampled_everywhere, trained, ctx.iteration):
             self.finished = self.trainer.should_stop = True
         self.iteration += 1
         yield from split_update_epochs(
@@ -255,7 +255,8 @@ class RolloutData(L.LightningDataModule):
                     episodes = transform(episodes, collector.ctx)
         sampled_everywhere = parallel.gather([e.light() for e in sampled])
         metrics = collector.metrics(sampled_everywhere, episodes, time.perf_counter() - synced)
-        return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics | took, ctx.policy)
+        metrics, spare = self.engine.report() | metrics | took, self.rollout.spare_episodes()
+        return Collected(episodes, sampled, sampled_everywhere, metrics, ctx.policy, spare)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
         """Apply the annotators of the pipeline in order."""
@@ -273,9 +274,10 @@ class RolloutData(L.LightningDataModule):
     def _rows(self, collected: Collected, ctx: Context) -> Batch:
         """Collate the rows to learn from, and check their staleness and parity."""
         started = time.perf_counter()
-        batch = learnable(collected.episodes, collected.sampled, ctx, self._spare_transforms)
+        sampled = collected.sampled or collected.spare
+        batch = learnable(collected.episodes, sampled, ctx, self._spare_transforms)
         check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
-        self.metrics |= measure_staleness(batch, ctx, self.staleness)
+        self.metrics |= measure_staleness(batch, ctx, self.staleness + self.rollout.max_age(ctx.sampling))
         if self.parity is not None:
             self.metrics |= self.parity(batch, collected.policy, ctx)
         self.metrics["time/collate"] = time.perf_counter() - started

@@ -97,6 +97,23 @@ class FSDP2(ModelParallelStrategy):
         return total // size, size
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the state to save. Collective.
+
+        torch lets an optimiser that has made no step make one with gradients of 0, to build its state; that step is
+        taken back, as bias corrections count steps.
+        """
+        plain = _unwrap(optimizer)
+        if plain.state:
+            return self._optimizer_state(optimizer)
+        self._optimizer_state(optimizer)
+        for moments in plain.state.values():
+            if "step" in moments:
+                moments["step"] = moments["step"] * 0
+        state = self._optimizer_state(optimizer)
+        plain.state.clear()
+        return state
+
+    def _optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if self._save_distributed_checkpoint:
             return super().optimizer_state(optimizer)
         return collect_optimizer_state(self.model, _unwrap(optimizer))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -13,10 +14,12 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
+from torch.distributed.constants import default_pg_timeout
 from torch.nn.parallel import DistributedDataParallel
 
 from mmrl.distributed.fsdp2 import FSDP2, mixed_precision
 from mmrl.distributed.sharding import shard
+from mmrl.distributed.thread_group import ThreadGroup, current_group
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -30,6 +33,8 @@ def total(value: Tensor, device: torch.device | None = None) -> Tensor:
     """Sum a value over all processes; the result is on the value's device."""
     if rank_and_size()[1] == 1:
         return value
+    if (group := current_group()) is not None:
+        return group.total(value)
     out = value.detach().clone().to(device or value.device)
     dist.all_reduce(out)
     return out.to(value.device)
@@ -40,6 +45,8 @@ def gather(items: Sequence[Any]) -> list[Any]:
     size = rank_and_size()[1]
     if size == 1:
         return list(items)
+    if (group := current_group()) is not None:
+        return group.gather(items)
     parts: list[list[Any]] = [[] for _ in range(size)]
     dist.all_gather_object(parts, list(items))
     return [item for part in parts for item in part]
@@ -193,13 +200,24 @@ def use_device(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+def thread_group(trainer: Any, stopped: threading.Event) -> ThreadGroup | None:
+    """Build the process group of a thread that samples beside the learner; None for one process. Collective.
+
+    Args:
+        stopped: ends the thread's waiting when it is set.
+    """
+    if trainer.world_size == 1:
+        return None
+    return ThreadGroup(getattr(trainer.strategy, "_timeout", None) or default_pg_timeout, stopped)
+
+
+def use_thread_group(group: ThreadGroup | None) -> AbstractContextManager:
+    """Return a context in which the collectives of this thread go over a group of its own."""
+    return nullcontext() if group is None else group.use()
+
+
 def refuse_threads(trainer: Any, part: str) -> None:
-    """Refuse to sample in a thread beside the learner where both use collectives or a global default dtype."""
-    if trainer.world_size > 1:
-        raise ValueError(
-            f"{part} samples while it learns, in one process only: with trainer.devices > 1 the collectives of the two "
-            "would meet; use data.staleness=0 or trainer.devices=1"
-        )
+    """Refuse to sample in a thread beside the learner where both use a global default dtype."""
     if str(trainer.precision) == "64-true":
         raise ValueError(f"{part} cannot be used with trainer.precision=64-true, which sets the dtype of all threads")
 

@@ -12,7 +12,7 @@ import copy
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +22,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from mmrl.distributed.first_process import receive_weights, take_weights
+from mmrl.distributed.thread_group import refuse_thread
 from mmrl.policies.base import Policy
 
 _plain: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # sharded policy -> its copy without weights
@@ -76,6 +77,8 @@ def gather_weights(*models: nn.Module) -> Iterator[None]:
     """
     selected = [model for model in models if is_sharded(model)]
     sharded = list(dict.fromkeys(part for model in selected for part in (*_shares_with[model], model)))
+    if sharded:
+        refuse_thread("gathering sharded weights")
     for model in sharded:
         _gather(model)
     try:
@@ -96,6 +99,7 @@ def collect_weights(policy: Any) -> Iterator[Any]:
     if not is_sharded(policy):
         yield policy
         return
+    refuse_thread("collecting sharded weights")
     plain, first = _plain[policy], torch.distributed.get_rank() == 0
     _take_buffers(policy, plain)
     whole: dict[int, nn.Parameter] = {}  # by the parameter without memory, so that tied weights stay tied
@@ -117,6 +121,7 @@ def gather_blocks(policy: Any) -> Iterator[Any]:
     if not is_sharded(policy):
         yield policy
         return
+    refuse_thread("gathering sharded weights")
     plain = _plain[policy]
     _take_buffers(policy, plain)
     owners = {
@@ -131,6 +136,34 @@ def gather_blocks(policy: Any) -> Iterator[Any]:
         whole = {id(placeholder): nn.Parameter(_whole(source), source.requires_grad) for source, placeholder in part}
         with _fill(plain, whole):
             yield plain
+
+
+def whole_weights(policy: nn.Module) -> AbstractContextManager:
+    """Return a context in which a sharded policy's weights are whole. Collective, unless they are gathered already."""
+    in_shards = any(isinstance(parameter, DTensor) for parameter in policy.parameters())
+    return gather_weights(policy) if in_shards else nullcontext()
+
+
+@torch.no_grad()
+def copy_whole(policy: Any, frozen_from: Any = None) -> Any:
+    """Copy a sharded policy with whole weights, in the precision of its forward pass, on every process.
+
+    Calls of the copy communicate nothing. Collective, unless the policy's weights are gathered already.
+
+    Args:
+        policy: sharded.
+        frozen_from: an earlier copy, whose weights that are not trained are shared.
+    """
+    plain, whole = _plain[policy], {}
+    with whole_weights(policy):
+        _take_buffers(policy, plain)
+        sources, placeholders = list(policy.parameters()), list(plain.parameters())
+        earlier = [None] * len(sources) if frozen_from is None else list(frozen_from.parameters())
+        for source, placeholder, frozen in zip(sources, placeholders, earlier, strict=True):
+            shared = frozen is not None and not (frozen.requires_grad or source.requires_grad)
+            copied = frozen if shared else nn.Parameter(source.detach().clone(), source.requires_grad)
+            whole[id(placeholder)] = copied
+        return copy.deepcopy(plain, whole)
 
 
 def without_weights(policy: Any) -> Any:

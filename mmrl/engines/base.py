@@ -26,6 +26,9 @@ class Engine(ABC):
     uses_policy: bool = True
     """Whether it samples with the policy's own weights, which are then gathered; False where it has a copy."""
 
+    thread_obstacle: str | None = None
+    """Why it cannot sample in a thread beside the learner in several processes; None where it can."""
+
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}  # amounts by metric name, since the last `report`
         self.measured: dict[str, float] = {}  # other metrics, such as a size, of the last measurement since then

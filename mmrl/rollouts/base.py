@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mmrl.core.rng import derive_seed
-from mmrl.core.types import Context, Episode, Prompt, Sim, Task
+from mmrl.core.types import Context, Episode, Prompt, Sampling, Sim, Task
 
 if TYPE_CHECKING:
     from mmrl.policies.base import Policy
@@ -30,6 +30,14 @@ class Rollout(ABC):
     def build_observation(self, prompt: Prompt, policy: Policy) -> Mapping[str, Any]:
         """Return the raw observation that the policy reads first in an episode of a prompt."""
         return prompt.observation
+
+    def max_age(self, sampling: Sampling) -> int:
+        """Return how many iterations before the last choice of an episode its first one may have been drawn."""
+        return 0
+
+    def spare_episodes(self) -> list[Episode]:
+        """Return an episode to build a masked row of, if none has ended in the last collection."""
+        return []
 
     def check_task(self, task: Task) -> None:
         """Refuse a task whose prompts lack what the rollout reads. Called before the first rollout."""

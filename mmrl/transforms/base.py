@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from mmrl.core.types import Context, Episode
@@ -41,6 +41,16 @@ class StatefulTransform(EpisodeTransform):
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state."""
+
+
+def find_readers(transforms: Mapping[str, EpisodeTransform], models: Collection[str]) -> list[tuple[str, str]]:
+    """List the transforms that read one of these models, by the names of transform and model in their arguments."""
+    return [
+        (name, value)
+        for name, part in transforms.items()
+        for value in vars(part).values()
+        if isinstance(value, str) and value in models
+    ]
 
 
 def check_group_size(transforms: Mapping[str, EpisodeTransform], group_size: int) -> None:

@@ -13,7 +13,7 @@ from mmrl.policies.vla.small.flow import ActionFlowPolicy
 @pytest.mark.parametrize(
     "part, base, own",
     [
-        (AsyncRolloutData, RolloutData, {"staleness"}),
+        (AsyncRolloutData, RolloutData, {"staleness", "save_versions"}),
         (
             ActionFlowPolicy,
             ActionPolicy,

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.core.errors import ConfigError
 from mmrl.data.async_data import AsyncRolloutData
-from mmrl.distributed import parallel
 from mmrl.engines.local import LocalEngine
 from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import RUNS, same
@@ -258,8 +258,10 @@ def test_without_staleness_a_resumed_run_is_the_uninterrupted_one(tmp_path):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match=r"data\.staleness=1 samples while it learns.*trainer\.devices=1"):
-        parallel.refuse_threads(SimpleNamespace(world_size=2, precision="32-true"), "data.staleness=1")
+    in_process = SimpleNamespace(thread_obstacle="vLLM opens process groups")
+    two = SimpleNamespace(staleness=1, trainer=SimpleNamespace(world_size=2), engine=in_process)
+    with pytest.raises(ConfigError, match=r"data\.staleness=1 with trainer.devices > 1: vLLM.*engine=vllm_server"):
+        AsyncRolloutData._refuse_engine(two)
     with pytest.raises(ValueError, match="64-true"):
         fit(tmp_path, *ASYNC, "trainer.precision=64-true", "trainer.max_epochs=1")
     with pytest.raises(ValueError, match=r"data\.staleness must be at least 0"):

@@ -46,6 +46,7 @@ DATA: list[Row] = [
     ("data=async data.staleness=1000", "staleness", "at most"),
     ("data=async data.staleness=abc", "staleness", "int"),
     ("data.staleness=1", "'staleness'", "unknown key"),
+    ("data=async engine=vllm trainer.devices=2", "data.staleness=1 with several processes", "engine=vllm_server"),
     ("data.pipeline=abc", "data.pipeline", "abc"),
     ("data.pipeline=[1]", "data.pipeline", "1"),
     ("data.annotators.group_advantage.scale=typo", "scale", "sample"),

@@ -98,6 +98,9 @@ class Backend(ABC):
     in_process: bool = False
     """Whether every rank has an instance of its own, in its process."""
 
+    thread_obstacle: str | None = None
+    """As `mmrl.engines.base.Engine.thread_obstacle`."""
+
     takes_tensors: bool = False
     """Whether whole weights are sent by `load`, block by block, and not as a file by `push`."""
 

@@ -56,6 +56,7 @@ class VllmEngine(Engine):
     def __init__(self, backend: Backend, folder: str | None = None, adapters: bool = False):
         super().__init__()
         self.backend, self.folder = backend, folder
+        self.thread_obstacle = backend.thread_obstacle
         self.sent = AdapterFactors() if adapters else FullWeights()
         self._folder: Path | None = None
         self._writes = False  # rank 0 writes into the folder, and empties it at the end

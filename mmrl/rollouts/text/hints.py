@@ -74,6 +74,8 @@ class HintedPrompts(Rollout):
         check_fraction("rollout", probability=probability)
         if getattr(rollout, "cache_episodes", False):
             raise ValueError("rollout.rollout.cache_episodes=true stores a prompt with one hint; set it to false")
+        if getattr(rollout, "cuts", False):
+            raise ValueError("rollout.rollout cuts completions, whose hints a checkpoint would lose; use single_turn")
         self.rollout, self.probability, self.instruction = rollout, probability, instruction
         self.fractions = check_fractions(fractions, "rollout")
         self.samples = rollout.samples

@@ -49,6 +49,7 @@ class InProcess(Backend):
     """
 
     in_process = takes_tensors = True
+    thread_obstacle = "vLLM in a training process opens process groups over those of the learner"
 
     def __init__(
         self,
