@@ -97,11 +97,17 @@ class BatchTokens:
             mask |= column.lengths.cpu().numpy() > 0
         return mask
 
-    def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
-        """Build the network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
+    def pack(self, packed: PackedBatch, mask: Any, multiple: int = 1) -> PackedInputs:
+        """Build the network's inputs for one packed batch.
+
+        Args:
+            packed: rows of the sequences.
+            mask: builds the attention mask of shared prompts.
+            multiple: of which the tokens and the scored tokens of a sequence are one.
+        """
         # B sequences of at most L tokens, of which at most `width` predict a choice
         sizes = [sequence_size(sequence, self.lengths) for sequence in packed]
-        length, width = (max(column) for column in zip(*sizes))
+        length, width = (-(-max(column) // multiple) * multiple for column in zip(*sizes))
         source = np.full((len(packed), length), -1)  # of each token among those of all prompts and choices
         # [B, L] prompt segment and completion (-1 in padding) and depth of each token, for the mask
         owner, completion, depth = np.full_like(source, -1), np.full_like(source, -1), np.zeros_like(source)

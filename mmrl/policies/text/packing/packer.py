@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup, divide_sequences, get_dividing_group
 from mmrl.ops.masked import last_inside
 from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
@@ -90,7 +91,10 @@ class PackingPolicy(LanguageModelPolicy):
         def score(batches: list[packing.PackedBatch]) -> Tensor:  # [3, M]
             return torch.stack(self.score_distributions(plain, batches, batch)[1:])
 
-        if self.prefix_sharing.verify(plain, score, self.model):
+        group = self.sequence_group
+        with divide_sequences(ALONE):  # a case may be new in one process of a group alone
+            exact = self.prefix_sharing.verify(plain, score, self.model)
+        if group.agree(exact):
             return best
         return packing.plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
 
@@ -105,6 +109,11 @@ class PackingPolicy(LanguageModelPolicy):
         whole = Batch({name: column for name, column in batch.items() if name != "packed_support_ids"})
         choice, logprobs, entropies, surprise, *_ = self.score_batches(tokens, batches, whole, (LogSurprise(),))
         return choice, logprobs, entropies, surprise
+
+    @property
+    def sequence_group(self) -> SequenceGroup:
+        """The processes that divide the sequences of this forward pass; this process alone without `divide_sequences`."""
+        return get_dividing_group() if self.divides_sequences else ALONE
 
     def measure_network(self) -> None:
         self.output_layer.verify(self.model, self.text_ids())
