@@ -96,8 +96,8 @@ class Learner(BaseLearner):
 
     def on_train_start(self) -> None:
         """Measure whether sequences can be divided over processes, if they are."""
-        models = [model for model in (self.policy, *self.models.values()) if model.divides_sequences]
         if self._sequence_group.size > 1:
+            models = [model for model in (self.policy, *self.models.values()) if model.divides_sequences]
             with gather_weights(*models):
                 for model in models:
                     model.measure_division(self._sequence_group)  # type: ignore[operator]
