@@ -32,9 +32,9 @@ def score_rows(
 def evaluate_rows(
     model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
 ) -> Tensor:
-    """Run a model in evaluation mode on all rows, `rows` at a time; the outputs [N], [N, T] or [N, T, ...] are on the CPU.
+    """Run a model in evaluation mode on all rows, `rows` at a time; the outputs are on the CPU.
 
-    Episodes of one prompt go together, since a policy may read their prompt once. Processes that divide sequences
+    They are [N], [N, T] or [N, T, ...]. Episodes of one prompt go together, since a policy may read their prompt once. Processes that divide sequences
     compute the rows of all of them (`share_scoring`).
     """
     group = get_scoring_group()

@@ -66,6 +66,20 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
 
 
+def check_strategy_options(trainer: Any) -> None:
+    """Refuse options of a strategy of Lightning that is known by its name alone, such as ddp.
+
+    Args:
+        trainer: plain values; without a class, the strategy's options have replaced its name.
+    """
+    strategy = trainer.get("strategy") if isinstance(trainer, Mapping) else None
+    if isinstance(strategy, Mapping) and "class_path" not in strategy:
+        raise ConfigError(
+            f"strategy.{next(iter(strategy), 'KEY')}: strategy=auto and strategy=ddp have no options; name a strategy "
+            "that has them: strategy=fsdp2, or strategy=sequence_parallel for copies of the weights"
+        )
+
+
 def check_seed(key: str, value: Any) -> None:
     """Refuse a seed that NumPy does not accept."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEEDS:

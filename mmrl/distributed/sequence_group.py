@@ -26,13 +26,13 @@ class SequenceGroup:
         rank: of this process in the group.
         size: S, the number of its processes.
         process_group: of torch.
-        device: where tensors are for communication.
+        device: where tensors are for communication; None for a CPU.
     """
 
     rank: int = 0
     size: int = 1
     process_group: Any = None
-    device: torch.device = torch.device("cpu")
+    device: torch.device | None = None
 
     def take(self, tokens: Tensor) -> Tensor:
         """Take this process's tokens [..., L / S] of [..., L]; L must be a multiple of S."""

@@ -72,16 +72,11 @@ class Policy(nn.Module, ABC):
     @classmethod
     def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
         """Raise ValueError if so many processes cannot divide its sequences, known from the configuration alone."""
-        raise ValueError(
-            f"strategy.sequence_parallel={processes} divides the tokens of text policies, and {cls.__name__} cannot be "
-            "divided; use strategy=ddp or strategy=fsdp2 without it"
-        )
+        refused = f"strategy.sequence_parallel={processes} divides the tokens of text policies, not of {cls.__name__}"
+        raise ValueError(f"{refused}; use strategy=ddp or strategy=fsdp2 without it")
 
     def measure_division(self, group: SequenceGroup) -> None:
-        """Raise ValueError if a group of processes that divides its sequences would compute something else. Collective.
-
-        Only for policies with `divides_sequences`.
-        """
+        """Raise ValueError if a group that divides its sequences would compute something else. Collective."""
 
     @property
     def device(self) -> torch.device:

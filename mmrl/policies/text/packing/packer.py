@@ -112,7 +112,7 @@ class PackingPolicy(LanguageModelPolicy):
 
     @property
     def sequence_group(self) -> SequenceGroup:
-        """The processes that divide the sequences of this forward pass; this process alone without `divide_sequences`."""
+        """The processes that divide the sequences of a forward pass; without `divide_sequences` this one alone."""
         return get_dividing_group() if self.divides_sequences else ALONE
 
     def measure_network(self) -> None:
