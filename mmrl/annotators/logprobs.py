@@ -34,8 +34,8 @@ def evaluate_rows(
 ) -> Tensor:
     """Run a model in evaluation mode on all rows, `rows` at a time; the outputs are on the CPU.
 
-    They are [N], [N, T] or [N, T, ...]. Episodes of one prompt go together, since a policy may read their prompt once. Processes that divide sequences
-    compute the rows of all of them (`share_scoring`).
+    They are [N], [N, T] or [N, T, ...]. Episodes of one prompt go together, since a policy may read their prompt once.
+    Processes that divide sequences compute the rows of all of them (`share_scoring`).
     """
     group = get_scoring_group()
     if group.size == 1 or not getattr(model, "divides_sequences", False):
