@@ -1,6 +1,6 @@
 """Table of docs/scale.md: bytes of a learning pass whose sequence is divided over processes, measured and planned.
 
-python scripts/scale/sequence_memory.py [--tokens 2048] [--sizes 1 2 4]
+python scripts/scale/sequence_memory.py [--tokens 4096] [--sizes 1 2 4]
 
 Every process counts the bytes of all tensors that are alive in forward and backward pass of one row, beyond weights and
 their gradients (`LiveBytes`), with gloo on a CPU. The plan is that of `mmrl plan`, which starts no process.

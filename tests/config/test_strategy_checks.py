@@ -85,7 +85,7 @@ HYBRID = {"model_type": "qwen3_5_text", "num_hidden_layers": 2, "layer_types": [
         ("text.policy.TextPolicy", {"config": HYBRID}, 2, "qwen3_5_text has layers of type linear_attention; use"),
         ("text.vision.VisionLanguagePolicy", {"path": "nowhere"}, 2, "of text policies, not of VisionLanguagePolicy"),
         ("control.policy.ControlPolicy", {}, 2, "divides the tokens of text policies, not of ControlPolicy; use"),
-        ("text.policy.TextPolicy", {"path": "/nowhere"}, 2, "cannot be loaded"),
+        ("text.policy.TextPolicy", {"path": "/nowhere"}, 2, "policy.path=./nowhere.: no such folder"),
         ("text.policy.TextPolicy", {"config": HEADS}, 3, None),
         ("text.policy.TextPolicy", {"config": HEADS, "attention": "eager"}, 1, None),
     ],

@@ -54,7 +54,10 @@ class Tokens(L.Callback):
         (self.folder / f"calls{trainer.global_rank}.json").write_text(json.dumps(sorted(self.calls)))
 
 
-@pytest.mark.parametrize(("strategy", "name", "ranks", "more"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+@pytest.mark.parametrize(
+    ("strategy", "name", "ranks", "more"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if case[2] > 2 else [], id=f"{case[0]}-{case[1]}") for case in CASES],
+)
 def test_processes_that_divide_sequences_are_one_run(strategy, name, ranks, more, tmp_path):
     once = fit(tmp_path / "alone", *RUNS[name], *more, *EVERY)
     tokens = (
