@@ -14,8 +14,8 @@ from mmrl.core.columns import COLLATED
 from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.types import Context, PolicyOutput
-from mmrl.distributed.sequence_group import divide_sequences, get_scoring_group
-from mmrl.distributed.shared_rows import SharedRows
+from mmrl.distributed.scoring import get_scoring_group
+from mmrl.transforms.rows.shared_rows import SharedRows
 
 
 def score_rows(
@@ -37,11 +37,11 @@ def evaluate_rows(
     They are [N], [N, T] or [N, T, ...]. Episodes of one prompt go together, since a policy may read their prompt once.
     Processes that divide sequences compute the rows of all of them (`share_scoring`).
     """
-    group = get_scoring_group()
-    if group.size == 1 or not getattr(model, "divides_sequences", False):
+    group = get_scoring_group(model)
+    if group.size == 1:
         return _evaluate_rows(model, batch, say, rows, device)
-    whole, local = SharedRows(group, model).gather(batch)
-    with divide_sequences(group):
+    whole, local = SharedRows(group, model).gather(batch)  # type: ignore[arg-type]  # a policy, which divides
+    with group.divide():
         outputs = _evaluate_rows(model, whole, say, rows, device)[local]
     # the rows of others may have more choices
     return outputs[:, : batch["action"].shape[1]] if outputs.dim() > 1 else outputs

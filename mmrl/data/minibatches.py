@@ -19,9 +19,10 @@ from torch import Tensor
 from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_rng
 from mmrl.distributed import parallel
-from mmrl.distributed.shared_rows import SharedRows
 from mmrl.objectives.weighting import Weighting
 from mmrl.ops.masked import last_inside
+from mmrl.policies.sequence_group import ALONE
+from mmrl.transforms.rows.shared_rows import SharedRows
 
 
 def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:
@@ -91,7 +92,7 @@ class UpdateEpoch:
         shared: SharedRows | None = None,
     ):
         self.batch, self.weighting, self.cuts, self.accumulate, self.device = batch, weighting, cuts, accumulate, device
-        self.whole_groups, self.shared = whole_groups, shared or SharedRows()
+        self.whole_groups, self.shared = whole_groups, shared or SharedRows(ALONE)
 
     def __iter__(self) -> Iterator[Batch]:
         _, size = parallel.rank_and_size()

@@ -31,9 +31,8 @@ from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.distributed import parallel
-from mmrl.distributed.sequence_group import share_scoring
+from mmrl.distributed.scoring import share_scoring
 from mmrl.distributed.sharding import gather_weights
-from mmrl.distributed.shared_rows import SharedRows
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.objectives.weighting import Weighting
@@ -43,6 +42,7 @@ from mmrl.schedules.base import Schedule
 from mmrl.schedules.scheduled import ScheduledScalars
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.transforms.rows.base import RowTransform
+from mmrl.transforms.rows.shared_rows import SharedRows
 
 if TYPE_CHECKING:
     from mmrl.learners.base import BaseLearner

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mmrl.distributed.fsdp2 import FSDP2, mixed_precision
-from mmrl.distributed.sequence_group import ALONE, SequenceGroup
 from mmrl.distributed.sharding import shard
+from mmrl.policies.sequence_group import ALONE, SequenceGroup
 
 
 def rank_and_size() -> tuple[int, int]:

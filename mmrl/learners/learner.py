@@ -14,7 +14,6 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.distributed import parallel
-from mmrl.distributed.sequence_group import ALONE, divide_sequences
 from mmrl.distributed.sharding import gather_weights
 from mmrl.files.weight_names import name_remedy
 from mmrl.learners.base import BaseLearner
@@ -23,6 +22,7 @@ from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.resume import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
+from mmrl.policies.sequence_group import ALONE
 
 
 class Learner(BaseLearner):
@@ -181,7 +181,7 @@ class Learner(BaseLearner):
     def outputs(self, batch: Batch) -> PolicyOutput:
         """Run the policy on the batch, and the further forward passes that the objective's terms name."""
         offload = OffloadActivations(self.device.type) if self.offload_activations else nullcontext()
-        with offload, divide_sequences(self._sequence_group):
+        with offload, self._sequence_group.divide():
             out = self.policy(batch)
             for name in sorted(self.objective.others()):
                 out.others[name] = self._pass(name, batch)

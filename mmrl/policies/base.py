@@ -16,7 +16,7 @@ from mmrl.core.batch import Batch, Ragged, concatenate_columns, pad_stack
 from mmrl.core.columns import is_ragged, pad_value
 from mmrl.core.rng import Noise
 from mmrl.core.types import Ended, Observation, PolicyOutput, Sampling
-from mmrl.distributed.sequence_group import SequenceGroup
+from mmrl.policies.sequence_group import SequenceGroup
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Policy(nn.Module, ABC):
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
-    divides_sequences: bool = False  # whether processes can divide the tokens of its rows (`divide_sequences`)
+    divides_sequences: bool = False  # whether processes can divide the tokens of its rows (`SequenceGroup.divide`)
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod

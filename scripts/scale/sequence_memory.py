@@ -22,7 +22,7 @@ from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.passes import PlannedGroup, TextPasses
 from mmrl.commands.planning.prompts import Prompts, build_batch
 from mmrl.commands.planning.shapes import fake_weights
-from mmrl.distributed.sequence_group import build_sequence_group, divide_sequences
+from mmrl.policies.sequence_group import build_sequence_group
 from mmrl.policies.text.policy import TextPolicy
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ def plan(case: Case, size: int) -> int:
     policy = TextPolicy(config=dict(ARCHITECTURE))
     fake_weights(policy)
     passes = TextPasses(policy, "cpu", mixed=False)
-    with divide_sequences(PlannedGroup(size=size)):
+    with PlannedGroup(size=size).divide():
         learn = passes.learn(_build_rows(policy, case), case.checkpointing)
     assert learn is not None
     return learn.next_peak
@@ -84,7 +84,7 @@ def _measure_rank(case: Case, rank: int, size: int, port: int, queue: Any) -> No
     tokens = policy.extract_tokens(batch)
     sizes: list[int] = []
     policy.model.get_input_embeddings().register_forward_hook(lambda *call: sizes.append(call[1][0].shape[1]))
-    with divide_sequences(build_sequence_group(size, torch.device("cpu"))):
+    with build_sequence_group(size, torch.device("cpu")).divide():
         batches = policy.choose_packing(tokens, batch)
         sizes.clear()
         live = LiveBytes(policy)

@@ -24,7 +24,6 @@ from mmrl.commands.planning.run import count_rows
 from mmrl.commands.planning.seconds import read_seconds
 from mmrl.commands.planning.shapes import build_on_meta, fake_weights
 from mmrl.config.compose import compose, to_lightning
-from mmrl.distributed.sequence_group import divide_sequences
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
 
@@ -155,7 +154,7 @@ def test_divided_sequences_keep_a_share_of_the_activations():
 
 
 def plan_divided(policy, batch, size):
-    with divide_sequences(PlannedGroup(size=size)):
+    with PlannedGroup(size=size).divide():
         return TextPasses(policy, "cpu", mixed=False).learn(batch, False)
 
 

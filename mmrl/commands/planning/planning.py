@@ -18,7 +18,6 @@ from mmrl.commands.planning.prompts import Prompts, build_batch, collate_prompts
 from mmrl.commands.planning.run import IterationRows, Processes, count_rows, read_processes
 from mmrl.commands.planning.shapes import fake_weights
 from mmrl.core.errors import ConfigError
-from mmrl.distributed.sequence_group import divide_sequences
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.learner import Learner
 from mmrl.learners.offload import refuse_offload
@@ -109,15 +108,8 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
     trained = [modules.policy, *modules.trained.values()]
     optimizer = measure_optimizer(learner.make_optimizer, trained, processes.device)
     max_rows = data.engine.max_rows if isinstance(data.engine, LocalEngine) else data.num_prompts * data.group_size
-    rows = count_rows(
-        data.num_prompts,
-        data.group_size,
-        data.num_minibatches,
-        processes.accumulate,
-        processes.world,
-        max_rows,
-        sequence=processes.sequence,
-    )
+    sizes = (data.num_prompts, data.group_size, data.num_minibatches, processes.accumulate)
+    rows = count_rows(*sizes, processes.world, max_rows, sequence=processes.sequence)
     engines = [
         measure_engine(data.engine, learner.policy, modules.policy, processes.device, memory, first, processes.devices)
         for first in ([True] if processes.world == 1 else [True, False])
@@ -211,7 +203,7 @@ def _trace(
     tracer = TextPasses(policy, processes.device, processes.mixed)
     micro = build_batch(policy, prompts, rows.micro_batch, rows.group_in_micro_batch, choices)
     scored, score = _scored_rows(data, rows.iteration * processes.sequence), 0
-    with divide_sequences(PlannedGroup(size=processes.sequence)):
+    with PlannedGroup(size=processes.sequence).divide():
         plain, checkpointed = (tracer.learn(micro, flag) for flag in (False, True))
         if scored:
             score = tracer.score(build_batch(policy, prompts, scored, min(rows.group_size, scored), choices))

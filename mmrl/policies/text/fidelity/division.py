@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.distributed.sequence_group import ALONE, SequenceGroup, divide_sequences
+from mmrl.policies.sequence_group import ALONE, SequenceGroup
 from mmrl.policies.text.checks.division import refuse_division
 from mmrl.policies.text.fidelity.check import ROUNDED, get_attention
 from mmrl.policies.text.fidelity.measure import EXACT, PADDED, is_rounded, list_packings
@@ -66,6 +66,6 @@ def build_rows(policy: Any) -> Batch:
 
 def _score(policy: Any, batch: Batch, packing: list[PackedBatch], group: SequenceGroup) -> Tensor:
     """Log-probs, entropies and `LogSurprise` [3, M] of the choices."""
-    with divide_sequences(group):
+    with group.divide():
         tokens = policy.extract_tokens(batch).without_common_choices()
         return torch.stack(policy.score_distributions(tokens, packing, batch)[1:])

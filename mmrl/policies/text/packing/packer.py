@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.distributed.sequence_group import ALONE, SequenceGroup, divide_sequences, get_dividing_group
 from mmrl.ops.masked import last_inside
+from mmrl.policies.sequence_group import ALONE, SequenceGroup, get_dividing_group
 from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
@@ -92,7 +92,7 @@ class PackingPolicy(LanguageModelPolicy):
             return torch.stack(self.score_distributions(plain, batches, batch)[1:])
 
         group = self.sequence_group
-        with divide_sequences(ALONE):  # a case may be new in one process of a group alone
+        with ALONE.divide():  # a case may be new in one process of a group alone
             exact = self.prefix_sharing.verify(plain, score, self.model)
         if group.agree(exact):
             return best
@@ -112,7 +112,7 @@ class PackingPolicy(LanguageModelPolicy):
 
     @property
     def sequence_group(self) -> SequenceGroup:
-        """The processes that divide the sequences of a forward pass; without `divide_sequences` this one alone."""
+        """The processes that divide the sequences of a forward pass; outside of its `divide` this one alone."""
         return get_dividing_group() if self.divides_sequences else ALONE
 
     def measure_network(self) -> None:

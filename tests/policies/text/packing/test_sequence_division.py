@@ -5,11 +5,11 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.types import Sampling
-from mmrl.distributed.sequence_group import ALONE, build_sequence_group, divide_sequences
+from mmrl.policies.sequence_group import ALONE, build_sequence_group
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.sequence_division import count_repeats
 from mmrl.policies.text.policy import TextPolicy
-from tests.distributed.test_sequence_group import join_processes, run_group
+from tests.policies.test_sequence_group import join_processes, run_group
 from tests.policies.text.oracle import TINY, batch_of, completions, decided, plain_logits
 from tests.policies.text.test_policy import PROMPTS
 
@@ -53,7 +53,7 @@ def compare(policy, batch, batches, group, expected):
     whole, gradients = learn(policy, batch, batches)
     sizes = []
     handle = policy.model.get_input_embeddings().register_forward_hook(lambda *call: sizes.append(call[1][0].shape[1]))
-    with divide_sequences(group):
+    with group.divide():
         divided, shares = learn(policy, batch, batches)
     handle.remove()
     lengths = policy.extract_tokens(batch).lengths
@@ -139,7 +139,7 @@ def test_added_tokens_are_at_the_end_and_need_no_mask():
     assert wider.tensors["input_ids"].shape[1] % 4 == wider.width % 4 == 0
     assert_close(wider.tensors["input_ids"][:, :length], plain.tensors["input_ids"])
     assert bool(wider.tensors["attention_mask"].all())
-    with divide_sequences(ALONE):
+    with ALONE.divide():
         one, other = (policy.score_inputs(inputs, batch) for inputs in (plain, wider))
     for part, wide in zip(one, other):
         assert_close(wide, part, atol=1e-6, rtol=1e-5)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch, Ragged
 from mmrl.core.columns import OPTIONAL, pad_value
-from mmrl.distributed.sequence_group import ALONE, SequenceGroup
 from mmrl.transforms.rows.concatenation import concatenate
+
+if TYPE_CHECKING:
+    from mmrl.policies.base import Policy
+    from mmrl.policies.sequence_group import SequenceGroup
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class SharedRows:
         policy: knows how observations are padded.
     """
 
-    group: SequenceGroup = ALONE
-    policy: Any = None
+    group: SequenceGroup
+    policy: Policy | None = None
 
     def gather(self, batch: Batch) -> tuple[Batch, slice]:
         """Gather the rows of all processes of the group in rank order, and say which are this one's. Collective.

@@ -34,6 +34,18 @@ class SequenceGroup:
     process_group: Any = None
     device: torch.device | None = None
 
+    @contextmanager
+    def divide(self) -> Iterator[None]:
+        """Let policies divide the sequences of their forward passes over the group inside the context.
+
+        All processes of the group must call the same models with the same rows in the same order.
+        """
+        token = _dividing.set(self)
+        try:
+            yield
+        finally:
+            _dividing.reset(token)
+
     def take(self, tokens: Tensor) -> Tensor:
         """Take this process's tokens [..., L / S] of [..., L]; L must be a multiple of S."""
         return tokens if self.size == 1 else tokens.unflatten(-1, (-1, self.size))[..., self.rank]
@@ -95,7 +107,6 @@ ALONE = SequenceGroup()
 """One process, which has all tokens of its sequences."""
 
 _dividing: ContextVar[SequenceGroup] = ContextVar("dividing", default=ALONE)
-_scoring: ContextVar[SequenceGroup] = ContextVar("scoring", default=ALONE)
 
 
 def build_sequence_group(size: int, device: torch.device, timeout: timedelta | None = None) -> SequenceGroup:
@@ -118,37 +129,6 @@ def build_sequence_group(size: int, device: torch.device, timeout: timedelta | N
     return SequenceGroup(rank % size, size, groups[rank // size], device)
 
 
-@contextmanager
-def divide_sequences(group: SequenceGroup) -> Iterator[None]:
-    """Let policies divide the sequences of their forward passes over a group inside the context.
-
-    All processes of the group must call the same models with the same rows in the same order.
-    """
-    token = _dividing.set(group)
-    try:
-        yield
-    finally:
-        _dividing.reset(token)
-
-
 def get_dividing_group() -> SequenceGroup:
-    """Return the group of `divide_sequences`; `ALONE` outside of it."""
+    """Return the group whose `divide` is the present context; `ALONE` outside of one."""
     return _dividing.get()
-
-
-@contextmanager
-def share_scoring(group: SequenceGroup) -> Iterator[None]:
-    """Let `evaluate_rows` score the rows of all processes of a group together inside the context.
-
-    All processes of the group must call it equally often.
-    """
-    token = _scoring.set(group)
-    try:
-        yield
-    finally:
-        _scoring.reset(token)
-
-
-def get_scoring_group() -> SequenceGroup:
-    """Return the group of `share_scoring`; `ALONE` outside of it."""
-    return _scoring.get()

@@ -4,18 +4,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.core.batch import Batch, Ragged
 from mmrl.distributed.ddp import DDP
 from mmrl.distributed.fsdp2 import FSDP2
-from mmrl.distributed.sequence_group import (
+from mmrl.policies.sequence_group import (
     ALONE,
     SequenceGroup,
     build_sequence_group,
-    divide_sequences,
     get_dividing_group,
 )
-from mmrl.distributed.shared_rows import SharedRows
-from mmrl.policies.base import Policy
 from tests.runs.processes import start
 from tests.tiny_recipes import free_port
 
@@ -32,13 +28,6 @@ def run_group(target, ranks):
 def join_processes(rank, ranks, port):
     torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     torch.set_num_threads(1)
-
-
-class Reader(Policy):
-    """Only pads observations."""
-
-    pads_left = True
-    act = encode = forward = save_pretrained = None
 
 
 def exchange(rank, ranks, port):
@@ -65,44 +54,13 @@ def exchange(rank, ranks, port):
     torch.distributed.destroy_process_group()
 
 
-def gather(rank, ranks, port):
-    join_processes(rank, ranks, port)
-    rows, choices = (2, 3) if rank else (1, 2)
-    ids = torch.full((rows, choices), rank + 1)
-    batch = Batch(
-        {"obs.input_ids": ids, "obs.attention_mask": torch.ones_like(ids), "action": ids},
-        action_mask=torch.ones(rows, choices, dtype=torch.bool),
-        prompt_id=torch.zeros(rows, dtype=torch.long),
-        episode=torch.arange(rows),
-    )
-    if rank:  # the rows of the other process were drawn from the whole vocabulary
-        batch["support_sizes"] = torch.ones(rows, choices, dtype=torch.long)
-        batch["packed_support_ids"] = Ragged(torch.arange(6), torch.tensor([3, 3]))
-    whole, local = SharedRows(SequenceGroup(rank, ranks), Reader()).gather(batch)
-    assert whole["action"].tolist() == [[1, 1, 0], [2, 2, 2], [2, 2, 2]]
-    assert whole["obs.attention_mask"].tolist() == [[0, 1, 1], [1, 1, 1], [1, 1, 1]]
-    assert whole["prompt_id"].tolist() == [0, 1, 1] and whole["episode"].tolist() == [0, 1, 2]
-    assert whole["support_sizes"].tolist() == [[0, 0, 0], [1, 1, 1], [1, 1, 1]]
-    assert whole["packed_support_ids"].lengths.tolist() == [0, 3, 3]
-    assert local == (slice(1, 3) if rank else slice(0, 1))
-    empty, nothing = SharedRows(SequenceGroup(rank, ranks), Reader()).gather(batch.select(torch.arange(rank)))
-    assert empty.rows == 1 and nothing == (slice(0, 1) if rank else slice(0, 0))
-    torch.distributed.destroy_process_group()
-
-
 def test_processes_exchange_tokens_by_hand():
     run_group(exchange, 4)
-
-
-def test_a_group_has_the_rows_of_all_its_processes():
-    run_group(gather, 2)
 
 
 def test_one_process_changes_nothing():
     tokens = torch.arange(3.0)
     assert ALONE.take(tokens) is tokens and ALONE.join(tokens, 1) is tokens
-    batch = Batch(action=tokens)
-    assert SharedRows().gather(batch) == (batch, slice(0, 3))
     assert build_sequence_group(1, torch.device("cpu")) is ALONE
     with pytest.raises(ValueError, match=r"sequence_parallel=2 does not divide the 1 processes"):
         build_sequence_group(2, torch.device("cpu"))
@@ -110,9 +68,9 @@ def test_one_process_changes_nothing():
 
 def test_a_group_divides_inside_the_context_alone():
     group = SequenceGroup(1, 2)
-    with divide_sequences(group):
+    with group.divide():
         assert get_dividing_group() is group
-        with divide_sequences(ALONE):
+        with ALONE.divide():
             assert get_dividing_group() is ALONE
     assert get_dividing_group() is ALONE
 
