@@ -14,6 +14,8 @@ from mmrl.core.columns import COLLATED
 from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.types import Context, PolicyOutput
+from mmrl.distributed.scoring import get_scoring_group
+from mmrl.transforms.rows.shared_rows import SharedRows
 
 
 def score_rows(
@@ -27,14 +29,28 @@ def score_rows(
     return evaluate_rows(model, batch, lambda on_device: column(model(on_device)), rows, device)
 
 
-@torch.no_grad()
 def evaluate_rows(
     model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
 ) -> Tensor:
     """Run a model in evaluation mode on all rows, `rows` at a time; the outputs are on the CPU.
 
-    Episodes of one prompt go together, since a policy may read their prompt once.
+    They are [N], [N, T] or [N, T, ...]. Episodes of one prompt go together, since a policy may read their prompt once.
+    Processes that divide sequences compute the rows of all of them (`share_scoring`).
     """
+    group = get_scoring_group(model)
+    if group.size == 1:
+        return _evaluate_rows(model, batch, say, rows, device)
+    whole, local = SharedRows(group, model).gather(batch)  # type: ignore[arg-type]  # a policy, which divides
+    with group.divide():
+        outputs = _evaluate_rows(model, whole, say, rows, device)[local]
+    # the rows of others may have more choices
+    return outputs[:, : batch["action"].shape[1]] if outputs.dim() > 1 else outputs
+
+
+@torch.no_grad()
+def _evaluate_rows(
+    model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
+) -> Tensor:
     pieces = []
     order = batch["prompt_id"].argsort(stable=True)
     with evaluation_mode(model):

@@ -23,9 +23,9 @@ from mmrl.config.dry_calls.data import check_data
 from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.errors.parser import check_empty, format_parser_error
 from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
-from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
+from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_trainable
 from mmrl.config.paths import move_outputs, resolve_inputs
-from mmrl.config.preflight import check_config, check_numbers, check_seed
+from mmrl.config.preflight import check_config, check_numbers, check_seed, check_strategy_options
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
 from mmrl.config.thread_checks import check_threads
@@ -94,6 +94,7 @@ class CLI(LightningCLI):
         self._receives = False  # whether the weights of policies come from the first process
         if isinstance(args, dict):
             check_seed("seed", args.get("seed_everything"))
+            check_strategy_options(args.get("trainer"))
             check_numbers(args)  # before the parser, which needs longer
             check_empty_names(args)
         try:
@@ -137,6 +138,7 @@ class CLI(LightningCLI):
         reward = check_parts(config["model"], config["data"], self._trains)
         check_wiring(config["model"], config["data"], config.get("recipe"))
         check_threads(config["trainer"], config["model"], config["data"])
+        check_division(config["model"], config["trainer"])
         self.parser.add_instantiator(self._part, object)
         if is_first_process():
             self.parser.check = partial(self._check, reward=reward)  # type: ignore[attr-defined]

@@ -159,6 +159,28 @@ def _check_schedule(key: str, scheduler: Any, arguments: Mapping[str, Any]) -> N
             rates = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
 
 
+def check_division(model: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
+    """Refuse `strategy.sequence_parallel` for a policy whose sequences cannot be divided (`Policy.refuse_division`).
+
+    Args:
+        model: {class_path, init_args} of the learner.
+        trainer: its options.
+
+    Raises:
+        ConfigError: with the policy's reason.
+    """
+    strategy = trainer.get("strategy")
+    options = (strategy.get("init_args") or {}) if isinstance(strategy, Mapping) else {}
+    processes = options.get("sequence_parallel") or 1
+    policy = (model.get("init_args") or {}).get("policy")
+    if processes == 1 or not isinstance(policy, Mapping) or "class_path" not in policy:
+        return
+    try:
+        load(policy["class_path"]).refuse_division(policy.get("init_args") or {}, processes)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
 def check_decodes(policy: Any, data: Any) -> None:
     """Refuse a decode of `data.sampling` or `data.evaluation.sampling` that the policy's `check_sampling` refuses."""
     if policy is None or getattr(data, "sampling", None) is None:

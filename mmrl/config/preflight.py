@@ -17,7 +17,7 @@ MOST_ROWS = 10**7
 """Episodes of an iteration; more do not fit into a machine's memory."""
 _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
-_OWN = ("fsdp2", "mmrl.distributed.fsdp2.FSDP2")
+_OWN = ("fsdp2", "mmrl.distributed.fsdp2.FSDP2", "mmrl.distributed.ddp.DDP")
 _CALLBACKS = {
     "LearningRateFinder": "trains trial steps before the first iteration, on rows that are not there yet",
     "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",
@@ -64,6 +64,20 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
+
+
+def check_strategy_options(trainer: Any) -> None:
+    """Refuse options of a strategy of Lightning that is known by its name alone, such as ddp.
+
+    Args:
+        trainer: plain values; without a class, the strategy's options have replaced its name.
+    """
+    strategy = trainer.get("strategy") if isinstance(trainer, Mapping) else None
+    if isinstance(strategy, Mapping) and "class_path" not in strategy:
+        raise ConfigError(
+            f"strategy.{next(iter(strategy), 'KEY')}: strategy=auto and strategy=ddp have no options; name a strategy "
+            "that has them: strategy=fsdp2, or strategy=sequence_parallel for copies of the weights"
+        )
 
 
 def check_seed(key: str, value: Any) -> None:
@@ -180,7 +194,8 @@ def check_strategy(trainer: Mapping[str, Any]) -> None:
     strategy = trainer.get("strategy")
     name = strategy.get("class_path") if isinstance(strategy, Mapping) else strategy
     if name in _OWN and isinstance(strategy, Mapping):
-        _check_shard_size((strategy.get("init_args") or {}).get("shard_size"), trainer)
+        for key, remedy in _DIVIDES.items():
+            _check_divisor(key, (strategy.get("init_args") or {}).get(key), trainer, remedy)
     if not isinstance(name, str) or name in _OWN:
         return
     for pattern, reason in _REFUSED.items():
@@ -191,16 +206,23 @@ def check_strategy(trainer: Mapping[str, Any]) -> None:
             )
 
 
-def _check_shard_size(size: Any, trainer: Mapping[str, Any]) -> None:
-    """Refuse a shard size that does not divide the number of processes, if the configuration names that number."""
+_DIVIDES = {
+    "shard_size": "use a divisor, such as the number of GPUs of a node",
+    "sequence_parallel": "use a divisor of them, or trainer.devices that it divides",
+}
+"""Options of our strategies that divide the processes, with the remedy."""
+
+
+def _check_divisor(key: str, size: Any, trainer: Mapping[str, Any], remedy: str) -> None:
+    """Refuse a size that does not divide the number of processes, if the configuration names that number."""
     devices, nodes = trainer.get("devices"), trainer.get("num_nodes") or 1
     devices = len(devices) if isinstance(devices, list) else devices
     if not all(isinstance(value, int) and value > 0 for value in (size, devices, nodes)):
         return
     if devices * nodes % size:
         raise ConfigError(
-            f"trainer.strategy.shard_size={size} does not divide the {devices * nodes} processes (trainer.devices "
-            "times trainer.num_nodes); use a divisor, such as the number of GPUs of a node"
+            f"trainer.strategy.{key}={size} does not divide the {devices * nodes} processes (trainer.devices "
+            f"times trainer.num_nodes); {remedy}"
         )
 
 

@@ -21,6 +21,8 @@ from mmrl.core.rng import derive_rng
 from mmrl.distributed import parallel
 from mmrl.objectives.weighting import Weighting
 from mmrl.ops.masked import last_inside
+from mmrl.policies.sequence_group import ALONE
+from mmrl.transforms.rows.shared_rows import SharedRows
 
 
 def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:
@@ -40,6 +42,7 @@ def split_update_epochs(
     iteration: int,
     device: torch.device,
     whole_groups: bool = False,
+    shared: SharedRows | None = None,
 ) -> Iterator[UpdateEpoch]:
     """Yield the update epochs, each with num_minibatches * accumulate micro-batches; whole groups stay in one of them.
 
@@ -62,7 +65,7 @@ def split_update_epochs(
         nearest = place.argsort()
         permuted = batch.select(torch.from_numpy(np.concatenate([real[nearest], idle])))
         cuts = np.searchsorted(permuted_unit[order][nearest], starts).tolist()
-        yield UpdateEpoch(permuted, weighting, cuts, accumulate, device, whole_groups)
+        yield UpdateEpoch(permuted, weighting, cuts, accumulate, device, whole_groups, shared)
 
 
 class UpdateEpoch:
@@ -75,6 +78,7 @@ class UpdateEpoch:
         accumulate: micro-batches of a minibatch.
         device: where sums over all processes are made.
         whole_groups: keep the rows of a group in one micro-batch.
+        shared: the processes that learn from the rows of all of them; None for this one alone.
     """
 
     def __init__(
@@ -85,20 +89,28 @@ class UpdateEpoch:
         accumulate: int,
         device: torch.device,
         whole_groups: bool = False,
+        shared: SharedRows | None = None,
     ):
         self.batch, self.weighting, self.cuts, self.accumulate, self.device = batch, weighting, cuts, accumulate, device
-        self.whole_groups = whole_groups
+        self.whole_groups, self.shared = whole_groups, shared or SharedRows(ALONE)
 
     def __iter__(self) -> Iterator[Batch]:
         _, size = parallel.rank_and_size()
         sizes = [stop - start for start, stop in pairwise(self.cuts)]
-        for part, rows in zip(self.batch.cut([*sizes, self.batch.rows - self.cuts[-1]]), sizes):
+        for part, _ in zip(self.batch.cut([*sizes, self.batch.rows - self.cuts[-1]]), sizes):
             weights = self.weighting(part, lambda value: parallel.total(value, self.device))
-            # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
-            part["loss_weights"] = weights * (self.accumulate * size)
-            whole = self.accumulate == 1 and rows > 0
+            # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks, of which those of a
+            # sequence group have the same rows
+            part["loss_weights"] = weights * (self.accumulate * (size // self.shared.group.size))
+            part, _ = self.shared.gather(part)
+            whole = self.accumulate == 1 and part.rows > 0
             for piece in [None] if whole else split_by_cost(part, self.accumulate, self.whole_groups):
-                yield part if piece is None else part.select(piece) if len(piece) else _idle(self.batch)
+                yield part if piece is None else part.select(piece) if len(piece) else self._idle()
+
+    def _idle(self) -> Batch:
+        """Return rows with loss weight 0, so that a rank without rows takes part in collectives."""
+        row = self.batch.select(torch.zeros(1, dtype=torch.long))
+        return self.shared.gather(row.with_columns(loss_weights=torch.zeros(row["action_mask"].shape)))[0]
 
 
 def split_by_cost(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]:
@@ -158,9 +170,3 @@ def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     place = np.empty(len(ranked), dtype=np.int64)
     place[ranked] = np.arange(len(ranked))
     return place[owner == rank], every[2][ranked]
-
-
-def _idle(batch: Batch) -> Batch:
-    """A row with loss weight 0, so that a rank without rows takes part in collectives."""
-    row = batch.select(torch.zeros(1, dtype=torch.long))
-    return row.with_columns(loss_weights=torch.zeros(row["action_mask"].shape))

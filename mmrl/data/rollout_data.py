@@ -31,6 +31,7 @@ from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.distributed import parallel
+from mmrl.distributed.scoring import share_scoring
 from mmrl.distributed.sharding import gather_weights
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
@@ -41,6 +42,7 @@ from mmrl.schedules.base import Schedule
 from mmrl.schedules.scheduled import ScheduledScalars
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.transforms.rows.base import RowTransform
+from mmrl.transforms.rows.shared_rows import SharedRows
 
 if TYPE_CHECKING:
     from mmrl.learners.base import BaseLearner
@@ -206,7 +208,8 @@ class RolloutData(L.LightningDataModule):
             batch = self._rows(collected, ctx)  # this rank's rows, one per turn
             learner.policy.count_rows(batch, partial(parallel.total, device=ctx.device))
             self._finish_collection(ctx)
-            batch = self._annotate(batch, ctx)  # more columns, such as advantages
+            with share_scoring(parallel.sequence_group(self.trainer)):
+                batch = self._annotate(batch, ctx)  # more columns, such as advantages
         notify_rollout_end(self.trainer, collected, batch, ctx)
         batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness + self.rollout.max_age(ctx.sampling))
         self.metrics |= metrics
@@ -225,6 +228,7 @@ class RolloutData(L.LightningDataModule):
             iteration=ctx.iteration,
             device=ctx.device,
             whole_groups=learner.whole_groups,
+            shared=SharedRows(parallel.sequence_group(self.trainer), learner.policy),
         )
 
     def _next_collection(self, ctx: Context) -> Collected:

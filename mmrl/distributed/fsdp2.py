@@ -17,9 +17,11 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.optim import Optimizer
 
+from mmrl.core.errors import check_at_least
 from mmrl.distributed.heap import return_freed_memory
 from mmrl.distributed.whole_state import collect_optimizer_state, load_model_state, load_optimizer_state
 from mmrl.files.weight_names import current_name, name_remedy
+from mmrl.policies.sequence_group import ALONE, SequenceGroup, build_sequence_group
 
 
 class FSDP2(ModelParallelStrategy):
@@ -36,6 +38,8 @@ class FSDP2(ModelParallelStrategy):
             rank 0.
         process_group_backend: of torch; None takes that of the device.
         timeout: of collectives.
+        sequence_parallel: processes that hold the same rows in learning and scoring passes and divide the tokens of
+            each sequence; 1 for none.
     """
 
     def __init__(
@@ -45,7 +49,9 @@ class FSDP2(ModelParallelStrategy):
         save_distributed_checkpoint: bool = True,
         process_group_backend: str | None = None,
         timeout: timedelta | None = default_pg_timeout,
+        sequence_parallel: int = 1,
     ):
+        check_at_least(1, "trainer.strategy", sequence_parallel=sequence_parallel)
         if shard_size is not None and shard_size < 1:
             raise ValueError(f"trainer.strategy.shard_size must be at least 1, got {shard_size}")
         super().__init__(
@@ -54,7 +60,8 @@ class FSDP2(ModelParallelStrategy):
             process_group_backend=process_group_backend,
             timeout=timeout,
         )
-        self.shard_size, self.no_sync = shard_size, no_sync
+        self.shard_size, self.no_sync, self.sequence_parallel = shard_size, no_sync, sequence_parallel
+        self.sequence_group: SequenceGroup = ALONE
         self._reads_file = False  # whether the checkpoint that is resumed is one file
         self.shard_mesh: DeviceMesh | None = None  # over which the weights are sharded, and replicated
 
@@ -64,6 +71,7 @@ class FSDP2(ModelParallelStrategy):
         if self.root_device.type == "cpu":
             return_freed_memory()
         self.shard_mesh = self._build_shard_mesh()
+        self.sequence_group = build_sequence_group(self.sequence_parallel, self.root_device, self._timeout)
 
     def _build_shard_mesh(self) -> DeviceMesh:
         replicas, size = self.divide(self.world_size)

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from mmrl.distributed.fsdp2 import FSDP2, mixed_precision
 from mmrl.distributed.sharding import shard
 from mmrl.distributed.thread_group import ThreadGroup, current_group
+from mmrl.policies.sequence_group import ALONE, SequenceGroup
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -270,10 +271,16 @@ def join_group(trainer: Any, store: dist.Store, seconds: float) -> str:
 
 def process_groups(trainer: Any) -> dict[str, Any]:
     """Return the process groups of a strategy by what they do; all processes are None, as in torch."""
-    mesh = getattr(trainer.strategy, "shard_mesh", None)
+    mesh, group = getattr(trainer.strategy, "shard_mesh", None), sequence_group(trainer)
+    divided = {} if group.size == 1 else {"ranks of a sequence": group.process_group}
     if mesh is None or mesh.ndim == 1:
-        return {"all ranks": None}
-    return {"all ranks": None, "ranks of a copy": mesh.get_group("shard"), "copies": mesh.get_group(0)}
+        return {"all ranks": None, **divided}
+    return {"all ranks": None, "ranks of a copy": mesh.get_group("shard"), "copies": mesh.get_group(0), **divided}
+
+
+def sequence_group(trainer: Any) -> SequenceGroup:
+    """Return the processes that divide sequences with this one; this process alone without sequence parallelism."""
+    return getattr(trainer.strategy, "sequence_group", ALONE)
 
 
 def root_device(trainer: Any) -> torch.device:

@@ -75,6 +75,9 @@ class BaseLearner(L.LightningModule):
         self._coefficients = read_coefficients(self)
         if stage == "fit":
             check_processes(self.trainer)
+            group = parallel.sequence_group(self.trainer)
+            if group.size > 1 and not self.policy.divides_sequences:
+                self.policy.refuse_division({}, group.size)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the policy's contract in the checkpoint."""

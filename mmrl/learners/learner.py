@@ -14,6 +14,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.distributed import parallel
+from mmrl.distributed.sharding import gather_weights
 from mmrl.files.weight_names import name_remedy
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
@@ -21,6 +22,7 @@ from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.resume import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
+from mmrl.policies.sequence_group import ALONE
 
 
 class Learner(BaseLearner):
@@ -73,10 +75,12 @@ class Learner(BaseLearner):
         for name, model in (frozen_models or {}).items():
             self.models[name] = model.requires_grad_(False).eval()
         self.offload_activations, self._sharded = offload_activations, False
+        self._sequence_group = ALONE  # the processes that divide the sequences of a training step
 
     def setup(self, stage: str) -> None:
         """Copy the initial policy for reference and auxiliary models; callbacks have loaded its weights before."""
         super().setup(stage)
+        self._sequence_group = parallel.sequence_group(self.trainer)
         if self.offload_activations:
             refuse_offload(parallel.device_type(self.trainer))
         if self.reference and "reference" not in self.models:
@@ -89,6 +93,15 @@ class Learner(BaseLearner):
         """Shard policy, reference and all other models once if the strategy shards weights."""
         if not self._sharded:
             self._sharded = parallel.shard_models(self.trainer, (self.policy, *self.models.values()))
+
+    def on_train_start(self) -> None:
+        """Measure whether sequences can be divided over processes, if they are."""
+        if self._sequence_group.size > 1:
+            models = [model for model in (self.policy, *self.models.values()) if model.divides_sequences]
+            with gather_weights(*models):
+                for model in models:
+                    model.measure_division(self._sequence_group)  # type: ignore[operator]
+        super().on_train_start()
 
     def parameter_groups(self) -> list[Any]:
         """Trained parameters for the optimiser: a list, or groups with their own learning rates."""
@@ -167,7 +180,8 @@ class Learner(BaseLearner):
 
     def outputs(self, batch: Batch) -> PolicyOutput:
         """Run the policy on the batch, and the further forward passes that the objective's terms name."""
-        with OffloadActivations(self.device.type) if self.offload_activations else nullcontext():
+        offload = OffloadActivations(self.device.type) if self.offload_activations else nullcontext()
+        with offload, self._sequence_group.divide():
             out = self.policy(batch)
             for name in sorted(self.objective.others()):
                 out.others[name] = self._pass(name, batch)

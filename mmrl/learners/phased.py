@@ -80,6 +80,11 @@ class PhasedLearner(BaseLearner):
                 "strategy=fsdp2 shards the weights of text, VLM and VLA policies; the networks of off-policy recipes "
                 "are small and are called in parts. Use strategy=ddp, a copy of the weights in every process"
             )
+        if parallel.sequence_group(self.trainer).size > 1:
+            raise ValueError(
+                "strategy.sequence_parallel divides the sequences of text policies; the networks of off-policy recipes "
+                "read none. Use strategy=ddp without it"
+            )
         for name, source in self.target_networks.items():
             if name not in self.models:
                 self.models[name] = copy.deepcopy(self._models_by_name()[source]).requires_grad_(False)

@@ -16,6 +16,7 @@ from mmrl.core.batch import Batch, Ragged, concatenate_columns, pad_stack
 from mmrl.core.columns import is_ragged, pad_value
 from mmrl.core.rng import Noise
 from mmrl.core.types import Ended, Observation, PolicyOutput, Sampling
+from mmrl.policies.sequence_group import SequenceGroup
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Policy(nn.Module, ABC):
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
+    divides_sequences: bool = False  # whether processes can divide the tokens of its rows (`SequenceGroup.divide`)
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod
@@ -66,6 +68,15 @@ class Policy(nn.Module, ABC):
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         """Return `forward`'s outputs beyond log-probs and entropy ("values", ...), from the configuration alone."""
         return frozenset()
+
+    @classmethod
+    def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
+        """Raise ValueError if so many processes cannot divide its sequences, known from the configuration alone."""
+        refused = f"strategy.sequence_parallel={processes} divides the tokens of text policies, not of {cls.__name__}"
+        raise ValueError(f"{refused}; use strategy=ddp or strategy=fsdp2 without it")
+
+    def measure_division(self, group: SequenceGroup) -> None:
+        """Raise ValueError if a group that divides its sequences would compute something else. Collective."""
 
     @property
     def device(self) -> torch.device:

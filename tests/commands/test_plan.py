@@ -16,7 +16,7 @@ from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.memory import CUDA_CONTEXT
 from mmrl.commands.planning.optimizer import measure_optimizer
 from mmrl.commands.planning.parameters import measure_module
-from mmrl.commands.planning.passes import PackTrace, TextPasses, combine
+from mmrl.commands.planning.passes import PackTrace, PlannedGroup, TextPasses, combine
 from mmrl.commands.planning.planning import Given
 from mmrl.commands.planning.prompts import Prompts, build_batch
 from mmrl.commands.planning.report import parse_bytes
@@ -138,6 +138,49 @@ def test_saved_activations_are_those_that_autograd_saves():
         policy.score_inputs(packed, batch)
     saved = sum(size for place, size in held.items() if place not in weights)
     assert passes._trace(packed, batch).saved == pytest.approx(saved, rel=0.02)
+
+
+def test_divided_sequences_keep_a_share_of_the_activations():
+    """One row of 200 tokens, without a mask over pairs of tokens: what is kept beside weights is a share of it."""
+    policy = TextPolicy(config=dict(CONFIG), max_logits=1000)
+    policy.measure_network()
+    batch = build_batch(
+        policy, Prompts([{"input_ids": torch.full((60,), 7)}], "here"), rows=1, of_prompt=1, choices=141
+    )
+    whole, half, quarter = (plan_divided(policy, batch, size) for size in (1, 2, 4))
+    assert (whole.tokens, half.tokens, quarter.tokens) == (200, 100, 50)
+    assert half.activations == pytest.approx(whole.activations / 2, rel=0.1)
+    assert quarter.activations == pytest.approx(whole.activations / 4, rel=0.2)
+
+
+def plan_divided(policy, batch, size):
+    with PlannedGroup(size=size).divide():
+        return TextPasses(policy, "cpu", mixed=False).learn(batch, False)
+
+
+def test_a_plan_counts_the_processes_that_divide_a_sequence():
+    words = [word for word in WORDS if not word.startswith(("data.num_prompts", "data.group_size"))]
+    words += ["data.num_prompts=8", "data.group_size=2", "trainer.devices=2", "policy.pack_prompts=false"]
+    given = Given(prompt_tokens=64)
+    plain, divided, smaller = (
+        build_plan([*words, f"strategy={name}", f"trainer.accumulate_grad_batches={count}"], given)
+        for name, count in (("ddp", 4), ("sequence_parallel", 4), ("sequence_parallel", 8))
+    )
+    assert [plan.processes.sequence for plan in (plain, divided, smaller)] == [1, 2, 2]
+    assert (plain.processes.strategy, divided.processes.strategy) == ("ddp", "ddp")
+    assert plain.rows.iteration == divided.rows.iteration == 8
+    # a micro-batch is of the rows of both processes: as many with twice as many micro-batches, half of their tokens
+    assert [plan.rows.micro_batch for plan in (plain, divided, smaller)] == [2, 4, 2]
+    tokens = [plan.without_checkpointing.tokens for plan in (plain, smaller)]
+    assert tokens[1] == pytest.approx(tokens[0] / 2, rel=0.02)
+    activations = [plan.without_checkpointing.activations for plan in (plain, smaller)]
+    assert activations[1] < 0.75 * activations[0]  # the mask of completions of one prompt is whole in each
+
+
+def test_rows_of_a_sequence_group_are_those_of_its_ranks():
+    # five prompts: three of rank 0 and two of rank 1
+    rows = count_rows(5, 4, num_minibatches=2, accumulate=2, world=2, max_rows=8, sequence=2)
+    assert (rows.iteration, rows.minibatch, rows.micro_batch, rows.rollout) == (12, 10, 5, 8)
 
 
 def test_checkpointing_keeps_less_and_a_larger_micro_batch_more():

@@ -16,6 +16,7 @@ from mmrl.commands.planning.parameters import measure_module
 from mmrl.core.batch import Batch
 from mmrl.core.types import Sampling
 from mmrl.ops.choice import draw
+from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.generation import next_logits
 from mmrl.policies.text.packing import plan as packing
@@ -56,6 +57,13 @@ class RolloutPass:
     decode_peak: int
 
 
+class PlannedGroup(SequenceGroup):
+    """Sequence group without processes: an exchange takes the memory of a real one, and its numbers are not used."""
+
+    def exchange(self, parts: Tensor) -> Tensor:
+        return parts.contiguous().clone()
+
+
 TRACED: dict[Any, PackTrace] = {}
 """Traces of this process by policy, shape and options: changes of a plan are planned with the same ones."""
 SAMPLED: dict[Any, RolloutPass] = {}
@@ -86,18 +94,19 @@ class TextPasses:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.policy.train()
         inputs, traced = list(self._pack(batch)), dict[Any, PackTrace]()
+        parts = self.policy.sequence_group.size  # processes that divide the tokens
         for packed in inputs:
-            key = (*self.known, _shape(packed), _shares_prefix(packed), checkpointing, self.mixed)
+            key = (*self.known, parts, _shape(packed), _shares_prefix(packed), checkpointing, self.mixed)
             traced[_shape(packed)] = TRACED[key] if key in TRACED else self._trace(packed, batch)
             TRACED[key] = traced[_shape(packed)]
         shapes = [_shape(packed) for packed in inputs]
-        logits = [self._logits(rows * width) for rows, _, width in shapes]
+        logits = [self._logits(rows * width // parts) for rows, _, width in shapes]
         return combine(
             [traced[shape] for shape in shapes],
             gradients=sum(p.nbytes for p in self.policy.parameters() if p.requires_grad),
             logits=[saved for saved, _ in logits],
             in_backward=max(passing for _, passing in logits),
-            tokens=sum(rows * length for rows, length, _ in shapes),
+            tokens=sum(rows * length // parts for rows, length, _ in shapes),
         )
 
     def score(self, batch: Batch) -> int:
@@ -177,7 +186,7 @@ class TextPasses:
         most = packing.max_packed_tokens(policy.hidden_size, self.device)
         padded = policy.takes_padding
         for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across, padded):
-            yield tokens.pack(packed, policy.prefix_sharing.mask)
+            yield tokens.pack(packed, policy.prefix_sharing.mask, policy.sequence_group.size)
 
     def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:
         live, casts = LiveBytes(self.policy), 0

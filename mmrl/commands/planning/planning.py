@@ -13,7 +13,7 @@ from mmrl.commands.planning.engine import EngineBytes, measure_engine
 from mmrl.commands.planning.memory import Held, Passes, Phase, peak, plan_phases
 from mmrl.commands.planning.optimizer import OptimizerBytes, measure_optimizer
 from mmrl.commands.planning.parameters import ModuleSize, measure_module
-from mmrl.commands.planning.passes import LearnPass, RolloutPass, TextPasses
+from mmrl.commands.planning.passes import LearnPass, PlannedGroup, RolloutPass, TextPasses
 from mmrl.commands.planning.prompts import Prompts, build_batch, collate_prompts, read_prompts
 from mmrl.commands.planning.run import IterationRows, Processes, count_rows, read_processes
 from mmrl.commands.planning.shapes import fake_weights
@@ -108,9 +108,8 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
     trained = [modules.policy, *modules.trained.values()]
     optimizer = measure_optimizer(learner.make_optimizer, trained, processes.device)
     max_rows = data.engine.max_rows if isinstance(data.engine, LocalEngine) else data.num_prompts * data.group_size
-    rows = count_rows(
-        data.num_prompts, data.group_size, data.num_minibatches, processes.accumulate, processes.world, max_rows
-    )
+    sizes = (data.num_prompts, data.group_size, data.num_minibatches, processes.accumulate)
+    rows = count_rows(*sizes, processes.world, max_rows, sequence=processes.sequence)
     engines = [
         measure_engine(data.engine, learner.policy, modules.policy, processes.device, memory, first, processes.devices)
         for first in ([True] if processes.world == 1 else [True, False])
@@ -203,11 +202,11 @@ def _trace(
     fake_weights(policy)
     tracer = TextPasses(policy, processes.device, processes.mixed)
     micro = build_batch(policy, prompts, rows.micro_batch, rows.group_in_micro_batch, choices)
-    plain, checkpointed = (tracer.learn(micro, flag) for flag in (False, True))
-    scored = _scored_rows(data, rows)
-    score = 0
-    if scored:
-        score = tracer.score(build_batch(policy, prompts, scored, min(rows.group_size, scored), choices))
+    scored, score = _scored_rows(data, rows.iteration * processes.sequence), 0
+    with PlannedGroup(size=processes.sequence).divide():
+        plain, checkpointed = (tracer.learn(micro, flag) for flag in (False, True))
+        if scored:
+            score = tracer.score(build_batch(policy, prompts, scored, min(rows.group_size, scored), choices))
     whole = build_batch(policy, prompts, rows.iteration, rows.group_size, choices)
     rollout = None
     if isinstance(data.engine, LocalEngine):
@@ -249,11 +248,11 @@ def _trace_rollout(
     return max(passes, key=lambda each: max(each.prefill_peak, each.decode_peak))
 
 
-def _scored_rows(data: Any, rows: IterationRows) -> int:
-    """Most rows that an annotator or the parity check scores in one pass."""
+def _scored_rows(data: Any, rows: int) -> int:
+    """Most of the rows that an annotator or the parity check scores in one pass."""
     passes: Sequence[int] = [part.rows for part in data.annotators.values() if isinstance(part, ForwardAnnotator)]
     parity = [] if data.parity is None else [min(16, data.parity.rows)]
-    return min(max([*passes, *parity], default=0), rows.iteration)
+    return min(max([*passes, *parity], default=0), rows)
 
 
 def _host_bytes(loaded: int, engine: EngineBytes, traced: _Traced, processes: Processes, used: int) -> int:

@@ -55,6 +55,7 @@ def _summary(plan: RunPlan) -> list[str]:
     size, processes, rows = plan.size, plan.processes, plan.rows
     dtypes = ", ".join(f"{format_bytes(count)} {name}" for name, count in size.bytes_by_dtype.items())
     sharded = f", weights divided by {processes.shards}" if processes.shards > 1 else ""
+    sharded += f", sequences divided by {processes.sequence}" if processes.sequence > 1 else ""
     return [
         f"policy     {plan.policy}, {size.parameters:,} parameters ({dtypes}), {size.trainable:,} trained, "
         f"{size.blocks} repeated blocks of at most {format_bytes(size.largest_block)}",

@@ -27,6 +27,7 @@ class Processes:
     bucket_copies: bool  # whether DDP keeps a copy of the gradients
     precision: str
     accumulate: int
+    sequence: int = 1  # processes that divide a sequence in learning and scoring passes
     no_sync: bool = False  # whether shards are made of the sum of a minibatch's gradients
 
     @property
@@ -61,6 +62,7 @@ def read_processes(trainer: Mapping[str, Any], planned_device: bool) -> Processe
         bucket_copies=strategy == "ddp" and not options.get("gradient_as_bucket_view", False),
         precision=str(trainer.get("precision") or "32-true"),
         accumulate=int(trainer.get("accumulate_grad_batches") or 1),
+        sequence=int(options.get("sequence_parallel") or 1),
         no_sync=bool(options.get("no_sync")) and strategy == "fsdp2",
     )
 
@@ -83,7 +85,7 @@ def _read_strategy(strategy: Any, world: int) -> tuple[str, Mapping[str, Any]]:
         return "single", {}
     if name == SHARDED:
         return "fsdp2", options
-    if name in ("auto", "DDPStrategy") or name.startswith("ddp"):
+    if name in ("auto", "DDPStrategy", "DDP") or name.startswith("ddp"):
         return "ddp", options
     raise ConfigError(
         f"trainer.strategy={name}: plans are made for one process, for copies of the weights (ddp) and for "
@@ -97,7 +99,7 @@ class IterationRows:
 
     prompts: int  # of the rank in an iteration
     group_size: int
-    minibatch: int
+    minibatch: int  # of all ranks that divide a sequence, which learn from each other's rows
     micro_batch: int
     group_in_micro_batch: int  # completions of one prompt in a micro-batch
     rollout: int  # completions that are decoded at the same time
@@ -108,18 +110,27 @@ class IterationRows:
 
 
 def count_rows(
-    num_prompts: int, group_size: int, num_minibatches: int, accumulate: int, world: int, max_rows: int, rank: int = 0
+    num_prompts: int,
+    group_size: int,
+    num_minibatches: int,
+    accumulate: int,
+    world: int,
+    max_rows: int,
+    rank: int = 0,
+    sequence: int = 1,
 ) -> IterationRows:
     """Count the rows of a rank; every drawn completion is learned from, which no transform exceeds but refills.
 
     Args:
         max_rows: `engine.max_rows`.
         rank: prompts are dealt out to the ranks in turn.
+        sequence: ranks, from this one on, that divide a sequence.
     """
     prompts = len(range(rank, num_prompts, world))
     rows = prompts * group_size
-    minibatch = math.ceil(rows / num_minibatches)
+    shared = sum(len(range(other, num_prompts, world)) for other in range(rank, rank + sequence))
+    minibatch = math.ceil(shared * group_size / num_minibatches)
     micro = math.ceil(minibatch / accumulate)
     # a minibatch has rows of all prompts, and a micro-batch whole prompts of a minibatch
-    of_prompt = min(max(math.ceil(minibatch / max(prompts, 1)), 1), group_size, max(micro, 1))
+    of_prompt = min(max(math.ceil(minibatch / max(shared, 1)), 1), group_size, max(micro, 1))
     return IterationRows(prompts, group_size, minibatch, micro, of_prompt, min(max_rows, rows))

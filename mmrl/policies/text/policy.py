@@ -19,6 +19,7 @@ from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.base import Action, require_inputs
+from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import (
     build_model,
@@ -30,7 +31,8 @@ from mmrl.policies.text.architecture import (
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
-from mmrl.policies.text.fidelity import Plain, check_fidelity
+from mmrl.policies.text.checks.division import refuse_division
+from mmrl.policies.text.fidelity import Plain, check_division, check_fidelity
 from mmrl.policies.text.generation import generate, next_logits
 from mmrl.policies.text.guided.allowed_ids import AllowedIds
 from mmrl.policies.text.guided.grammars import Grammars, GuidedRows
@@ -41,6 +43,7 @@ from mmrl.policies.text.packing.packer import PackingPolicy
 from mmrl.policies.text.packing.plan import PackedBatch
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
+from mmrl.policies.text.packing.sequence_division import divide_inputs
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
@@ -75,6 +78,7 @@ class TextPolicy(PackingPolicy):
     auto_model: Any = AutoModelForCausalLM
     model: Any
     pads_left = True
+    divides_sequences = True
     video_refusal = ""
     """Why prompts with videos are refused, as measured when the checkpoint was loaded; empty if they are exact."""
     per_token = frozenset({"input_ids", "attention_mask"})
@@ -154,6 +158,19 @@ class TextPolicy(PackingPolicy):
         # `act` gives no values, since an engine may have only the language model; the annotator `values` writes them
         options = {"values": init_args.get("value_head"), "hidden_states": init_args.get("hidden_layers")}
         return frozenset(name for name, value in options.items() if value).union(init_args.get("statistics") or ())
+
+    @classmethod
+    def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
+        path, architecture = init_args.get("path"), dict(init_args.get("config") or {})
+        if path is not None:
+            with loading.checkpoint_error(path):
+                config = loading.read_config(path)
+        else:
+            config = build_config(architecture.pop("model_type", "qwen2"), architecture)
+        refuse_division(config, init_args.get("attention", "sdpa"), processes)
+
+    def measure_division(self, group: SequenceGroup) -> None:
+        check_division(self, group)
 
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
@@ -287,8 +304,12 @@ class TextPolicy(PackingPolicy):
         """
         measured = tuple(self.statistics.values()) if statistics is None else statistics
         # [L] the choice that each logit predicts; padding is scored too, since dropping it would copy the logits
-        size = len(inputs.tensors["input_ids"]) * inputs.width
-        choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
+        group, sequences = self.sequence_group, len(inputs.tensors["input_ids"])
+        choice_index = inputs.choice_index.new_zeros(sequences * inputs.width)
+        choice_index = choice_index.index_copy(0, inputs.logit_index, inputs.choice_index)
+        # of divided sequences those of this process's tokens alone
+        choice_index = group.take(choice_index.view(sequences, -1)).flatten()
+        part = divide_inputs(inputs, group)
         # [L] ids that the scored tokens predict, with padding in place of forbidden ids
         action = batch["action"].flatten()[choice_index]
         forbidden = self._is_forbidden(action)
@@ -303,15 +324,15 @@ class TextPolicy(PackingPolicy):
 
         # one call of the network, whose logits exist chunk by chunk
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
-        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        scores, out = self.output_layer.score(self.model, part, score, self.text_ids(), **options)
         results = list(scores)
         # hidden states [L, layers, D] of the scored tokens; the value head reads the last layer's
         if self.hidden_layers:
-            results.append(scored_states(out.hidden_states, self.hidden_layers, inputs.width))
+            results.append(scored_states(out.hidden_states, self.hidden_layers, part.width))
         if self.value_head is not None:
-            hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
+            hidden = scored_states(out.hidden_states, [-1], part.width)[:, 0]
             results.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
-        return [inputs.choice_index, *(part[inputs.logit_index] for part in results)]
+        return [inputs.choice_index, *(group.join(result, sequences)[inputs.logit_index] for result in results)]
 
     def _mask_forbidden(self, logits: Tensor) -> Tensor:
         if not self.forbidden:
@@ -339,7 +360,8 @@ class TextPolicy(PackingPolicy):
     ) -> list[Tensor]:
         """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
         allowed = self.grammars.allowed_ids(batch) if "packed_guides" in batch else None
-        inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
+        size = self.sequence_group.size
+        inputs = (tokens.pack(packed, self.prefix_sharing.mask, size) for packed in batches)
         scores = (self.score_inputs(each, batch, statistics, allowed) for each in inputs)
         return [torch.cat(parts) for parts in zip(*scores)]
 

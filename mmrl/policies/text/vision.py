@@ -15,7 +15,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from mmrl.core.batch import Ragged, pad_stack
 from mmrl.core.types import AssistantMessage, Observation
 from mmrl.files.pretrained import load_pretrained
-from mmrl.policies.base import require_inputs
+from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.loading import refuse_empty
@@ -41,6 +41,8 @@ class VisionLanguagePolicy(TextPolicy):
 
     auto_model: Any = AutoModelForImageTextToText
     per_token = PER_TOKEN
+    divides_sequences = False  # images are placed by the tokens of whole sequences
+    refuse_division = classmethod(Policy.refuse_division.__func__)  # type: ignore[attr-defined]
 
     def __init__(self, freeze_vision: bool = False, **kwargs: Any):
         super().__init__(**kwargs)

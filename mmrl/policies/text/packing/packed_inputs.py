@@ -98,11 +98,21 @@ class BatchTokens:
             mask |= column.lengths.cpu().numpy() > 0
         return mask
 
-    def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
-        """Build the network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
-        # B sequences of at most L tokens, of which at most `width` predict a choice
+    def pack(self, packed: PackedBatch, mask: Any, multiple: int = 1) -> PackedInputs:
+        """Build the network's inputs for one packed batch.
+
+        Args:
+            packed: rows of the sequences.
+            mask: builds the attention mask of shared prompts.
+            multiple: of which the numbers of tokens and of scored tokens of a sequence are one. Tokens are added at the
+                end for that, to which no other attends, so that sequences of one length still need no mask.
+        """
+        # B sequences of at most L tokens, of which at most `width` predict a choice, `added` at the end included
         sizes = [sequence_size(sequence, self.lengths) for sequence in packed]
         length, width = (max(column) for column in zip(*sizes))
+        added = -length % multiple
+        end = length
+        length, width = length + added, -(-(width + added) // multiple) * multiple
         source = np.full((len(packed), length), -1)  # of each token among those of all prompts and choices
         # [B, L] prompt segment and completion (-1 in padding) and depth of each token, for the mask
         owner, completion, depth = np.full_like(source, -1), np.full_like(source, -1), np.zeros_like(source)
@@ -112,18 +122,19 @@ class BatchTokens:
             parts, scored = self._arrange(segments)
             counts = [len(part.tokens) for part in parts]
             # padded on the left, so that the scored tokens are the last `width` of a sequence
-            tail = slice(length - sum(counts), None)
+            tail = slice(end - sum(counts), end)
             source[b, tail] = np.concatenate([part.tokens for part in parts])
             owner[b, tail] = np.repeat([part.segment for part in parts], counts)
             completion[b, tail] = np.repeat([part.completion for part in parts], counts)
             depth[b, tail] = np.concatenate([np.arange(len(part.tokens)) + part.depth for part in parts])
             # positions of a row's logits among B * width, and of its choices among N * T
-            starts = b * width + width - sum(counts) + np.cumsum([0, *counts])
+            starts = b * width + width - added - sum(counts) + np.cumsum([0, *counts])
             for row, numbers in scored:
                 where = [np.arange(starts[number], starts[number + 1]) for number in numbers]
                 logit_indices.append(np.concatenate(where))
                 choice_indices.append(row * self.choices + np.arange(sum(map(len, where))))
             owners += [self.lengths.prompt[rows[0]] for rows in segments]
+        owner[:, end:], completion[:, end:] = 0, completion.max() + 1  # a completion of its own
         # gather the columns of all prompts and choices to [..., B, L]; index -1 reads the padding at their end
         indices = torch.from_numpy(source).to(self.device)
         inputs = {name: column[..., indices] for name, column in self.columns.items()}
@@ -131,7 +142,7 @@ class BatchTokens:
             parts = (completion, depth, owner)
             inputs["attention_mask"] = mask(*(torch.from_numpy(part).to(self.device) for part in parts))
         else:
-            inputs["attention_mask"] = torch.from_numpy((source >= 0).astype(np.int64)).to(self.device)
+            inputs["attention_mask"] = torch.from_numpy((completion >= 0).astype(np.int64)).to(self.device)
         # images once for each prompt segment, in the order of the sequences
         for name, column in self.ragged.items():
             values = column[torch.tensor(owners)].values

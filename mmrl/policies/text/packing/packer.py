@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.ops.masked import last_inside
+from mmrl.policies.sequence_group import ALONE, SequenceGroup, get_dividing_group
 from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
@@ -90,7 +91,10 @@ class PackingPolicy(LanguageModelPolicy):
         def score(batches: list[packing.PackedBatch]) -> Tensor:  # [3, M]
             return torch.stack(self.score_distributions(plain, batches, batch)[1:])
 
-        if self.prefix_sharing.verify(plain, score, self.model):
+        group = self.sequence_group
+        with ALONE.divide():  # a case may be new in one process of a group alone
+            exact = self.prefix_sharing.verify(plain, score, self.model)
+        if group.agree(exact):
             return best
         return packing.plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
 
@@ -106,6 +110,11 @@ class PackingPolicy(LanguageModelPolicy):
         whole = Batch({name: column for name, column in batch.items() if name not in cut})
         choice, logprobs, entropies, surprise, *_ = self.score_batches(tokens, batches, whole, (LogSurprise(),))
         return choice, logprobs, entropies, surprise
+
+    @property
+    def sequence_group(self) -> SequenceGroup:
+        """The processes that divide the sequences of a forward pass; outside of its `divide` this one alone."""
+        return get_dividing_group() if self.divides_sequences else ALONE
 
     def measure_network(self) -> None:
         self.output_layer.verify(self.model, self.text_ids())

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface
+
+from mmrl.policies.text.packing.sequence_division import attend_divided, build_mask
 
 NAME = "mmrl_prefix_sdpa"
 """Name of this attention in transformers. It is torch's own wherever nothing is shared."""
@@ -102,8 +104,13 @@ def prefix_attention(
         key: [R, Hk, t, D] of the row's own tokens; its attribute `prefix` holds those of the prompts.
         value: [R, Hk, t, D].
         attention_mask: [R, 1, 1, P + t] bool, True where it may be attended to; None attends to all. In scoring the
-            mask of packed sequences, whose attribute `head` is the number of tokens before the first completion.
+            mask of packed sequences, whose attribute `head` is the number of tokens before the first completion. The
+            attribute `division` says that the tokens are some of divided sequences.
     """
+    division = getattr(attention_mask, "division", None)
+    if division is not None:
+        options = {"dropout": dropout, "scaling": scaling, **others}
+        return attend_divided(prefix_attention, module, query, key, value, division, **options)
     prefix: Prefix | None = getattr(key, "prefix", None)
     head = getattr(attention_mask, "head", 0)
     # scoring: packed sequences of prompts and completions
@@ -150,4 +157,4 @@ def _packed_attention(
 
 
 AttentionInterface.register(NAME, prefix_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionMaskInterface.register(NAME, build_mask)

@@ -493,8 +493,8 @@ def test_a_wrong_mask_is_noticed_where_every_choice_is_certain(factor, truncatio
     policy.prefix_sharing.exact.clear()
     whole, pack = policy(batch), BatchTokens.pack
 
-    def shift(self, packed, mask):
-        inputs = pack(self, packed, mask)
+    def shift(self, packed, mask, multiple=1):
+        inputs = pack(self, packed, mask, multiple)
         moved = 1.01 if shares_prefix(packed) else 1.0
         return replace(inputs, tensors={**inputs.tensors, "position_ids": inputs.tensors["position_ids"] * moved})
 
