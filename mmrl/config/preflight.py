@@ -23,6 +23,8 @@ _CALLBACKS = {
     "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",
 }
 """Callbacks of Lightning that cannot work here, by class, with the reason."""
+_UNSHARDED = ("bitsandbytes.optim.",)
+"""Modules of optimisers that work on plain tensors alone."""
 _REFUSED = {
     r"deepspeed\w*": "DeepSpeed is not implemented, since fsdp2 shards the same tensors",
     r"ddp_(spawn|fork|notebook)\w*": "processes that multiprocessing starts are not supported",
@@ -58,6 +60,7 @@ def check_config(config: Mapping[str, Any]) -> None:
             check_folder(key, value)
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
     check_strategy(trainer)
+    _check_optimizers(model, trainer)
     _check_whole_iterations(trainer)
     _check_precision(trainer)
     _check_time(trainer)
@@ -189,6 +192,24 @@ def check_strategy(trainer: Mapping[str, Any]) -> None:
                 f"trainer.strategy={name}: {reason}; use strategy=ddp (a copy of the weights in every process) or "
                 "strategy=fsdp2 (weights sharded over all processes)"
             )
+
+
+def _check_optimizers(model: Any, trainer: Mapping[str, Any]) -> None:
+    """Refuse optimisers that do not know sharded weights under a strategy that shards them."""
+    strategy = trainer.get("strategy")
+    if (strategy.get("class_path") if isinstance(strategy, Mapping) else strategy) not in _OWN:
+        return
+    nodes = [("model", model)]
+    while nodes:
+        key, node = nodes.pop()
+        name = str(node.get("class_path", "")) if isinstance(node, Mapping) else ""
+        if name.startswith(_UNSHARDED):
+            raise ConfigError(
+                f"{key}={name}: its kernels take no sharded weights, so strategy=fsdp2 cannot run it; use "
+                "strategy=ddp, or torch.optim.AdamW, whose state fsdp2 divides among the processes"
+            )
+        if isinstance(node, Mapping):
+            nodes += [(f"{key}.{part}" if part != "init_args" else key, value) for part, value in node.items()]
 
 
 def _check_shard_size(size: Any, trainer: Mapping[str, Any]) -> None:

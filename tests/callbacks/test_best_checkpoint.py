@@ -22,13 +22,14 @@ BEST = (
     "data.num_prompts=20",
     "trainer.check_val_every_n_epoch=1",
 )
-LEARNS = (*BEST, "optimizer.lr=1e-2")
-STANDS = (*BEST, "optimizer.lr=1e-9")
+LEARNS = (*BEST, "data.num_minibatches=1", "optimizer.lr=2e-2", "model.scheduler.total_iters=20")
+STANDS = (*BEST, "data.num_minibatches=1", "optimizer.lr=1e-9")
 
 
-def rows(folder) -> list[dict[str, str]]:
+def column(folder, name: str) -> dict[int, float]:
+    """A metric by the number of finished iterations."""
     with (folder / "metrics.csv").open() as file:
-        return [row for row in csv.DictReader(file) if row["val/sample/digits/digits"]]
+        return {int(float(row["iterations"])): float(row[name]) for row in csv.DictReader(file) if row[name]}
 
 
 def state(folder) -> dict:
@@ -46,19 +47,21 @@ def same_weights(one: dict, other: dict) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_run_that_learns_replaces_its_best_weights_and_evaluate_measures_them(tmp_path, monkeypatch, capsys):
-    fit(tmp_path, *LEARNS, "trainer.max_epochs=6")
+def test_a_run_that_learns_replaces_its_best_weights_and_evaluate_measures_them(tmp_path, capsys):
+    log = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
+    fit(tmp_path, *LEARNS, log, "trainer.max_epochs=6")
     best = state(tmp_path)
-    winner, start = rows(tmp_path)[best["iteration"]], rows(tmp_path)[0]
-    assert 1 <= best["iteration"] < 6  # later ones are within the noise of 40 problems
-    assert float(winner["best/p_value"]) <= 0.05 / 6 and float(winner["best/difference"]) > 0
-    assert float(winner["val/sample/digits/digits"]) > float(start["val/sample/digits/digits"])
-    assert not same_weights(weights(tmp_path, "best"), weights(tmp_path, "last"))
+    winner = best["iteration"]
+    digits, p_values = column(tmp_path, "val/sample/digits/digits"), column(tmp_path, "best/p_value")
+    assert winner >= 1 and p_values[winner] <= 0.05 / 6 and digits[winner] > digits[0]
+    assert column(tmp_path, "best/iteration")[6] == winner
+    assert all(p_values[later] > 0.05 / 6 for later in range(winner + 1, 7))
+    assert not same_weights(weights(tmp_path, "best"), weights(tmp_path, "start"))
     assert tmp_path / "checkpoints" / "best.ckpt" not in checkpoints_of(tmp_path)  # no run resumes from it
     assert f"best weights: iteration {best['iteration']}" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path), "checkpoint=best"]) == 0
     measured = json.loads((tmp_path / "evaluation.json").read_text())["metrics"]["best"]["sample"]["digits"]["digits"]
-    assert measured == pytest.approx(float(winner["val/sample/digits/digits"]), rel=1e-6)
+    assert measured == pytest.approx(digits[winner], rel=1e-6)
 
 
 def test_weights_that_are_no_better_replace_nothing_and_end_the_run(tmp_path, capsys):
@@ -70,12 +73,12 @@ def test_weights_that_are_no_better_replace_nothing_and_end_the_run(tmp_path, ca
 
 
 def test_a_resumed_run_has_the_best_weights_of_the_uninterrupted_one(tmp_path):
-    more = ("trainer.callbacks.best.comparisons=5", *LEARNS)
+    more = ("trainer.callbacks.best.comparisons=6", *LEARNS)
     whole, first, second = (tmp_path / name for name in ("whole", "first", "second"))
-    fit(whole, *more, "trainer.max_epochs=5")
-    fit(first, *more, "trainer.max_epochs=3")
-    assert 0 < state(first)["iteration"] <= 3
-    fit(second, *more, "trainer.max_epochs=5", f"ckpt_path='{first}/checkpoints/last.ckpt'")
+    fit(whole, *more, "trainer.max_epochs=6")
+    fit(first, *more, "trainer.max_epochs=5")
+    assert 0 < state(first)["iteration"] <= 5
+    fit(second, *more, "trainer.max_epochs=6", f"ckpt_path='{first}/checkpoints/last.ckpt'")
     assert state(second) == state(whole)
     assert same_weights(weights(second, "best"), weights(whole, "best"))
 
@@ -95,13 +98,15 @@ def test_a_resumed_run_without_the_best_weights_begins_to_compare_again(tmp_path
         ("trainer.callbacks.best.patience=0", "best.patience must be at least 1, got 0"),
         ("trainer.callbacks.best.mode=most", "best.mode must be max or min"),
         ("trainer.callbacks.best.monitor=val/sample/digits/n", "best.monitor='val/sample/digits/n' must be a mean"),
-        ("trainer.callbacks.best.monitor=val/greedy/digits/digits", r"no decode 'greedy'; there are \['sample'\]"),
+        (
+            "trainer.callbacks.best.monitor=val/beam/digits/digits",
+            r"no decode 'beam'; there are \['greedy', 'sample'\]",
+        ),
         (
             "trainer.callbacks.best.monitor=val/sample/word/digits",
             r"no evaluator 'word'; there are \['digits', 'exact'\]",
         ),
         ("data.evaluation=null", "which nothing measures without data.evaluation"),
-        ("trainer.max_epochs=-1", "best.comparisons: a run without trainer.max_epochs"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_the_first_evaluation(change, message, tmp_path, capsys):
