@@ -119,7 +119,7 @@ def end_group(process: subprocess.Popen) -> None:
 
 def _lives(process: subprocess.Popen) -> bool:
     """Whether any process of the group is left."""
-    process.poll()  # a dead leader would count as long as nobody has waited for it
+    process.poll()  # without it an ended leader would count until this process waits for it
     try:
         os.killpg(process.pid, 0)
     except ProcessLookupError:
