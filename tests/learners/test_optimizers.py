@@ -79,5 +79,9 @@ def test_what_an_optimiser_does_not_take_is_refused_with_another(tmp_path, capsy
     assert main(["fit", *words(tmp_path, *BASE, LORA_MUON[0])]) != 0
     text = capsys.readouterr().err
     assert "Muon only supports 2D parameters" in text and "policy.lora.r=16" in text and "timm.optim.Muon" in text
+
+
+def test_sharded_weights_are_refused_before_a_run(tmp_path, capsys):
+    pytest.importorskip("bitsandbytes")
     assert main(["fit", *words(tmp_path, *BASE, EIGHT_BIT, "strategy=fsdp2", "trainer.devices=2")]) != 0
     assert "strategy=fsdp2 cannot run it; use strategy=ddp" in capsys.readouterr().err
