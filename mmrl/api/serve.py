@@ -1,4 +1,4 @@
-"""`mmrl serve`: answer observations with a run's policy, over websockets."""
+"""`mmrl serve`: answer observations with a run's policy over websockets, or conversations with a model's scores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.api.loaded_policy import load_policy
+from mmrl.api.serving.scores import ScoreServer, find_classifier
 from mmrl.api.serving.server import PolicyServer
 from mmrl.commands.options import SERVE_OPTIONS as OPTIONS
 from mmrl.commands.options import parse_count, parse_switch, split_options
@@ -18,6 +19,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.files.contract import read_contract
 from mmrl.policies.remote.token import TOKEN, read_token
 from mmrl.policies.remote.wire import require_packages
+from mmrl.rewards.models.learned import ClassifierReward
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,25 @@ def parse(arguments: Sequence[str]) -> ServeRequest:
 
 
 def serve(arguments: Sequence[str]) -> None:
-    """Serve a run's policy until Ctrl-C or SIGTERM."""
+    """Serve a run's policy, or a reward model, until Ctrl-C or SIGTERM."""
     request = parse(arguments)
+    classifier = find_classifier(request.run)
+    server = _build_policy_server(request) if classifier is None else _build_score_server(request, str(classifier))
+    try:
+        asyncio.run(_serve(server, request))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise
+        raise ConfigError(f"host={request.host} port={request.port}: {error.strerror}; choose another port=") from error
+
+
+def _build_score_server(request: ServeRequest, classifier: str) -> ScoreServer:
+    model = ClassifierReward(classifier, request.device, batch_size=64)
+    model.load()
+    return ScoreServer(model, request.token)
+
+
+def _build_policy_server(request: ServeRequest) -> PolicyServer:
     require_packages()
     loaded = load_policy(
         request.run, request.checkpoint, request.decode, request.seed, request.device, trust=request.trust
@@ -90,18 +109,12 @@ def serve(arguments: Sequence[str]) -> None:
             f"{request.run}: its task has no simulator and no recorded actions, so its policy has no actions to serve; "
             "`mmrl chat` talks to it"
         )
-    server = PolicyServer(
+    return PolicyServer(
         loaded.policy, loaded.sampling, request.seed, contract, request.token, request.max_batch, _report
     )
-    try:
-        asyncio.run(_serve(server, request))
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
-            raise
-        raise ConfigError(f"host={request.host} port={request.port}: {error.strerror}; choose another port=") from error
 
 
-async def _serve(server: PolicyServer, request: ServeRequest) -> None:
+async def _serve(server: PolicyServer | ScoreServer, request: ServeRequest) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -109,7 +122,8 @@ async def _serve(server: PolicyServer, request: ServeRequest) -> None:
 
     def announce(port: int) -> None:
         token = "with a token" if request.token else "without a token"
-        print(f"{request.run}: serving at ws://{address}:{port} {token}; Ctrl-C ends it", flush=True)
+        scheme = "ws" if isinstance(server, PolicyServer) else "http"
+        print(f"{request.run}: serving at {scheme}://{address}:{port} {token}; Ctrl-C ends it", flush=True)
 
     await server.serve(request.host, request.port, announce, stop)
 

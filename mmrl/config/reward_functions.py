@@ -1,4 +1,4 @@
-"""The top-level key `reward`: functions of the user in place of data.reward."""
+"""The top-level key `reward`: functions of the user, or an option of conf/reward, in place of data.reward."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
+from mmrl.config.option_files import groups, search_option
 from mmrl.config.overrides import quote
 from mmrl.config.paths import resolve_functions
 from mmrl.core.errors import ConfigError
@@ -24,10 +25,10 @@ _EVALUATORS = {
 
 
 def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
-    """Replace data.reward, with its weights, by the functions that the key `reward` names, and remove the key.
+    """Replace data.reward, with its weights, by what the key `reward` names, and remove the key.
 
-    `reward` is a path, a list of paths, or a mapping with `functions`. Arguments as reward.weights.NAME=0.1 apply to
-    the functions.
+    `reward` is an option of conf/reward, a path of a function, a list of paths, or a mapping with `functions`.
+    Arguments as reward.weights.NAME=0.1 apply to what it names.
 
     Args:
         cfg: composed; changed in place.
@@ -39,20 +40,37 @@ def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
     pairs = list(_read_arguments(arguments))
     if value is None or any(key in ("", "_target_") for key, _ in pairs):  # another part in place of data.reward
         return
-    node = dict(value) if isinstance(value, dict) else {"functions": value}
-    part = OmegaConf.create(node)
-    for key, argument in pairs:
-        OmegaConf.update(part, key, argument, merge=True, force_add=True)
-    paths = part.get("functions")
-    paths = [paths] if isinstance(paths, str) else paths
-    if not isinstance(paths, list | ListConfig) or not paths or not all(isinstance(path, str) for path in paths):
-        raise ConfigError(f"reward={value}: name one function or a list of them, as {FORMS}")
-    part.functions = resolve_functions(paths, KEY)
+    option = search_option(KEY, value) if isinstance(value, str) else None
+    if option is not None:
+        part: Any = OmegaConf.load(option.path)
+    else:
+        part = OmegaConf.create(dict(value) if isinstance(value, dict) else {"functions": value})
+    for key, argument in sorted(pairs, key=lambda pair: not pair[0].endswith("._target_")):
+        node, _, name = key.rpartition(".")
+        if name == "_target_":  # another class, which takes other arguments
+            OmegaConf.update(part, node, {name: argument}, merge=False, force_add=True)
+        else:
+            is_part = isinstance(argument, dict) and "_target_" in argument
+            OmegaConf.update(part, key, argument, merge=not is_part, force_add=True)
+    if option is None:
+        part = _read_functions(part, value)
     with open_dict(cfg):
-        cfg.data.reward = {"_target_": _CLASS, **part}
+        cfg.data.reward = part
         evaluators = OmegaConf.select(cfg, "data.evaluation.evaluators")
         if evaluators is not None:
             evaluators.update({name: spec for name, spec in _EVALUATORS.items() if name not in evaluators})
+
+
+def _read_functions(part: Any, value: Any) -> dict[str, Any]:
+    """The reward of the functions that a configuration names."""
+    paths = part.get("functions")
+    paths = [paths] if isinstance(paths, str) else paths
+    if isinstance(value, str) and ":" not in value:
+        raise ConfigError(f"reward={value}: name a function as {FORMS}, or one of {', '.join(groups()[KEY])}")
+    if not isinstance(paths, list | ListConfig) or not paths or not all(isinstance(path, str) for path in paths):
+        raise ConfigError(f"reward={value}: name one function or a list of them, as {FORMS}")
+    part.functions = resolve_functions(paths, KEY)
+    return {"_target_": _CLASS, **part}
 
 
 def _read_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, Any]]:

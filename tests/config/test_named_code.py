@@ -122,6 +122,7 @@ def test_a_run_that_is_measured_has_no_optimiser(tmp_path):
 # ---------------------------------------------------------------- whose code
 
 REWARD = {"class_path": "mmrl.rewards.function.FunctionReward"}
+TOOL = "mmrl.tools.function.FunctionTool"
 
 
 def functions(*paths):
@@ -142,6 +143,9 @@ FOREIGN = {
     "a relative path that leads outside": functions("../outside/evil.py:score"),
     "a second function": functions("mine.py:score", "{run}/evil.py:score"),
     "a text in place of a list": {"data": {"init_args": {"functions": "{run}/evil.py:score"}}},
+    "a scorer of steps": {"reward": {"init_args": {"scorer": {"init_args": {"function": "{run}/evil.py:score"}}}}},
+    "a tool": {"tools": [{"class_path": TOOL, "init_args": {"function": "{outside}/evil.py:score"}}]},
+    "a judge": {"reward": {"init_args": {"judge": {"init_args": {"function": "numpy:load"}}}}},
     "a function of an installed package": functions("numpy:load"),
     "a method of an installed package": functions("torch.hub:load"),
     "a project outside": part("evil.Reward", project="{outside}"),

@@ -100,11 +100,11 @@ def overview() -> list[Row]:
     names = {group: ", ".join(sorted(files)) for group, files in options.items()}
     themes = group_themes({name: find_theme(file) for name, file in options["method"].items()})
     names["method"] = ", ".join(f"{theme} {len(methods)}" for theme, methods in themes)
-    rows = [(plural(group), f"{len(options[group])}: {text}") for group, text in names.items()]
+    counts = {group: (len(options[group]), text) for group, text in names.items()}
     for name in PARTS:
-        parts = classes(name)
-        rows.append((plural(name), f"{len(parts)}: {', '.join(part.node.name for part in parts)}"))
-    return sorted(rows)
+        parts = [*sorted(options.get(name, ())), *(part.node.name for part in classes(name))]
+        counts[name] = (len(parts), ", ".join(parts))
+    return sorted((plural(name), f"{count}: {text}") for name, (count, text) in counts.items())
 
 
 def find_group(argument: str) -> str:
@@ -121,11 +121,11 @@ def find_group(argument: str) -> str:
 
 
 def entries(argument: str) -> list[Row]:
-    """(name, description) of every option of a group, or (import path, description) of every part."""
+    """(name, description) of every option of a group, then (import path, description) of every part of the name."""
     name = find_group(argument)
-    if name in PARTS:
-        return [(part.path, part.summary) for part in classes(name)]
-    return [(option, describe_option(name, option)) for option in groups()[name]]
+    options = [(option, describe_option(name, option)) for option in groups().get(name, ())]
+    parts = [(part.path, part.summary) for part in classes(name)] if name in PARTS else []
+    return options + parts
 
 
 def describe_option(group: str, option: str) -> str:

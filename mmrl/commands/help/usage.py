@@ -164,9 +164,12 @@ Example:
     "serve": """mmrl serve: answer observations with a run's actions, over websockets in openpi's wire format
 
   mmrl serve RUN_FOLDER [OPTION=VALUE ...]
+  mmrl serve REWARD_MODEL [OPTION=VALUE ...]
 
 A client sends observations, a msgpack map with numpy arrays, and receives {"actions": [H, A]}. openpi's client can ask
 it, and policy=remote evaluates it in a simulator. GET /healthz answers 200. Needs pip install 'mmrl-lightning[serve]'.
+A reward model, which is the run of a sequence classifier or its folder, is served over HTTP for reward=server, with the
+options host, port, token_file and device.
 
 Options:
   host=127.0.0.1       address to listen at; one that other machines can reach needs a token
@@ -182,6 +185,7 @@ Options:
 
 Examples:
   mmrl serve runs/demo
+  mmrl serve runs/rm port=8001
   mmrl evaluate recipe=demo_vla policy=remote policy.url=ws://127.0.0.1:8000 count=64
 """,
     "push": """mmrl push: upload a run's policy with a model card to the Hugging Face Hub

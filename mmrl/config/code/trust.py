@@ -44,7 +44,7 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
         name = key.rpartition(".")[2]
         if name in ("class_path", "_target_") and isinstance(value, str):
             _check_module(value.rpartition(".")[0], key, value, file, trust)
-        elif name == "functions":
+        elif name in ("function", "functions"):  # of rewards; of a tool, a scorer of steps and a judge
             for path in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
                 _check_function(str(path), key, file, trust)
         elif name == _PROGRAMS and isinstance(value, str) and value not in ("null", "~", "") and not trust:

@@ -31,8 +31,17 @@ class ClassifierReward(Reward):
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
+        return self.score([list_messages(episode) for episode in group], [list(e.prompt.tools) for e in group])
+
+    def score(self, conversations: Sequence[Any], tools: Sequence[Any]) -> list[float]:
+        """Score conversations that end with an answer.
+
+        Args:
+            conversations: lists of chat messages.
+            tools: of each conversation, the schemas that its template shows.
+        """
         model, tokenizer = self._parts
-        texts = [self._text(episode, tokenizer) for episode in group]
+        texts = [_format(messages, each, tokenizer) for messages, each in zip(conversations, tools, strict=True)]
         out: list[float] = []
         for start in range(0, len(texts), self.batch_size):
             inputs = tokenizer(
@@ -43,16 +52,9 @@ class ClassifierReward(Reward):
                 out += model(**inputs).logits[:, 0].float().tolist()
         return out
 
-    def _text(self, episode: Any, tokenizer: Any) -> str:
-        if not isinstance(episode.output, str):
-            raise ValueError(f"reward classifier reads texts, {episode.prompt.key!r} was answered {episode.output!r}")
-        messages = [*episode.prompt.messages, {"role": "assistant", "content": episode.output}]
-        if tokenizer.chat_template is None:
-            text = "\n".join(message["content"] for message in messages)
-        else:
-            tools = list(episode.prompt.tools) or None
-            text = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
-        return text + tokenizer.eos_token
+    def load(self) -> None:
+        """Read the model and its tokenizer now."""
+        _ = self._parts
 
     @cached_property
     def _parts(self) -> tuple[Any, Any]:
@@ -64,3 +66,22 @@ class ClassifierReward(Reward):
         tokenizer = load_pretrained(AutoTokenizer, self.path)
         model.config.pad_token_id = tokenizer.pad_token_id
         return model, load_pretrained(tokenizer.__class__, self.path, padding_side="right")
+
+
+def list_messages(episode: Episode) -> list[Any]:
+    """The messages of a prompt and the answer to it.
+
+    Raises:
+        ValueError: the answer is no text.
+    """
+    if not isinstance(episode.output, str):
+        raise ValueError(f"reward classifier reads texts, {episode.prompt.key!r} was answered {episode.output!r}")
+    return [*episode.prompt.messages, {"role": "assistant", "content": episode.output}]
+
+
+def _format(messages: Sequence[Any], tools: Sequence[Any], tokenizer: Any) -> str:
+    if tokenizer.chat_template is None:
+        text = "\n".join(message["content"] for message in messages)
+    else:
+        text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, tokenize=False)
+    return text + tokenizer.eos_token

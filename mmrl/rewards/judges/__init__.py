@@ -1,0 +1,1 @@
+"""Language models as judges: what they are asked (forms), who answers (judges), and the reward of the verdicts."""

@@ -1,0 +1,76 @@
+"""The judge in this process beside its model alone: unpadded greedy generation, and log-probs summed by hand."""
+
+import re
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from mmrl.rewards.judges.model import ModelJudge
+from mmrl.rewards.judges.pointwise import Pointwise, YesNo
+from mmrl.rewards.judges.reward import JudgeReward
+from tests.rewards.judges.episodes import group_of
+
+ANSWERS = ["4", "I think that it is 5", "", "about 4.0"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("judge")
+    tokenizer = character_tokenizer()
+    tokenizer.add_tokens(["yes", "no", " Yes"])
+    tokenizer.save_pretrained(path)
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        max_position_embeddings=2048, initializer_range=0.3, **{**special_ids(tokenizer), "vocab_size": len(tokenizer)},
+    )  # fmt: skip
+    Qwen2ForCausalLM(config).save_pretrained(path)
+    return str(path)
+
+
+def alone(folder, text):
+    """Ids of a question by itself, and the model."""
+    judge = ModelJudge(folder)
+    model, tokenizer = judge._parts
+    return tokenizer(judge._format(text, tokenizer), return_tensors="pt", add_special_tokens=False), model, tokenizer
+
+
+def test_replies_are_those_of_the_model_alone(folder):
+    questions = Pointwise().ask(group_of(ANSWERS))
+    replies = ModelJudge(folder, max_tokens=12, batch_size=3).reply(questions)
+    for question, reply in zip(questions, replies):
+        inputs, model, tokenizer = alone(folder, question.text)
+        ids = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+        assert reply.text == tokenizer.decode(ids, skip_special_tokens=True)
+        assert reply.prompt_tokens == inputs["input_ids"].shape[1]
+
+
+def test_log_odds_are_summed_over_the_forms_of_a_word(folder):
+    questions = YesNo().ask(group_of(ANSWERS))
+    odds = ModelJudge(folder, batch_size=3).judge(questions)
+    for question, value in zip(questions, odds):
+        inputs, model, tokenizer = alone(folder, question.text)
+        with torch.no_grad():
+            probs = model(**inputs).logits[0, -1].double().softmax(dim=-1)
+        ids = tokenizer.convert_tokens_to_ids
+        expected = ((probs[ids("yes")] + probs[ids(" Yes")]) / probs[ids("no")]).log().item()
+        assert value == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_word_that_is_no_token_is_named(folder, tmp_path):
+    character_tokenizer().save_pretrained(tmp_path)
+    Qwen2ForCausalLM(Qwen2Config(vocab_size=200, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                                 num_attention_heads=1, num_key_value_heads=1)).save_pretrained(tmp_path)  # fmt: skip
+    with pytest.raises(ValueError, match=re.escape(f"reward.judge.path={tmp_path}: no token") + ".*'yes'"):
+        ModelJudge(str(tmp_path)).judge(YesNo().ask(group_of(["4"])))
+
+
+def test_pictures_are_refused_before_the_first_rollout(folder):
+    import numpy as np
+
+    group = group_of(["1"])
+    group[0].prompt = type(group[0].prompt)("t/train/0", group[0].prompt.messages, (np.zeros((2, 2, 3), np.uint8),))
+    with pytest.raises(ValueError, match="'t/train/0' has images"):
+        JudgeReward(ModelJudge(folder), Pointwise(), {"judge": 1.0}).check_task([group[0].prompt])
