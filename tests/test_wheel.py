@@ -12,11 +12,12 @@ pytestmark = pytest.mark.slow
 SMALL = ("task=arithmetic", "trainer.max_epochs=1", "data.num_prompts=4", "data.evaluation.count=4")
 
 
-def run(command: list[str], folder: Path, **variables: str) -> str:
+def run(command: list[str], folder: Path, code: int = 0, **variables: str) -> str:
+    """What a command prints, which has to end with a status; of one that fails the errors."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, f"{command}\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
-    return ran.stdout
+    assert ran.returncode == code, f"{command}\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
+    return ran.stderr if code else ran.stdout
 
 
 @pytest.fixture(scope="module")
@@ -63,5 +64,9 @@ def test_a_first_hour_in_a_folder_of_ones_own(site, tmp_path, regular):
     assert "rollout/score/score" in (tmp_path / "r" / "metrics.csv").read_text()
     run([*mmrl, "fit", "recipe=mine", "trainer.max_epochs=1", "data.num_prompts=4", "data.evaluation.count=4",
          "run_dir=m"], tmp_path, **path)  # fmt: skip
-    run([*mmrl, "evaluate", str(tmp_path / "m")], tmp_path.parent, **path)
-    assert (tmp_path / "m" / "evaluation.json").is_file()
+    # elsewhere the code of the project needs trust, and where it is it needs none
+    refused = run([*mmrl, "evaluate", str(tmp_path / "m")], tmp_path.parent, code=2, **path)
+    assert "give trust=true" in refused and str(tmp_path) in refused
+    for folder, trust in ((tmp_path.parent, ["trust=true"]), (tmp_path, [])):
+        run([*mmrl, "evaluate", str(tmp_path / "m"), *trust], folder, **path)
+        (tmp_path / "m" / "evaluation.json").unlink()

@@ -25,9 +25,10 @@ from mmrl.config.errors.parser import check_empty, format_parser_error
 from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
 from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_trainable
 from mmrl.config.paths import move_outputs, resolve_inputs
-from mmrl.config.preflight import check_config, check_numbers, check_seed, check_strategy_options
+from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
+from mmrl.config.strategy_checks import check_strategy_options
 from mmrl.config.thread_checks import check_threads
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml, list_given

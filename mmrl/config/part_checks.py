@@ -106,10 +106,10 @@ def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> Any:
 
 
 def _build(spec: Mapping[str, Any], *first: Any) -> Any:
-    """Build one part: an optimiser with one dummy parameter, a schedule with the optimiser `first`."""
+    """Build one part: an optimiser with one dummy parameter, a matrix, a schedule with the optimiser `first`."""
     part, arguments = load(spec["class_path"]), spec.get("init_args") or {}
     if issubclass(part, torch.optim.Optimizer):
-        return _step(part([torch.nn.Parameter(torch.zeros(1))], **arguments))
+        return _step(part([torch.nn.Parameter(torch.zeros(1, 1))], **arguments))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning of a schedule that is built before the optimiser's first step
         return part(*first, **{name: build_nested(value) for name, value in arguments.items()})

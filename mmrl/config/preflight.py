@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -11,25 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.bounds import SEEDS, find_violation
+from mmrl.config.strategy_checks import check_optimizers, check_strategy
 from mmrl.core.errors import ConfigError
 
 MOST_ROWS = 10**7
 """Episodes of an iteration; more do not fit into a machine's memory."""
 _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
-_OWN = ("fsdp2", "mmrl.distributed.fsdp2.FSDP2", "mmrl.distributed.ddp.DDP")
 _CALLBACKS = {
     "LearningRateFinder": "trains trial steps before the first iteration, on rows that are not there yet",
     "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",
 }
 """Callbacks of Lightning that cannot work here, by class, with the reason."""
-_REFUSED = {
-    r"deepspeed\w*": "DeepSpeed is not implemented, since fsdp2 shards the same tensors",
-    r"ddp_(spawn|fork|notebook)\w*": "processes that multiprocessing starts are not supported",
-    r"fsdp|fsdp_cpu_offload|fsdpstrategy": "FSDP1 is not implemented",
-    r"modelparallelstrategy": "tensor parallelism is not implemented",
-}
-"""Reasons by the registered name or the name of the class, in lower case."""
 
 
 def check_numbers(config: Mapping[str, Any]) -> None:
@@ -58,26 +50,13 @@ def check_config(config: Mapping[str, Any]) -> None:
             check_folder(key, value)
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
     check_strategy(trainer)
+    check_optimizers(model, trainer)
     _check_whole_iterations(trainer)
     _check_precision(trainer)
     _check_time(trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
-
-
-def check_strategy_options(trainer: Any) -> None:
-    """Refuse options of a strategy of Lightning that is known by its name alone, such as ddp.
-
-    Args:
-        trainer: plain values; without a class, the strategy's options have replaced its name.
-    """
-    strategy = trainer.get("strategy") if isinstance(trainer, Mapping) else None
-    if isinstance(strategy, Mapping) and "class_path" not in strategy:
-        raise ConfigError(
-            f"strategy.{next(iter(strategy), 'KEY')}: strategy=auto and strategy=ddp have no options; name a strategy "
-            "that has them: strategy=fsdp2, or strategy=sequence_parallel for copies of the weights"
-        )
 
 
 def check_seed(key: str, value: Any) -> None:
@@ -178,52 +157,6 @@ def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
         raise ConfigError(f"trainer.devices={devices}: a process each, and there are {os.cpu_count()} cores; lower it")
     if isinstance(devices, int) and not isinstance(devices, bool) and devices in (0, -2):
         raise ConfigError(f"trainer.devices must be at least 1, or -1 for all, got {devices}")
-
-
-def check_strategy(trainer: Mapping[str, Any]) -> None:
-    """Refuse strategies that `parallel.refuse_strategy` refuses in every process, and shard sizes that do not divide.
-
-    Without this check Lightning asks for DeepSpeed's package, or for a GPU, before the strategy is refused.
-
-    Args:
-        trainer: resolved: strategy, devices, num_nodes and so on.
-
-    Raises:
-        ConfigError: with the key and what to use.
-    """
-    strategy = trainer.get("strategy")
-    name = strategy.get("class_path") if isinstance(strategy, Mapping) else strategy
-    if name in _OWN and isinstance(strategy, Mapping):
-        for key, remedy in _DIVIDES.items():
-            _check_divisor(key, (strategy.get("init_args") or {}).get(key), trainer, remedy)
-    if not isinstance(name, str) or name in _OWN:
-        return
-    for pattern, reason in _REFUSED.items():
-        if re.fullmatch(pattern, name.rpartition(".")[2].lower()):
-            raise ConfigError(
-                f"trainer.strategy={name}: {reason}; use strategy=ddp (a copy of the weights in every process) or "
-                "strategy=fsdp2 (weights sharded over all processes)"
-            )
-
-
-_DIVIDES = {
-    "shard_size": "use a divisor, such as the number of GPUs of a node",
-    "sequence_parallel": "use a divisor of them, or trainer.devices that it divides",
-}
-"""Options of our strategies that divide the processes, with the remedy."""
-
-
-def _check_divisor(key: str, size: Any, trainer: Mapping[str, Any], remedy: str) -> None:
-    """Refuse a size that does not divide the number of processes, if the configuration names that number."""
-    devices, nodes = trainer.get("devices"), trainer.get("num_nodes") or 1
-    devices = len(devices) if isinstance(devices, list) else devices
-    if not all(isinstance(value, int) and value > 0 for value in (size, devices, nodes)):
-        return
-    if devices * nodes % size:
-        raise ConfigError(
-            f"trainer.strategy.{key}={size} does not divide the {devices * nodes} processes (trainer.devices "
-            f"times trainer.num_nodes); {remedy}"
-        )
 
 
 def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import nn
 
 from mmrl.core.batch import Batch
+from mmrl.core.errors import ConfigError
 from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.distributed import parallel
@@ -114,7 +115,14 @@ class Learner(BaseLearner):
         return [*_parameter_groups(self.policy, self.learning_rates), *groups]
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.make_optimizer(self.parameter_groups())
+        try:
+            optimizer = self.make_optimizer(self.parameter_groups())
+        except ValueError as error:
+            reason = error.__cause__ or error
+            raise ConfigError(
+                f"model.optimizer refuses the trained weights: {reason}. policy.lora.r=16 trains matrices alone, and "
+                "optimizer._target_=timm.optim.Muon updates by AdamW what is no matrix"
+            ) from error
         self.configured = [options_of(optimizer)]
         refuse_lost_updates(optimizer, self.make_optimizer)
         if self.make_scheduler is None:

@@ -83,11 +83,11 @@ def refuse_lost_moments(optimizers: Sequence[Optimizer], restored: Sequence[int]
 
 def _keeps_state(optimizer: Optimizer) -> bool:
     """Whether a class of optimisers stores something per parameter, by one step on a dummy parameter."""
-    parameter = nn.Parameter(torch.zeros(1))
+    parameter = nn.Parameter(torch.zeros(1, 1))
     try:
         arguments = inspect.signature(type(optimizer)).parameters
         probe = type(optimizer)([parameter], **{k: v for k, v in optimizer.defaults.items() if k in arguments})
-        parameter.grad = torch.zeros(1)
+        parameter.grad = torch.zeros(1, 1)
         probe.step()
     except Exception:  # a class with arguments of its own
         return False

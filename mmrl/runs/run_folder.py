@@ -37,14 +37,20 @@ def last_checkpoint(folder: Path) -> Path:
     return folder / "checkpoints" / "last.ckpt"
 
 
+def best_checkpoint(folder: Path) -> Path:
+    """Return the path of a run's best weights, which the callback BestCheckpoint keeps."""
+    return folder / "checkpoints" / "best.ckpt"
+
+
 def resume_command(folder: Path) -> str:
     """Return the command that resumes the run of a folder."""
     return f"mmrl fit --config {folder / 'config.yaml'} --ckpt_path {last_checkpoint(folder)}"
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """List the checkpoints that a run can be resumed from, oldest first; start.ckpt holds weights only."""
-    paths = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name != "start.ckpt"]
+    """List the checkpoints that a run can be resumed from, oldest first; start.ckpt and best.ckpt have weights only."""
+    weights = ("start.ckpt", best_checkpoint(folder).name)
+    paths = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name not in weights]
     return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 

@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import pydoc
 
 import lightning as L
 import pytest
@@ -47,8 +48,13 @@ class Bytes(L.Callback):
 
     def on_train_end(self, trainer, pl_module):
         (optimizer,) = trainer.optimizers
-        held = [value for state in optimizer.state.values() for value in state.values()]
-        self.state = sum(value.nbytes for value in held if isinstance(value, torch.Tensor))
+        self.state = count_bytes(optimizer)
+
+
+def count_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Bytes of the tensors of a state; a table that all states share counts once."""
+    held = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    return sum(tensor.nbytes for tensor in {tensor.data_ptr(): tensor for tensor in held}.values())
 
 
 @pytest.mark.parametrize(
@@ -59,11 +65,15 @@ class Bytes(L.Callback):
         ["policy.value_head=true", "model.reference=true"],
         ["policy.dtype=bfloat16", "policy.lora.r=4"],
         ["optimizer.amsgrad=true"],
+        ["optimizer._target_=timm.optim.Muon"],
+        ["optimizer._target_=bitsandbytes.optim.AdamW8bit"],
     ],
-    ids=["full", "lora", "reference", "bf16", "amsgrad"],
+    ids=["full", "lora", "reference", "bf16", "amsgrad", "muon", "8bit"],
 )
 def test_exact_terms_are_the_bytes_of_a_run(more, tmp_path, monkeypatch):
     """Weights, gradients, optimiser state and reference of the plan equal those of the tensors after a learn step."""
+    if any("bitsandbytes" in word for word in more):
+        pytest.importorskip("bitsandbytes")
     monkeypatch.chdir(tmp_path)
     words = [*WORDS, *more]
     made = build_plan(words, Given(trace=False))
@@ -219,15 +229,21 @@ def test_logits_in_chunks_are_planned(more):
     assert chunks.activations == pytest.approx(whole.activations, rel=0.1)
 
 
-@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])
-def test_the_state_of_an_optimizer_is_what_it_allocates(make):
-    module = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3, bias=False))
+OPTIMIZERS = ("torch.optim.AdamW", "torch.optim.SGD", "torch.optim.RMSprop", "timm.optim.Muon")
+EIGHT_BIT = ("AdamW8bit", "Lion8bit", "AdEMAMix8bit", "PagedAdamW8bit", "AdamW32bit")
+
+
+@pytest.mark.parametrize("name", [*OPTIMIZERS, *(f"bitsandbytes.optim.{name}" for name in EIGHT_BIT)])
+def test_the_state_of_an_optimizer_is_what_it_allocates(name):
+    """Vectors and matrices below and above the size from which on states have 8 bits, and a block that is not full."""
+    pytest.importorskip(name.partition(".")[0])
+    make = pydoc.locate(name)
+    module = nn.Sequential(nn.Linear(7, 5), nn.Linear(96, 160), nn.Linear(151, 113, bias=False), nn.LayerNorm(9000))
     optimizer = make(module.parameters(), lr=1e-3)
     sum(parameter.sum() for parameter in module.parameters()).backward()
     optimizer.step()
-    held = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
     found = measure_optimizer(lambda parameters: make(parameters, lr=1e-3), [measure_module(module)], "cpu")
-    assert found.state == sum(value.nbytes for value in held) and found.name == make.__name__
+    assert found.state == count_bytes(optimizer) and found.name == make.__name__
 
 
 def test_rows_of_ranks_and_micro_batches():

@@ -5,7 +5,7 @@ import pytest
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.part_checks import check_division
-from mmrl.config.preflight import check_strategy
+from mmrl.config.strategy_checks import check_strategy
 from mmrl.core.errors import ConfigError
 from mmrl.policies.text.policy import TextPolicy
 

@@ -17,7 +17,7 @@ OPTIONS = (
     *("video", "video_episodes", "accept", "trust", "send"),
 )
 _EMPTY = {
-    "checkpoint": "must be last, start or a file",
+    "checkpoint": "must be last, best, start or a file",
     "compare": "must be start, a file or another run's folder",
     "count": "must be a whole number of at least 1",
     "num_samples": "must be a whole number of at least 1",

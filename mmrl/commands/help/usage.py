@@ -85,7 +85,7 @@ Examples:
   mmrl evaluate sim=NAME policy=random|expert [OPTION=VALUE ...] [KEY=VALUE ...]   random actions, or the sim's expert
 
 Options:
-  checkpoint=last      last, start, another name in the run's checkpoints folder, or a file
+  checkpoint=last      last, best, start, another name in the run's checkpoints folder, or a file
   compare=start        a paired test against start, a file or another run, on the same problems and random draws
   count=512            held-out problems; default: the run's configuration
   num_samples=8        completions of each problem, for pass@k; default: the run's configuration

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from mmrl.core.errors import ConfigError
 
 PREFIX = "val/"
-_NO_MEANS = ("lower", "upper", "errors", "n", "prompts", "standard_error")
+NO_MEANS = ("lower", "upper", "errors", "n", "prompts", "standard_error")
+"""Names of an evaluator's metrics that are no means over problems."""
 
 
 def find_headline(config: Mapping[str, Any], names: Collection[str]) -> str | None:
@@ -22,10 +23,21 @@ def find_headline(config: Mapping[str, Any], names: Collection[str]) -> str | No
         The name, as val/greedy/exact/mean; None where nothing is evaluated or nothing was measured.
     """
     evaluation = (config["data"]["init_args"].get("evaluation") or {}).get("init_args") or {}
-    for decode in evaluation.get("sampling") or ():
-        for evaluator in evaluation.get("evaluators") or ():
+    return choose_headline(evaluation.get("sampling") or (), evaluation.get("evaluators") or (), names)
+
+
+def choose_headline(decodes: Iterable[str], evaluators: Iterable[str], names: Collection[str]) -> str | None:
+    """Return the mean, or the return, of the first evaluator that has one, under the first decode; None without any.
+
+    Args:
+        decodes: names, in the order of the configuration.
+        evaluators: names, in the order of the configuration.
+        names: of the metrics that were measured.
+    """
+    for decode in decodes:
+        for evaluator in evaluators:
             place = f"{PREFIX}{decode}/{evaluator}/"
-            means = [name for name in names if name.startswith(place) and name.rpartition("/")[2] not in _NO_MEANS]
+            means = [name for name in names if name.startswith(place) and name.rpartition("/")[2] not in NO_MEANS]
             preferred = [name for name in (f"{place}mean", f"{place}return") if name in means]
             if preferred or means:
                 return (preferred or means)[0]
