@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.core.batch import NO_GROUP, Batch
+from mmrl.core.batch import NO_GROUP, Batch, Ragged, pad_stack
 from mmrl.core.columns import OPTIONAL, is_ragged, pad_value
 from mmrl.core.groups import number_distinct
 from mmrl.core.transitions import columns_of
 from mmrl.core.types import Collector, Completion, Context, Episode, Observation, Turn
 from mmrl.data.parity import sampled_rows
 from mmrl.distributed import parallel
-from mmrl.policies.base import Policy, collate_rows
+from mmrl.policies.base import Policy
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.transforms.rows.base import RowTransform
 
@@ -221,3 +221,10 @@ def _mask_first(batch: Batch) -> Batch:
     return row.with_columns(
         action_mask=torch.zeros_like(row["action_mask"]), group=torch.full_like(row["group"], NO_GROUP)
     )
+
+
+def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
+    """Collate per-choice rows [T_i, ...] of a column to [N, T, ...], padded or ragged as `mmrl.core.columns` states."""
+    if is_ragged(name):
+        return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
+    return pad_stack(rows, pad_value(name))

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch, Ragged, concatenate_columns, pad_stack
-from mmrl.core.columns import is_ragged, pad_value
 from mmrl.core.rng import Noise
 from mmrl.core.types import Ended, Observation, PolicyOutput, Sampling
 from mmrl.policies.sequence_group import SequenceGroup
@@ -293,10 +292,3 @@ def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy)
             f"{type(policy).__name__} needs observation {missing}, but the task or sim gives {sorted(raw)}; "
             f"choose a policy that fits the task{remedy if renamed else ''}"
         )
-
-
-def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
-    """Collate per-choice rows [T_i, ...] of a column to [N, T, ...], padded or ragged as `mmrl.core.columns` states."""
-    if is_ragged(name):
-        return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
-    return pad_stack(rows, pad_value(name))

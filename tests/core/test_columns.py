@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.core.columns import Column, find_column, is_ragged, pad_value, per_choice, register_columns, table
-from mmrl.policies.base import collate_rows
+from mmrl.data.collate import collate_rows
 
 SURPRISE = Column("[N, T]", "nats", "surprise of each choice", pad=-1)
 
