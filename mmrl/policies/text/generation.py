@@ -15,6 +15,7 @@ from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
 from mmrl.ops.choice import draw
 from mmrl.policies.text.cache import PromptCache, cache_argument
+from mmrl.policies.text.routing.recorded import ExpertRecord
 
 DROP_BELOW = 0.75  # fraction of unfinished rows below which finished rows leave the batch; 10-25 % finished was fastest
 
@@ -42,6 +43,7 @@ def generate(
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
     common: int = 0,
+    record: ExpertRecord | None = None,
 ) -> Generated:
     """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
@@ -51,13 +53,17 @@ def generate(
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
         stops: which rows [N] bool have ended, given their ids so far [N, t].
         common: number of first tokens that all prompts share and that are read once.
+        record: that is told which tokens the steps read; its own `step` records their experts.
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
     completions = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
+    unshared = attention
     first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
+    if record is not None:
+        record.add_prompts(unshared, common)
     logits = first[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
@@ -88,6 +94,8 @@ def generate(
         mask = None if mask is None else torch.cat([mask, mask.new_ones(len(live), 1)], dim=1)
         new = {"input_ids": token[:, None]}, mask, following, cache
         logits = step(*new) if t else _decode_first(step, *new)
+        if record is not None:
+            record.add_choice(t, live)
         following = following + 1
     return completions.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -39,6 +40,9 @@ from mmrl.policies.text.packing.packer import PackingPolicy
 from mmrl.policies.text.packing.plan import PackedBatch
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
+from mmrl.policies.text.routing.recorded import COLUMNS, ExpertRecord
+from mmrl.policies.text.routing.routed_pass import checkpoint_contexts
+from mmrl.policies.text.routing.routing import Routing, freeze_routers
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
@@ -67,6 +71,10 @@ class TextPolicy(PackingPolicy):
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: statistics of each choice's distribution, by the names that terms read.
         hidden_layers: depths in (0, 1] of the output `hidden_states` [N, T, L, D], the states before each choice.
+        freeze_router: of a mixture of experts, do not train the weights of the routers.
+        router_replay: of a mixture of experts, record the experts that sampling chose, and score rows with them; the
+            routers' weights of these experts are computed anew, with gradient. Source: Stabilizing MoE Reinforcement
+            Learning by Aligning Training and Inference Routers, 2025, arXiv:2510.11370.
         template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
@@ -91,6 +99,8 @@ class TextPolicy(PackingPolicy):
         max_logits: int = MAX_LOGITS,
         pack_prompts: bool = False,
         hidden_layers: Sequence[float] = (),
+        freeze_router: bool = False,
+        router_replay: bool = False,
     ):
         super().__init__()
         if path is None and config is None:
@@ -112,7 +122,8 @@ class TextPolicy(PackingPolicy):
             model = build_model(lambda kind: build(attn_implementation=kind), attention)
         refuse_other_states(model)
         if gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            contexts = {"context_fn": checkpoint_contexts} if router_replay else {}
+            model.gradient_checkpointing_enable({"use_reentrant": False, **contexts})
         self.hidden_size: int = model.config.get_text_config().hidden_size
         plain = Plain(model.config.get_text_config(decoder=True)._attn_implementation, loading.list_noise(model))
         self.output_layer, self.model = OutputLayer(max_logits), loading.remove_noise(model)
@@ -133,6 +144,11 @@ class TextPolicy(PackingPolicy):
             self.try_processor()
             check_fidelity(self, plain, install)
         self.model = loading.add_lora(model, lora, quantization)
+        if freeze_router:
+            freeze_routers(self.model)
+        if router_replay:
+            self.routing = Routing(self.model, self.text_ids())
+            self.capturable = None  # captured steps tell of no experts
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)
         self.hidden_layers = loading.choose_layers(hidden_layers, model.config.get_text_config().num_hidden_layers)
@@ -144,6 +160,10 @@ class TextPolicy(PackingPolicy):
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return self
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(COLUMNS if init_args.get("router_replay") else ())
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -219,15 +239,21 @@ class TextPolicy(PackingPolicy):
 
         plain = self.captured is None and len(inputs) == 1
         common = self.prefix_sharing.count_common(ids, attention) if plain else 0
-        result = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common)
+        records = self.routing is not None and self.learns_from_rows and self.is_trained()
+        record = ExpertRecord(self.routing, logits) if records else None  # type: ignore[arg-type]
+        logits = logits if record is None else record.step
+        result = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common, record)
         lengths = result.lengths.tolist()
+        extra = {} if result.support is None else dict(zip(("packed_support_ids", "support_sizes"), result.support))
+        if record is not None:
+            extra |= record.build_columns(ids, attention, owner, result.ids, result.lengths)
         return Action(
             action=result.ids,
             behavior_logprobs=result.logprobs,
             action_mask=torch.arange(result.ids.shape[1], device=ids.device) < result.lengths[:, None],
             output=[self.decode(row[:n]) for row, n in zip(result.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in result.stopped.tolist()],
-            extra={} if result.support is None else dict(zip(("packed_support_ids", "support_sizes"), result.support)),
+            extra=extra,
             seconds=result.seconds,
         )
 
@@ -270,7 +296,11 @@ class TextPolicy(PackingPolicy):
 
         # one call of the network, whose logits exist chunk by chunk
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
-        scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        route = nullcontext() if self.routing is None else self.routing.score(inputs)
+        if self.routing is not None:
+            self.measure_network()  # not inside the pass
+        with route:
+            scores, out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
         results = list(scores)
         # hidden states [L, layers, D] of the scored tokens; the value head reads the last layer's
         if self.hidden_layers:

@@ -40,6 +40,9 @@ class PackedInputs:
     width: int
     logit_index: Tensor  # [M] position among the B * W scored tokens; common choices share one
     choice_index: Tensor  # [M] position among the N * T choices of the batch
+    experts: Tensor | None = None  # [B * L, layers, k] that routers choose, -1 where they choose by themselves
+    prompt_index: Tensor | None = None  # [Q] position among B * L of each row's prompt tokens but the last
+    prompt_entry: Tensor | None = None  # [Q] place among the M choices of the row's first choice
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,22 @@ class BatchTokens:
         emitted: ids [N, T].
         lengths: of prompts and choices.
         padding: id of padding tokens.
+        experts: [U * P + N * T, layers, k] recorded for prompts and for the tokens that predict choices, or None.
+        places_prompts: whether packed inputs say where the tokens of each row's prompt are.
     """
 
     def __init__(
-        self, observation: Mapping[str, Any], positions: Tensor, emitted: Tensor, lengths: Lengths, padding: int
+        self,
+        observation: Mapping[str, Any],
+        positions: Tensor,
+        emitted: Tensor,
+        lengths: Lengths,
+        padding: int,
+        experts: Tensor | None = None,
+        places_prompts: bool = False,
     ):
-        self.lengths, self.device = lengths, emitted.device
+        self.lengths, self.device, self.places_prompts = lengths, emitted.device, places_prompts
+        self.experts = None if experts is None else F.pad(experts, (0, 0, 0, 0, 0, 1), value=-1)
         self.prompts, self.prompt_width = observation["input_ids"].shape
         self.rows, self.choices = emitted.shape
         self.last = observation["input_ids"][:, -1]  # [U] last token of each prompt
@@ -106,6 +119,7 @@ class BatchTokens:
         # [B, L] prompt segment and completion (-1 in padding) and depth of each token, for the mask
         owner, completion, depth = np.full_like(source, -1), np.full_like(source, -1), np.zeros_like(source)
         logit_indices, choice_indices, owners = [], [], []
+        prompt_indices, prompt_entries, entries = [np.zeros(0, int)], [np.zeros(0, int)], 0
         for b, sequence in enumerate(packed):
             segments = split_by_prompt(sequence, self.lengths)
             parts, scored = self._arrange(segments)
@@ -118,10 +132,15 @@ class BatchTokens:
             depth[b, tail] = np.concatenate([np.arange(len(part.tokens)) + part.depth for part in parts])
             # positions of a row's logits among B * width, and of its choices among N * T
             starts = b * width + width - sum(counts) + np.cumsum([0, *counts])
-            for row, numbers in scored:
+            for number_of_prompt, row, numbers in scored:
                 where = [np.arange(starts[number], starts[number + 1]) for number in numbers]
                 logit_indices.append(np.concatenate(where))
                 choice_indices.append(row * self.choices + np.arange(sum(map(len, where))))
+                # positions of the row's prompt among B * length
+                start = starts[number_of_prompt] + (b + 1) * (length - width)
+                prompt_indices.append(start + np.arange(counts[number_of_prompt]))
+                prompt_entries.append(np.full(counts[number_of_prompt], entries))
+                entries += len(logit_indices[-1])
             owners += [self.lengths.prompt[rows[0]] for rows in segments]
         # gather the columns of all prompts and choices to [..., B, L]; index -1 reads the padding at their end
         indices = torch.from_numpy(source).to(self.device)
@@ -136,13 +155,17 @@ class BatchTokens:
             values = column[torch.tensor(owners)].values
             if len(values):
                 inputs[name] = values
-        logit_index, choice_index = (
-            torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (logit_indices, choice_indices)
+        logit_index, choice_index, prompt_index, prompt_entry = (
+            torch.from_numpy(np.concatenate(parts)).to(self.device)
+            for parts in (logit_indices, choice_indices, prompt_indices, prompt_entries)
         )
-        return PackedInputs(inputs, width, logit_index, choice_index)
+        experts = None if self.experts is None else self.experts[indices.flatten()]
+        places = (prompt_index, prompt_entry) if self.places_prompts else (None, None)
+        return PackedInputs(inputs, width, logit_index, choice_index, experts, *places)
 
-    def _arrange(self, segments: Sequence[PackedSequence]) -> tuple[list[_Part], list[tuple[int, list[int]]]]:
-        """Return the parts of a sequence in order, and for each row the numbers of those that predict its choices."""
+    def _arrange(self, segments: Sequence[PackedSequence]) -> tuple[list[_Part], list[tuple[int, int, list[int]]]]:
+        """Return the parts of a sequence in order, and for each row the numbers of the part that is its prompt and of
+        those that predict its choices."""
         parts = [_Part(self._prompt_indices(rows[0]), number, 0, 0) for number, rows in enumerate(segments)]
         scored = []
         for number, rows in enumerate(segments):
@@ -150,7 +173,7 @@ class BatchTokens:
             shared = len(parts)
             parts.append(_Part(self._completion_indices(rows[0])[:common], number, 0, depth))
             for place, row in enumerate(rows, 1):
-                scored.append((row, [shared, len(parts)]))
+                scored.append((number, row, [shared, len(parts)]))
                 parts.append(_Part(self._completion_indices(row)[common:], number, place, depth + common))
         return parts, scored
 
