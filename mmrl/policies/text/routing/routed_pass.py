@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmrl.policies.text.routing.routers import Router, ExpertSelection, measure_router
+from mmrl.policies.text.routing.routers import ExpertSelection, Router, measure_router
 
 
 class RoutedPass:
