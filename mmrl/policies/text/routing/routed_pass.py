@@ -58,7 +58,7 @@ class RoutedPass:
         return torch.stack([self.chosen[number] for number in range(len(self.routers))], 1).short()
 
     def without_outputs(self) -> RoutedPass:
-        """Return a pass with the same experts, whose outputs nobody reads."""
+        """Return a new pass with the same experts."""
         return RoutedPass(self.routers, self.experts)
 
 
