@@ -53,7 +53,7 @@ def generate(
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
         stops: which rows [N] bool have ended, given their ids so far [N, t].
         common: number of first tokens that all prompts share and that are read once.
-        record: that is told which tokens the steps read; its own `step` records their experts.
+        record: of the experts of the tokens that the steps read; `step` is then its `step`.
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
