@@ -51,6 +51,12 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     further = frozenset(learner.get("auxiliary_models") or ()) | frozenset(learner.get("frozen_models") or ())
     models = further | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
+    recorded, engine = policy_class.provides(policy_args), load(module["engine"]["class_path"])
+    if (columns_lost := recorded & {"routed_experts"}) and not engine.uses_policy:
+        raise ConfigError(
+            f"{where}model.policy.router_replay=true: {engine.__name__} samples from a copy of the weights and reports "
+            f"no {min(columns_lost)}; use engine=local, or leave it out"
+        )
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
     columns = columns.union(*(transform.writes() for transform in transforms))
     contexts = frozenset().union(*(transform.contexts() for transform in transforms))

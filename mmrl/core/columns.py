@@ -20,6 +20,9 @@ class Column:
     unit: str
     meaning: str
     pad: float = 0  # padding of the choices beyond a row's own T, and the value in rows that may lack the column
+    extends: bool = (
+        False  # entries run along all tokens from the row's first, so that a later turn repeats earlier ones
+    )
 
     def __post_init__(self) -> None:
         if wrong := [text for text in self.shape.split(" or ") if not _SHAPE.fullmatch(text)]:
@@ -68,6 +71,13 @@ COLUMNS: dict[str, Column] = {
         "where nothing restricted the choice",
         pad=-1,
     ),
+    "routed_experts": Column(
+        "[N, *]",
+        "ids",
+        "router replay: experts [layers, k] that sampling chose for each token that the network read, in their order",
+        extends=True,
+    ),
+    "routed_tokens": Column("[N, *]", "ids", "router replay: the tokens of `routed_experts`", extends=True),
     "group": Column("[N]", "id", "episodes of one prompt share it"),
     "prompt_id": Column(
         "[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"
@@ -141,7 +151,16 @@ COLUMNS: dict[str, Column] = {
 }
 
 OPTIONAL = frozenset(
-    {"packed_support_ids", "support_sizes", "support_ids", "packed_guides", "guide_sizes", "choice_versions"}
+    {
+        "packed_support_ids",
+        "support_sizes",
+        "support_ids",
+        "packed_guides",
+        "guide_sizes",
+        "choice_versions",
+        "routed_experts",
+        "routed_tokens",
+    }
 )
 """Columns that some rows of a batch may lack: those that were not sampled, truncated or guided, as demonstrations."""
 
@@ -208,6 +227,12 @@ def is_ragged(name: str) -> bool:
     """Whether rows of this column have different lengths, other than their numbers of choices."""
     column = find_column(name)
     return column is not None and column.shape == "[N, *]"
+
+
+def extends(name: str) -> bool:
+    """Whether entries of a ragged column run along all tokens from the row's first."""
+    column = find_column(name)
+    return column is not None and column.extends
 
 
 def table() -> str:

@@ -172,7 +172,7 @@ def _rows_of_column(name: str, done: Sequence[Completion]) -> list[Tensor]:
 
 def _size_without(name: str, completion: Completion, like: Tensor) -> list[int]:
     """Size of a row's entry of an optional column that it lacks."""
-    return [0] if is_ragged(name) else [len(completion.action), *(1 for _ in like.shape[1:])]
+    return [0, *like.shape[1:]] if is_ragged(name) else [len(completion.action), *(1 for _ in like.shape[1:])]
 
 
 def apply_rows(

@@ -16,6 +16,7 @@ from mmrl.core.types import Sampling
 from mmrl.ops.choice import draw
 from mmrl.policies.text.cache import PromptCache, cache_argument
 from mmrl.policies.text.guided.grammars import GuidedRows
+from mmrl.policies.text.routing.recorded import ExpertRecord
 
 DROP_BELOW = 0.75  # fraction of unfinished rows below which finished rows leave the batch; 10-25 % finished was fastest
 
@@ -31,6 +32,10 @@ class Generated:
     support: tuple[Ragged, Tensor] | None  # ids that truncated sampling kept, and their number for each choice
     seconds: dict[str, float]  # "prefill" and "decode"
 
+    def support_columns(self) -> dict[str, Any]:
+        """The columns of kept ids, by name; none without truncated sampling."""
+        return {} if self.support is None else dict(zip(("packed_support_ids", "support_sizes"), self.support))
+
 
 def generate(
     step: Callable[..., Tensor],
@@ -44,6 +49,7 @@ def generate(
     stops: Callable[[Tensor], Tensor],
     common: int = 0,
     guide: GuidedRows | None = None,
+    record: ExpertRecord | None = None,
 ) -> Generated:
     """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
@@ -54,13 +60,17 @@ def generate(
         stops: which rows [N] bool have ended, given their ids so far [N, t].
         common: number of first tokens that all prompts share and that are read once.
         guide: expressions that the completions match; None for none.
+        record: of the experts of the tokens that the steps read; `step` is then its `step`.
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
     completions = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
+    unshared = attention
     first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
+    if record is not None:
+        record.add_prompts(unshared, common)
     logits = first[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
@@ -85,6 +95,8 @@ def generate(
         mask = None if mask is None else torch.cat([mask, mask.new_ones(len(live), 1)], dim=1)
         new = {"input_ids": token[:, None]}, mask, following, cache
         logits = step(*new) if t else _decode_first(step, *new)
+        if record is not None:
+            record.add_choice(t, live)
         following = following + 1
     return completions.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 

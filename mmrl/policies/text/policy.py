@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -31,7 +32,7 @@ from mmrl.policies.text.architecture import (
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
-from mmrl.policies.text.checks.division import refuse_division
+from mmrl.policies.text.checks.division import refuse_settings
 from mmrl.policies.text.fidelity import Plain, check_division, check_fidelity
 from mmrl.policies.text.generation import generate, next_logits
 from mmrl.policies.text.guided.allowed_ids import AllowedIds
@@ -44,6 +45,9 @@ from mmrl.policies.text.packing.plan import PackedBatch
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
 from mmrl.policies.text.packing.sequence_division import divide_inputs
+from mmrl.policies.text.routing.recorded import COLUMNS, ExpertRecord
+from mmrl.policies.text.routing.routed_pass import checkpoint_contexts
+from mmrl.policies.text.routing.routing import Routing, freeze_routers
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
@@ -72,6 +76,10 @@ class TextPolicy(PackingPolicy):
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: statistics of each choice's distribution, by the names that terms read.
         hidden_layers: depths in (0, 1] of the output `hidden_states` [N, T, L, D], the states before each choice.
+        freeze_router: of a mixture of experts, do not train the weights of the routers.
+        router_replay: of a mixture of experts, record the experts that sampling chose, and score rows with them; the
+            routers' weights of these experts are computed anew, with gradient. Source: Stabilizing MoE Reinforcement
+            Learning by Aligning Training and Inference Routers, 2025, arXiv:2510.11370.
         template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
@@ -79,8 +87,7 @@ class TextPolicy(PackingPolicy):
     model: Any
     pads_left = True
     divides_sequences = True
-    video_refusal = ""
-    """Why prompts with videos are refused, as measured when the checkpoint was loaded; empty if they are exact."""
+    video_refusal = ""  # why prompts with videos are refused, measured at load; empty where they are exact
     per_token = frozenset({"input_ids", "attention_mask"})
     """Inputs that run along the tokens; every other one runs along images or patches."""
 
@@ -99,6 +106,8 @@ class TextPolicy(PackingPolicy):
         max_logits: int = MAX_LOGITS,
         pack_prompts: bool = False,
         hidden_layers: Sequence[float] = (),
+        freeze_router: bool = False,
+        router_replay: bool = False,
     ):
         super().__init__()
         if path is None and config is None:
@@ -120,7 +129,8 @@ class TextPolicy(PackingPolicy):
             model = build_model(lambda kind: build(attn_implementation=kind), attention)
         refuse_other_states(model)
         if gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            contexts = {"context_fn": checkpoint_contexts} if router_replay else {}
+            model.gradient_checkpointing_enable({"use_reentrant": False, **contexts})
         self.hidden_size: int = model.config.get_text_config().hidden_size
         plain = Plain(model.config.get_text_config(decoder=True)._attn_implementation, loading.list_noise(model))
         self.output_layer, self.model = OutputLayer(max_logits), loading.remove_noise(model)
@@ -141,6 +151,11 @@ class TextPolicy(PackingPolicy):
             self.try_processor()
             self.video_refusal = check_fidelity(self, plain, install).videos
         self.model = loading.add_lora(model, lora, quantization)
+        if freeze_router:
+            freeze_routers(self.model)
+        if router_replay:
+            self.routing = Routing(self.model, self.text_ids())
+            self.capturable = None  # captured steps tell of no experts
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)
         self.hidden_layers = loading.choose_layers(hidden_layers, model.config.get_text_config().num_hidden_layers)
@@ -154,6 +169,10 @@ class TextPolicy(PackingPolicy):
         return self
 
     @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(COLUMNS if init_args.get("router_replay") else ())
+
+    @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         # `act` gives no values, since an engine may have only the language model; the annotator `values` writes them
         options = {"values": init_args.get("value_head"), "hidden_states": init_args.get("hidden_layers")}
@@ -161,13 +180,7 @@ class TextPolicy(PackingPolicy):
 
     @classmethod
     def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
-        path, architecture = init_args.get("path"), dict(init_args.get("config") or {})
-        if path is not None:
-            with loading.checkpoint_error(path):
-                config = loading.read_config(path)
-        else:
-            config = build_config(architecture.pop("model_type", "qwen2"), architecture)
-        refuse_division(config, init_args.get("attention", "sdpa"), processes)
+        refuse_settings(init_args, processes)
 
     def measure_division(self, group: SequenceGroup) -> None:
         check_division(self, group)
@@ -260,12 +273,17 @@ class TextPolicy(PackingPolicy):
         plain = self.captured is None and len(inputs) == 1
         common = self.prefix_sharing.count_common(ids, attention) if plain else 0
         guide = None if sampling.guide is None else GuidedRows(self.grammars, sampling.guide, len(owner))
-        result = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common, guide)
-        lengths, extra = result.lengths.tolist(), {}
-        if result.support is not None:  # of the ids that a guide allowed too
-            extra = dict(zip(("packed_support_ids", "support_sizes"), result.support))
-        elif sampling.guide is not None:
+        records = self.routing is not None and self.learns_from_rows and self.is_trained()
+        record = ExpertRecord(self.routing, logits) if records else None  # type: ignore[arg-type]
+        run = logits if record is None else record.step
+        result = generate(
+            run, inputs, attention, positions, owner, cache, sampling, noise, stops, common, guide, record
+        )
+        lengths, extra = result.lengths.tolist(), result.support_columns()
+        if sampling.guide is not None and not extra:  # kept ids are of those that a guide allowed
             extra = self.grammars.columns(sampling.guide, lengths, result.ids.shape[1])
+        if record is not None:
+            extra |= record.build_columns(ids, attention, owner, result.ids, result.lengths)
         return Action(
             action=result.ids,
             behavior_logprobs=result.logprobs,
@@ -324,7 +342,11 @@ class TextPolicy(PackingPolicy):
 
         # one call of the network, whose logits exist chunk by chunk
         options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
-        scores, out = self.output_layer.score(self.model, part, score, self.text_ids(), **options)
+        route = nullcontext() if self.routing is None else self.routing.score(part)
+        if self.routing is not None:
+            self.measure_network()  # not inside the pass
+        with route:
+            scores, out = self.output_layer.score(self.model, part, score, self.text_ids(), **options)
         results = list(scores)
         # hidden states [L, layers, D] of the scored tokens; the value head reads the last layer's
         if self.hidden_layers:
@@ -335,9 +357,8 @@ class TextPolicy(PackingPolicy):
         return [inputs.choice_index, *(group.join(result, sequences)[inputs.logit_index] for result in results)]
 
     def _mask_forbidden(self, logits: Tensor) -> Tensor:
-        if not self.forbidden:
-            return logits
-        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
+        ids = torch.tensor(self.forbidden, device=logits.device)
+        return logits.index_fill(-1, ids, MASKED_LOGIT) if self.forbidden else logits
 
     def score_packed(self, tokens: BatchTokens, batches: list[PackedBatch], batch: Batch) -> PolicyOutput:
         """Score the rows of the batch in these packed batches."""
@@ -348,8 +369,8 @@ class TextPolicy(PackingPolicy):
             for part in parts
         )
         names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
-        extra = dict(zip(names, more))
-        return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
+        values = more[-1] if self.value_head is not None else None
+        return PolicyOutput(logprobs, entropy, values, dict(zip(names, more)))
 
     def score_batches(
         self,
@@ -360,8 +381,7 @@ class TextPolicy(PackingPolicy):
     ) -> list[Tensor]:
         """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
         allowed = self.grammars.allowed_ids(batch) if "packed_guides" in batch else None
-        size = self.sequence_group.size
-        inputs = (tokens.pack(packed, self.prefix_sharing.mask, size) for packed in batches)
+        inputs = (tokens.pack(packed, self.prefix_sharing.mask, self.sequence_group.size) for packed in batches)
         scores = (self.score_inputs(each, batch, statistics, allowed) for each in inputs)
         return [torch.cat(parts) for parts in zip(*scores)]
 

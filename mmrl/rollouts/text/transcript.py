@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import pad_stack
-from mmrl.core.columns import is_ragged, pad_value
+from mmrl.core.columns import extends, is_ragged, pad_value
 from mmrl.core.types import Completion, Ended, Observation, Request
 
 
@@ -85,7 +85,7 @@ class Transcript:
         values = [part.value for part in parts if part.value is not None]
         whole = len(values) == len(parts)
         extra = {
-            name: _join([part.extra[name] for part in parts]) if value.dim() else value
+            name: _join(name, [part.extra[name] for part in parts]) if value.dim() else value
             for name, value in first.extra.items()
         }
         return Completion(
@@ -107,8 +107,14 @@ def _fill_forced(name: str, column: Tensor, width: int) -> Tensor:
     return column[:0] if is_ragged(name) else column.new_full((width, *column.shape[1:]), pad_value(name))
 
 
-def _join(parts: list[Tensor]) -> Tensor:
-    """Pieces [t, ...] of a column per choice, one after the other; kept sets differ in size and are filled up."""
+def _join(name: str, parts: list[Tensor]) -> Tensor:
+    """Pieces [t, ...] of a column per choice, one after the other; kept sets differ in size and are filled up.
+
+    Of pieces that run along all tokens from the row's first, each gives what those before it lack.
+    """
+    if extends(name):
+        starts = [max((len(part) for part in parts[:i]), default=0) for i in range(len(parts))]
+        return torch.cat([part[start:] for part, start in zip(parts, starts)])
     if parts[0].dim() < 2:
         return torch.cat(parts)
     wide = pad_stack(parts, -1)

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import list_layer_types
+from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES
+
+
+def refuse_settings(init_args: Mapping[str, Any], processes: int) -> None:
+    """Raise if so many processes cannot divide the sequences of a text policy; nothing is built.
+
+    Args:
+        init_args: of the policy.
+        processes: that divide a sequence.
+
+    Raises:
+        ValueError: with the key, the reason and what to do.
+    """
+    if init_args.get("router_replay"):
+        raise ValueError(
+            f"strategy.sequence_parallel={processes} divides the tokens whose experts policy.router_replay=true "
+            "records; use one of them"
+        )
+    path, architecture = init_args.get("path"), dict(init_args.get("config") or {})
+    if path is not None:
+        with loading.checkpoint_error(path):
+            config = loading.read_config(path)
+    else:
+        config = build_config(architecture.pop("model_type", "qwen2"), architecture)
+    refuse_division(config, init_args.get("attention", "sdpa"), processes)
 
 
 def refuse_division(config: Any, attention: str, processes: int) -> None:

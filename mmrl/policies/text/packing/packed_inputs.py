@@ -41,6 +41,7 @@ class PackedInputs:
     width: int
     logit_index: Tensor  # [M] position among the B * W scored tokens; common choices share one
     choice_index: Tensor  # [M] position among the N * T choices of the batch
+    experts: Tensor | None = None  # [B * L, layers, k] that routers choose, -1 where they choose by themselves
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,20 @@ class BatchTokens:
         emitted: ids [N, T].
         lengths: of prompts and choices.
         padding: id of padding tokens.
+        experts: [U * P + N * T, layers, k] recorded for prompts and for the tokens that predict choices, or None.
     """
 
     def __init__(
-        self, observation: Mapping[str, Any], positions: Tensor, emitted: Tensor, lengths: Lengths, padding: int
+        self,
+        observation: Mapping[str, Any],
+        positions: Tensor,
+        emitted: Tensor,
+        lengths: Lengths,
+        padding: int,
+        experts: Tensor | None = None,
     ):
         self.lengths, self.device = lengths, emitted.device
+        self.experts = None if experts is None else F.pad(experts, (0, 0, 0, 0, 0, 1), value=-1)
         self.prompts, self.prompt_width = observation["input_ids"].shape
         self.rows, self.choices = emitted.shape
         self.last = observation["input_ids"][:, -1]  # [U] last token of each prompt
@@ -151,7 +160,8 @@ class BatchTokens:
         logit_index, choice_index = (
             torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (logit_indices, choice_indices)
         )
-        return PackedInputs(inputs, width, logit_index, choice_index)
+        experts = None if self.experts is None else self.experts[indices.flatten()]
+        return PackedInputs(inputs, width, logit_index, choice_index, experts)
 
     def _arrange(self, segments: Sequence[PackedSequence]) -> tuple[list[_Part], list[tuple[int, list[int]]]]:
         """Return the parts of a sequence in order, and for each row the numbers of those that predict its choices."""

@@ -18,6 +18,8 @@ from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_names
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
+from mmrl.policies.text.routing.recorded import match_experts
+from mmrl.policies.text.routing.routing import Routing
 from mmrl.policies.text.statistics import ChoiceStatistic, LogSurprise
 
 
@@ -30,6 +32,7 @@ class PackingPolicy(LanguageModelPolicy):
     hidden_size: int
     hidden_layers: list[int]
     value_head: Any
+    routing: Routing | None = None
 
     @property
     @abstractmethod
@@ -73,7 +76,14 @@ class PackingPolicy(LanguageModelPolicy):
         lengths = packing.Lengths(
             prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None
         )
-        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
+        experts = None
+        if self.routing is not None and self.is_trained():
+            experts = match_experts(batch, ids, attention.sum(1), prompt_of)
+        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id, experts)
+
+    def is_trained(self) -> bool:
+        """Whether any weight of the model is trained; frozen copies, such as a reference, are not."""
+        return any(weight.requires_grad for weight in self.model.parameters())
 
     def choose_packing(self, tokens: BatchTokens, batch: Batch) -> list[packing.PackedBatch]:
         """Choose the cheapest packing in which every row has the same scores as alone."""
