@@ -47,18 +47,13 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         return
     policy = learner["policy"]
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
-    predicted = policy_class.predicts(policy_args)
+    predicted, provided = policy_class.predicts(policy_args), policy_class.provides(policy_args)
     further = frozenset(learner.get("auxiliary_models") or ()) | frozenset(learner.get("frozen_models") or ())
     models = further | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
-    recorded, engine = policy_class.provides(policy_args), load(module["engine"]["class_path"])
-    if (columns_lost := recorded & {"routed_experts"}) and not engine.uses_policy:
-        raise ConfigError(
-            f"{where}model.policy.router_replay=true: {engine.__name__} samples from a copy of the weights and reports "
-            f"no {min(columns_lost)}; use engine=local, or leave it out"
-        )
-    columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
-    columns = columns.union(*(transform.writes() for transform in transforms))
+    _check_recorded(provided, module, where)
+    written = (part.writes() for part in (load(module["rollout"]["class_path"]), *transforms))
+    columns = (COLLATED | provided).union(*written)
     contexts = frozenset().union(*(transform.contexts() for transform in transforms))
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
@@ -103,6 +98,16 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
 def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
     """Names of further forward passes: of models, of the policy in contexts, and of models in contexts."""
     return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})
+
+
+def _check_recorded(columns: frozenset[str], module: Mapping[str, Any], where: str) -> None:
+    """Refuse an engine with a copy of the weights where the policy records experts as it samples."""
+    engine = load(module["engine"]["class_path"]) if module.get("engine") else None
+    if "routed_experts" in columns and engine is not None and not engine.uses_policy:
+        raise ConfigError(
+            f"{where}model.policy.router_replay=true: {engine.__name__} samples from a copy of the weights and reports "
+            "no routed_experts; use engine=local, or leave it out"
+        )
 
 
 def _check_sampled(module: Mapping[str, Any], transforms: Sequence[Any], need: Callable[..., None]) -> None:

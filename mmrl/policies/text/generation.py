@@ -67,15 +67,13 @@ def generate(
     completions = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
-    unshared = attention
-    first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
+    first, read = _read_prompts(step, inputs, attention, positions, cache, common)
     if record is not None:
-        record.add_prompts(unshared, common)
-    logits = first[owner]
+        record.add_prompts(attention, common)
     cache.expand(owner)
-    following = positions[..., owner, -1:] + 1
+    logits, following = first[owner], positions[..., owner, -1:] + 1
     # without padding that is read again no mask is needed, so that the model builds none at every token
-    mask = None if attention.all() or not cache.reads_mask() else attention[owner]
+    mask = None if read.all() or not cache.reads_mask() else read[owner]
     prefill = 0.0
     for t in range(limit):
         if guide is not None:

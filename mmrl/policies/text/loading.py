@@ -7,6 +7,7 @@ import io
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from transformers.utils import logging as transformers_logging
 from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.files.strict_json import read_json_object
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
+from mmrl.policies.text.architecture import build_model, refuse_other_tasks
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.text.checks.chat_template import check_chat_template
+from mmrl.policies.text.tokenizer import set_pad_token
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 
 log = logging.getLogger(__name__)
@@ -254,3 +257,30 @@ def choose_layers(depths: Sequence[float], layers: int) -> list[int]:
     if not all(0 < depth <= 1 for depth in depths):
         raise ValueError(f"policy.hidden_layers must be depths in (0, 1], got {list(depths)}")
     return [max(1, round(depth * layers)) for depth in depths]
+
+
+def build_parts(policy: Any, path: str | None, config: dict[str, Any] | None, dtype: str, attention: str) -> Any:
+    """Give a policy its processor, and return the model, without adapters.
+
+    Args:
+        policy: whose class says what is loaded.
+        path: hub id or folder of a checkpoint; None for random weights.
+        config: architecture of random weights.
+        dtype: of the weights.
+        attention: implementation that is asked for.
+    """
+    if path is not None:
+        with checkpoint_error(path):
+            checkpoint_config = read_config(path)
+        if checkpoint_config is not None:
+            refuse_other_tasks(checkpoint_config, policy.auto_model)
+        with checkpoint_error(path):
+            policy.processor = policy.load_processor(path)
+            load = partial(load_model, policy.auto_model, path, dtype=dtype)
+            model = build_model(lambda kind: load(attn_implementation=kind), attention)
+        set_pad_token(policy.tokenizer, path)
+    else:
+        full, policy.processor = policy.random_parts(dict(config or {}))
+        build = partial(build_pretrained, policy.auto_model, full, dtype=dtype)
+        model = build_model(lambda kind: build(attn_implementation=kind), attention)
+    return model

@@ -17,17 +17,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mmrl.core.batch import Batch, Ragged, pad_stack
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
-from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.files.pretrained import load_pretrained
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import (
-    build_model,
     list_layer_types,
     list_unknown_types,
     refuse_other_states,
-    refuse_other_tasks,
 )
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
@@ -47,10 +45,10 @@ from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharin
 from mmrl.policies.text.packing.sequence_division import divide_inputs
 from mmrl.policies.text.routing.recorded import COLUMNS, ExpertRecord
 from mmrl.policies.text.routing.routed_pass import checkpoint_contexts
-from mmrl.policies.text.routing.routing import Routing, freeze_routers
+from mmrl.policies.text.routing.routing import prepare_routers
 from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
-from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids, set_pad_token
+from mmrl.policies.text.tokenizer import encode_answer, multimodal_ids
 
 MEASURED = frozenset({"qwen2", "llama", "llava"})
 """Types that tests compare with transformers: random weights of them, whose layers take masks over pairs of tokens,
@@ -113,20 +111,7 @@ class TextPolicy(PackingPolicy):
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
-        if path is not None:
-            with loading.checkpoint_error(path):
-                checkpoint_config = loading.read_config(path)
-            if checkpoint_config is not None:
-                refuse_other_tasks(checkpoint_config, self.auto_model)
-            with loading.checkpoint_error(path):
-                self.processor = self.load_processor(path)
-                load = partial(loading.load_model, self.auto_model, path, dtype=dtype)
-                model = build_model(lambda kind: load(attn_implementation=kind), attention)
-            set_pad_token(self.tokenizer, path)
-        else:
-            full, self.processor = self.random_parts(dict(config or {}))
-            build = partial(build_pretrained, self.auto_model, full, dtype=dtype)
-            model = build_model(lambda kind: build(attn_implementation=kind), attention)
+        model = loading.build_parts(self, path, config, dtype, attention)
         refuse_other_states(model)
         if gradient_checkpointing:
             contexts = {"context_fn": checkpoint_contexts} if router_replay else {}
@@ -151,11 +136,8 @@ class TextPolicy(PackingPolicy):
             self.try_processor()
             self.video_refusal = check_fidelity(self, plain, install).videos
         self.model = loading.add_lora(model, lora, quantization)
-        if freeze_router:
-            freeze_routers(self.model)
-        if router_replay:
-            self.routing = Routing(self.model, self.text_ids())
-            self.capturable = None  # captured steps tell of no experts
+        self.routing = prepare_routers(self, freeze_router, router_replay)
+        self.capturable = self.capturable if self.routing is None else None  # captured steps tell of no experts
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)
         self.hidden_layers = loading.choose_layers(hidden_layers, model.config.get_text_config().num_hidden_layers)

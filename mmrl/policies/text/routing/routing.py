@@ -78,3 +78,10 @@ def freeze_routers(model: nn.Module) -> None:
             )
         for parameter in parameters:
             parameter.requires_grad_(False)
+
+
+def prepare_routers(policy: Any, freeze: bool, replay: bool) -> Routing | None:
+    """Freeze the routers of a policy's model, and return how it replays recorded experts; None where it does not."""
+    if freeze:
+        freeze_routers(policy.model)
+    return Routing(policy.model, policy.text_ids()) if replay else None
