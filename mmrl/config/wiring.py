@@ -32,6 +32,9 @@ OTHERS = (
 )
 
 
+UNWRITTEN = "reads {missing}, and no part writes them"
+
+
 def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str | None) -> None:
     """Check that every column that a part of the pipeline reads is written before; name recipe, part and column.
 
@@ -77,13 +80,13 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         columns |= annotator.writes()
     _check_rows(module.get("rows") or {}, partial(need, have=columns))
     weighting = build(module["weighting"])
-    need(weighting.reads(), columns, "the weighting", "reads {missing}, and no part writes them")
+    need(weighting.reads(), columns, "the weighting", UNWRITTEN)
     objective = learner["objective"].get("init_args", learner["objective"])
     for name, spec in objective["terms"].items():
         if spec is None:
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
-        need(term.reads(), columns, f"term {name!r}", "reads {missing}, and no part writes them")
+        need(term.reads(), columns, f"term {name!r}", UNWRITTEN)
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
         need(term.others(), _list_passes(models, contexts), f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
@@ -91,7 +94,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             frozenset({column.removeprefix("~")}),
             columns,
             f"objective.row_masks[{name!r}]",
-            "reads {missing}, and no part writes them",
+            UNWRITTEN,
         )
 
 
