@@ -30,8 +30,6 @@ OTHERS = (
     "model.frozen_models if it is one that is not trained, or under data.transforms if it is a context of the answers; "
     "model@context is a model in a context"
 )
-
-
 UNWRITTEN = "reads {missing}, and no part writes them"
 
 
@@ -90,12 +88,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
         need(term.others(), _list_passes(models, contexts), f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
-        need(
-            frozenset({column.removeprefix("~")}),
-            columns,
-            f"objective.row_masks[{name!r}]",
-            UNWRITTEN,
-        )
+        need(frozenset({column.removeprefix("~")}), columns, f"objective.row_masks[{name!r}]", UNWRITTEN)
 
 
 def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
