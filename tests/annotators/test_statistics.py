@@ -46,8 +46,8 @@ def test_refusals():
         StatisticColumns(columns={"old_logprobs": "peak"})(batch, ctx)
     with pytest.raises(ValueError, match="one number per choice"):
         StatisticColumns(columns={"old_logprobs": "choice_logprobs"})(batch, ctx)
-    with pytest.raises(KeyError, match="no model 'teacher'"):
-        StatisticColumns(columns={"old_logprobs": "logprobs"}, model="teacher")(batch, ctx)
+    with pytest.raises(KeyError, match="no model 'nobody'"):
+        StatisticColumns(columns={"old_logprobs": "logprobs"}, model="nobody")(batch, ctx)
     with pytest.raises(ValueError, match="columns is empty"):
         StatisticColumns(columns={})
     with pytest.raises(ValueError, match="rows"):
