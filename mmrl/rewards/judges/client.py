@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import aiohttp
 
 MAX_BYTES = 4 * 2**20
-"""Longest body of an answer that is read."""
+"""Longest body of an answer that is read, if nothing else is said."""
 _PASSING = {408, 409, 425, 429}  # and 500 to 599: worth another request
 _MOST_WAIT_S = 30.0
 
@@ -46,15 +45,23 @@ class OpenAIClient:
         timeout_s: of one request.
         retries: further requests after one that failed.
         backoff_s: wait before the first of them; it doubles up to 30 seconds.
-        key_variable: environment variable with the key that is sent; nothing is sent where it is not set.
+        key: that is sent as a bearer token; None for none.
+        max_bytes: of an answer; a longer one is refused.
     """
 
     def __init__(
-        self, url: str, max_requests: int, timeout_s: float, retries: int, backoff_s: float, key_variable: str
+        self,
+        url: str,
+        max_requests: int,
+        timeout_s: float,
+        retries: int,
+        backoff_s: float,
+        key: str | None = None,
+        max_bytes: int = MAX_BYTES,
     ):
-        self.url = url.rstrip("/")
+        self.url, self.max_bytes = url.rstrip("/"), max_bytes
         self.max_requests, self.timeout_s, self.retries, self.backoff_s = max_requests, timeout_s, retries, backoff_s
-        self.key_variable = key_variable
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def ask_all(
         self,
@@ -82,11 +89,9 @@ class OpenAIClient:
         counts: Counter[str],
     ) -> list[Any]:
         places = asyncio.Semaphore(self.max_requests)
-        key = os.environ.get(self.key_variable)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = aiohttp.ClientTimeout(total=self.timeout_s)
         connector = aiohttp.TCPConnector(limit=self.max_requests)
-        async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
+        async with aiohttp.ClientSession(headers=self._headers, timeout=timeout, connector=connector) as session:
 
             async def ask(number: int, body: Mapping[str, Any] | None) -> Any:
                 failure = NoAnswer("it was not sent")
@@ -110,11 +115,11 @@ class OpenAIClient:
         method = "GET" if body is None else "POST"
         try:
             async with session.request(method, self.url + path, json=body, allow_redirects=False) as response:
-                content = b""
+                content = bytearray()
                 async for chunk in response.content.iter_chunked(2**16):
                     content += chunk
-                    if len(content) > MAX_BYTES:
-                        raise RefusedError(f"answered more than {MAX_BYTES} bytes")
+                    if len(content) > self.max_bytes:
+                        raise RefusedError(f"answered more than {self.max_bytes} bytes")
                 status = response.status
         except TimeoutError as error:
             raise PassingError(f"did not answer within {self.timeout_s:g} s") from error

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ class ServerJudge(LanguageJudge):
         check_at_least(1, "reward.judge", max_tokens=max_tokens, max_requests=max_requests)
         check_positive("reward.judge", timeout_s=timeout_s)
         address = url.rstrip("/").removesuffix(_PATH)
-        self.client = OpenAIClient(address, max_requests, timeout_s, retries, backoff_s, key_variable)
+        self.client = OpenAIClient(address, max_requests, timeout_s, retries, backoff_s, os.environ.get(key_variable))
         self.model, self.temperature, self.max_tokens = model, temperature, max_tokens
         self.price, self.options = tuple(price), dict(options or {})
         self.cache = None if cache is None else ReplyCache(cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ class ServerReward(Reward):
         check_at_least(0, "reward", retries=retries, backoff_s=backoff_s)
         check_at_least(1, "reward", max_requests=max_requests)
         check_positive("reward", timeout_s=timeout_s)
-        self.client = OpenAIClient(url, max_requests, timeout_s, retries, backoff_s, key_variable)
+        self.client = OpenAIClient(url, max_requests, timeout_s, retries, backoff_s, os.environ.get(key_variable))
         self.weights, self.max_failed = weights or {SCORE: 1.0}, max_failed
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:

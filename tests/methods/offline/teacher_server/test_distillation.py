@@ -133,9 +133,9 @@ def test_clear_errors(student, teacher, batch, tmp_path):
             ctx, _ = context(student, url, retries=1, **options)
             return TeacherTopLogprobs()(batch, ctx)
 
-    with pytest.raises(TeacherFailure, match=r"teacher\.url=http.*answers 400: .*not now"):
+    with pytest.raises(TeacherFailure, match=r"teacher\.url=http.*answered 400: .*not now"):
         ask(Completions(teacher, statuses=[400] * 20))
-    with pytest.raises(TeacherFailure, match="answers 503"):
+    with pytest.raises(TeacherFailure, match="answered 503"):
         ask(Completions(teacher, statuses=[503] * 40))
     with pytest.raises(TeacherFailure, match=r"prompt_logprobs.*method=span_distillation"):
         ask(Completions(teacher, without=("prompt_logprobs",)))
