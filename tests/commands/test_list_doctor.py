@@ -1,7 +1,7 @@
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.commands.catalogue.listing import PARTS, entries, overview, plural
+from mmrl.commands.catalogue.listing import PARTS, classes, entries, overview, plural
 from mmrl.commands.doctor import machine
 from mmrl.config.compose import CONF, groups
 
@@ -11,7 +11,8 @@ def test_overview_counts_every_group(capsys):
     shown = capsys.readouterr().out
     rows = dict(overview())
     for name, options in groups().items():
-        assert rows[plural(name)].startswith(f"{len(options)}: ")
+        count = len(options) + len(classes(name) if name in PARTS else ())  # options and classes of one name
+        assert rows[plural(name)].startswith(f"{count}: ")
         assert plural(name) in shown
     assert set(map(plural, PARTS)) <= set(rows)
 

@@ -6,11 +6,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import mmrl
+from mmrl.__main__ import main
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Prompt, Request, Sampling
 from mmrl.engines.local import LocalEngine
+from mmrl.learners.learner import Learner
 from mmrl.policies.text.policy import TextPolicy
 from tests.policies.text.oracle import TINY, batch_of, decided
+from tests.tiny_recipes import QUIET, override
+from tests.tiny_recipes import TEXT as TINY_RUN
 
 MOE = TINY | {
     "model_type": "qwen3_moe",
@@ -69,7 +74,7 @@ def test_scores_and_gradients_are_those_of_recorded_experts(options):
         total = total + logprobs.sum()
     total.backward()
     for (name, weight), other in zip(policy.model.named_parameters(), plain.parameters()):
-        torch.testing.assert_close(weight.grad, other.grad, atol=2e-3, rtol=2e-3, msg=name)
+        torch.testing.assert_close(weight.grad, other.grad, atol=2e-4, rtol=1e-3, msg=name)
 
 
 def test_routers_are_frozen_and_a_dense_model_is_refused():
@@ -80,3 +85,37 @@ def test_routers_are_frozen_and_a_dense_model_is_refused():
     for option in ("freeze_router", "router_replay"):
         with pytest.raises(ValueError, match=f"policy.{option}=true is for mixtures of experts"):
             TextPolicy(config=TINY, **{option: True})
+
+
+WORDS = [*TINY_RUN, *(word for word in QUIET if "logger" not in word), "trainer.logger.tensorboard=null",
+         f"policy.config={{{', '.join(f'{name}: {value}' for name, value in MOE.items())}}}",
+         "policy.router_replay=true", "data.evaluation=null", "run_dir=run"]  # fmt: skip
+
+
+def test_a_run_records_and_replays(tmp_path, monkeypatch):
+    """Scored with the experts of sampling, the first pass over the rows has the log-probs of sampling."""
+    monkeypatch.chdir(tmp_path)
+    batches = []
+    monkeypatch.setattr(Learner, "training_step", note_batches(Learner.training_step, batches))
+    assert main(["fit", *override(WORDS, ["trainer.max_epochs=2", "data.parity.every=1"])]) == 0
+    assert all(batch["routed_experts"].lengths.min() > 0 for batch in batches) and len(batches) == 4
+    differences = [row["parity/mean"] for row in mmrl.Run("run").metrics if "parity/mean" in row]
+    assert len(differences) == 2 and max(differences) < 1e-5
+
+
+def note_batches(step, batches):
+    def training_step(self, batch, *rest):
+        batches.append(batch)
+        return step(self, batch, *rest)
+
+    return training_step
+
+
+@pytest.mark.parametrize("words, message", [
+    (["engine=vllm_server"], "samples from a copy of the weights and reports no routed_experts; use engine=local"),
+    (["strategy=sequence_parallel", "strategy.sequence_parallel=2", "trainer.devices=2"], "use one of them"),
+])  # fmt: skip
+def test_what_cannot_replay_is_refused_before_anything_is_built(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", *override(WORDS, words)]) == 2
+    assert message in capsys.readouterr().err
