@@ -134,7 +134,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
         key, value = argument.split("=", 1)
         key = key.lstrip("+~") if key.startswith(("+", "~")) else key
         head, _, rest = key.partition(".")
-        if not rest and key in options and key != REWARD:  # which names functions too
+        if not rest and key in options:
             if value not in options[key] and (new := find_new_option(key, value)):
                 raise ConfigError(f"{key}={value} was renamed to {new}")
             if value not in options[key] and (value != "null" or key in NEEDED):

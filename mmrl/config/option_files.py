@@ -23,6 +23,8 @@ CONFIG_DIR = "MMRL_CONFIG_DIR"
 """Environment variable with the folder of --config-dir; child processes of a run inherit it."""
 ENTRY_POINTS = "mmrl.conf"
 """Group of entry points of installed packages; the value is a package that holds the folders of groups."""
+REWARDS = "rewards"
+"""Folder of the options of the key `reward`; it is no group of Hydra's, since the key names functions too."""
 _PACKAGE = "# @package "
 
 
@@ -40,7 +42,10 @@ class OptionFile:
 
 
 def groups() -> dict[str, list[str]]:
-    """List every config group with its options, except conf/experiment, which describes comparisons of runs."""
+    """List every config group with its options.
+
+    conf/experiment is none, which describes comparisons of runs, and conf/rewards (`find_rewards`).
+    """
     return {group: sorted(options) for group, options in find_options().items()}
 
 
@@ -63,10 +68,19 @@ def _list_own() -> dict[str, dict[str, OptionFile]]:
     """List mmrl's own options, which do not change while a process runs."""
     options: dict[str, dict[str, OptionFile]] = {}
     for folder in sorted(CONF.iterdir()):
-        if folder.is_dir() and folder.name != "experiment":
+        if folder.is_dir() and folder.name not in ("experiment", REWARDS):
             options[folder.name] = {}
             for file in sorted(folder.rglob("*.yaml")):
                 _add(options[folder.name], folder.name, folder, file, "")
+    return options
+
+
+def find_rewards() -> dict[str, OptionFile]:
+    """Find the file of every option of the key `reward`, by name."""
+    options: dict[str, OptionFile] = {}
+    for origin, conf in (("", CONF), *list_folders()):
+        for file in sorted((conf / REWARDS).glob("*.yaml")):
+            _add(options, REWARDS, conf / REWARDS, file, origin)
     return options
 
 

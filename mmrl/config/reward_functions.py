@@ -1,4 +1,4 @@
-"""The top-level key `reward`: functions of the user, or an option of conf/reward, in place of data.reward."""
+"""The top-level key `reward`: functions of the user, or an option of conf/rewards, in place of data.reward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
-from mmrl.config.option_files import groups, search_option
+from mmrl.config.option_files import find_rewards
 from mmrl.config.overrides import quote
 from mmrl.config.paths import resolve_functions
 from mmrl.core.errors import ConfigError
@@ -27,7 +27,7 @@ _EVALUATORS = {
 def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
     """Replace data.reward, with its weights, by what the key `reward` names, and remove the key.
 
-    `reward` is an option of conf/reward, a path of a function, a list of paths, or a mapping with `functions`.
+    `reward` is an option of conf/rewards, a path of a function, a list of paths, or a mapping with `functions`.
     Arguments as reward.weights.NAME=0.1 apply to what it names.
 
     Args:
@@ -40,7 +40,7 @@ def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
     pairs = list(_read_arguments(arguments))
     if value is None or any(key in ("", "_target_") for key, _ in pairs):  # another part in place of data.reward
         return
-    option = search_option(KEY, value) if isinstance(value, str) else None
+    option = find_rewards().get(value) if isinstance(value, str) else None
     if option is not None:
         part: Any = OmegaConf.load(option.path)
     else:
@@ -66,7 +66,7 @@ def _read_functions(part: Any, value: Any) -> dict[str, Any]:
     paths = part.get("functions")
     paths = [paths] if isinstance(paths, str) else paths
     if isinstance(value, str) and ":" not in value:
-        raise ConfigError(f"reward={value}: name a function as {FORMS}, or one of {', '.join(groups()[KEY])}")
+        raise ConfigError(f"reward={value}: name a function as {FORMS}, or one of {', '.join(find_rewards())}")
     if not isinstance(paths, list | ListConfig) or not paths or not all(isinstance(path, str) for path in paths):
         raise ConfigError(f"reward={value}: name one function or a list of them, as {FORMS}")
     part.functions = resolve_functions(paths, KEY)

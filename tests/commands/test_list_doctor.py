@@ -4,6 +4,7 @@ from mmrl.__main__ import main
 from mmrl.commands.catalogue.listing import PARTS, classes, entries, overview, plural
 from mmrl.commands.doctor import machine
 from mmrl.config.compose import CONF, groups
+from mmrl.config.option_files import find_rewards
 
 
 def test_overview_counts_every_group(capsys):
@@ -11,10 +12,10 @@ def test_overview_counts_every_group(capsys):
     shown = capsys.readouterr().out
     rows = dict(overview())
     for name, options in groups().items():
-        count = len(options) + len(classes(name) if name in PARTS else ())  # options and classes of one name
-        assert rows[plural(name)].startswith(f"{count}: ")
+        assert rows[plural(name)].startswith(f"{len(options)}: ")
         assert plural(name) in shown
     assert set(map(plural, PARTS)) <= set(rows)
+    assert rows["rewards"].startswith(f"{len(classes('reward')) + len(find_rewards())}: judge, ")
 
 
 @pytest.mark.parametrize(

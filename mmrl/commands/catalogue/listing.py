@@ -27,7 +27,7 @@ from mmrl.commands.catalogue.sources import (
 )
 from mmrl.commands.catalogue.tasks import tabulate_tasks
 from mmrl.config.layers.files import read_paper
-from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
+from mmrl.config.option_files import CONF, OptionFile, find_options, find_rewards, groups, read_comment
 from mmrl.config.renamed import find_new_name
 from mmrl.core.errors import ConfigError
 
@@ -102,7 +102,8 @@ def overview() -> list[Row]:
     names["method"] = ", ".join(f"{theme} {len(methods)}" for theme, methods in themes)
     counts = {group: (len(options[group]), text) for group, text in names.items()}
     for name in PARTS:
-        parts = [*sorted(options.get(name, ())), *(part.node.name for part in classes(name))]
+        named = sorted(find_rewards()) if name == "reward" else []
+        parts = [*named, *(part.node.name for part in classes(name))]
         counts[name] = (len(parts), ", ".join(parts))
     return sorted((plural(name), f"{count}: {text}") for name, (count, text) in counts.items())
 
@@ -123,15 +124,15 @@ def find_group(argument: str) -> str:
 def entries(argument: str) -> list[Row]:
     """(name, description) of every option of a group, then (import path, description) of every part of the name."""
     name = find_group(argument)
-    options = [(option, describe_option(name, option)) for option in groups().get(name, ())]
+    files = find_rewards() if name == "reward" else find_options().get(name, {})
+    options = [(option, describe_option(name, files[option])) for option in sorted(files)]
     parts = [(part.path, part.summary) for part in classes(name)] if name in PARTS else []
     return options + parts
 
 
-def describe_option(group: str, option: str) -> str:
+def describe_option(group: str, file: OptionFile) -> str:
     """The paper of a recipe or a method, else the first comment or the docstring of the class; with what it needs."""
-    file = find_option(group, option)
-    text = file.path.read_text()
+    option, text = file.path.stem, file.path.read_text()
     node: dict[str, Any] = yaml.safe_load(text) or {}
     origin = f" (yours, {file.origin})" if file.origin else ""
     paper = read_paper({group: option}) if group in ("recipe", "method") else {}
