@@ -115,14 +115,18 @@ class Learner(BaseLearner):
         return [*_parameter_groups(self.policy, self.learning_rates), *groups]
 
     def configure_optimizers(self) -> Any:
+        groups = self.parameter_groups()
         try:
-            optimizer = self.make_optimizer(self.parameter_groups())
+            optimizer = self.make_optimizer(groups)
         except ValueError as error:
-            reason = error.__cause__ or error
-            raise ConfigError(
-                f"model.optimizer refuses the trained weights: {reason}. policy.lora.r=16 trains matrices alone, and "
-                "optimizer._target_=timm.optim.Muon updates by AdamW what is no matrix"
-            ) from error
+            reason = str(error.__cause__ or error)
+            remedy = ""
+            if "2D" in reason:  # torch's Muon
+                remedy = (
+                    ". policy.lora.r=16 trains matrices alone, and optimizer._target_=timm.optim.Muon updates by AdamW "
+                    "what is no matrix"
+                )
+            raise ConfigError(f"model.optimizer refuses the trained weights: {reason}{remedy}") from error
         self.configured = [options_of(optimizer)]
         refuse_lost_updates(optimizer, self.make_optimizer)
         if self.make_scheduler is None:

@@ -119,6 +119,8 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
         baseline_group=torch.arange(n) % 2,
         is_first=torch.ones(n, dtype=torch.bool),
         row_seed=torch.arange(n),
+        teacher_ids=batch["action"].view(n, t, -1)[..., :1].long(),
+        teacher_logprobs=own[..., None].clamp(max=-1e-3),
         target_mask=torch.ones(n, 1, 4, 4, dtype=torch.bool),
     )
     return batch.with_columns(loss_weights=TokenMean()(batch, lambda number: number))
