@@ -150,13 +150,25 @@ class Learner(BaseLearner):
 
     def training_step(self, batch: Batch, index: int) -> torch.Tensor:
         loss, metrics = self.objective(self.outputs(batch), batch)
-        if not loss.requires_grad and len(self.objective.disabled_terms()) == len(self.objective.terms):
-            raise ValueError(
-                f"iteration {self.trainer.current_epoch}: objective.coefficients of all terms, "
-                f"{sorted(self.objective.terms)}, are 0, so that nothing would be learned; set one above 0"
-            )
+        if not loss.requires_grad:
+            self._refuse_constant_loss()
         self._minibatch.append(metrics)
         return loss
+
+    def _refuse_constant_loss(self) -> None:
+        """Refuse a loss without a gradient: no term with a coefficient above 0 depends on a trained weight."""
+        iteration, disabled = self.trainer.current_epoch, self.objective.disabled_terms()
+        if len(disabled) == len(self.objective.terms):
+            raise ValueError(
+                f"iteration {iteration}: objective.coefficients of all terms, {sorted(self.objective.terms)}, are 0, "
+                "so that nothing would be learned; set one above 0"
+            )
+        enabled = sorted(set(self.objective.terms) - set(disabled))
+        raise ValueError(
+            f"iteration {iteration}: the terms {enabled} depend on no trained weight, such as the entropy of a fixed "
+            f"noise, and objective.coefficients of {sorted(disabled)} are 0, so that nothing would be learned; set one "
+            "of these above 0"
+        )
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx + 1 == self.trainer.num_training_batches:
