@@ -21,6 +21,7 @@ PROCESSES = ("trainer.devices", "trainer.num_nodes", "trainer.strategy", "strate
 WORLD = 2
 SMALL = {
     "grpo": (),  # that of `words`
+    "grpo_async": (),
     "sac": (
         *("policy.hidden=[16]", "model.models.critic.hidden=[16]", "data.learning_starts=8", "data.gradient_steps=3"),
         *("data.rollout.horizon=8", "data.replay.batch_size=8", "data.evaluation.count=2"),
@@ -64,6 +65,8 @@ def scale_down(chosen: list[str]) -> list[str]:
     if size := int(given.get("strategy.shard_size", 0)):
         devices = int(given.get("trainer.devices", 2 * size)) * int(given.get("trainer.num_nodes", 1))
         given["strategy.shard_size"] = str(max(WORLD * size // devices, 1))
+    if size := int(given.get("strategy.sequence_parallel", 0)):
+        given["strategy.sequence_parallel"] = str(min(size, WORLD))
     if any(key.startswith("strategy.") for key in given):
         given.setdefault("strategy", "fsdp2")
     kept = {key: value for key, value in given.items() if key not in ("trainer.num_nodes", "run_dir", "ckpt_path")}
