@@ -77,3 +77,10 @@ class Video:
             "duration": total / self.fps,
             "frames_indices": indices,
         }
+
+
+def content_text(content: Any) -> str:
+    """The text of a chat message, whose content is a text, a list of parts or nothing."""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content if isinstance(part, dict))
+    return content or ""

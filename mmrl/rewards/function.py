@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mmrl.core.errors import check_at_least
+from mmrl.core.messages import content_text
 from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
@@ -206,7 +207,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
     return {
         **episode.scores,
         **prompt.info,
-        "prompt": "\n".join(_text(message.get("content")) for message in prompt.messages),
+        "prompt": "\n".join(content_text(message.get("content")) for message in prompt.messages),
         "messages": list(prompt.messages),
         "completion": episode.output,
         "answer": prompt.answer,
@@ -216,13 +217,6 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "truncated": episode.ended == "length",
         "prompt_end": episode.info.get("prompt_end", ""),
     }
-
-
-def _text(content: Any) -> str:
-    """The text of a chat message, whose content is a text or a list of parts."""
-    if isinstance(content, list):
-        return "".join(part.get("text", "") for part in content if isinstance(part, dict))
-    return content or ""
 
 
 def _format(signature: Signature, reason: str, part: Sequence[Episode], position: int | None = None) -> str:

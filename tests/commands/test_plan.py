@@ -53,8 +53,10 @@ class Bytes(L.Callback):
 
 def count_bytes(optimizer: torch.optim.Optimizer) -> int:
     """Bytes of the tensors of a state; a table that all states share counts once."""
-    held = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
-    return sum(tensor.nbytes for tensor in {tensor.data_ptr(): tensor for tensor in held}.values())
+    tensors = [
+        value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
+    ]
+    return sum(tensor.nbytes for tensor in {tensor.data_ptr(): tensor for tensor in tensors}.values())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -53,19 +54,20 @@ class ModelJudge(LanguageJudge):
 
     def _sum(self, logprobs: torch.Tensor, options: Sequence[str]) -> dict[str, float]:
         """Log-prob of each option: of all tokens that are its text, with or without a blank and capitals."""
-        return {option: logprobs[self._ids(option)].logsumexp(dim=0).item() for option in options}
+        return {option: logprobs[self._find_ids(option)].logsumexp(dim=0).item() for option in options}
 
-    def _ids(self, option: str) -> list[int]:
-        ids = [i for i, text in enumerate(self._texts) if text == option]
-        if not ids:
+    def _find_ids(self, option: str) -> list[int]:
+        if option not in self._ids_by_text:
             raise ValueError(f"reward.judge.path={self.path}: no token of its tokenizer is the word {option!r}")
-        return ids
+        return self._ids_by_text[option]
 
     @cached_property
-    def _texts(self) -> list[str]:
-        """The text of every token, without blanks and capitals."""
-        tokenizer = self._parts[1]
-        return [tokenizer.decode([i]).strip().lower() for i in range(len(tokenizer))]
+    def _ids_by_text(self) -> dict[str, list[int]]:
+        """The ids of all tokens by their text, without blanks and capitals."""
+        tokenizer, ids = self._parts[1], defaultdict(list)
+        for i in range(len(tokenizer)):
+            ids[tokenizer.decode([i]).strip().lower()].append(i)
+        return dict(ids)
 
     @staticmethod
     def _format(text: str, tokenizer: Any) -> str:

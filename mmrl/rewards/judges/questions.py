@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmrl.core.messages import content_text
 from mmrl.core.types import Episode
 
 
@@ -115,7 +116,7 @@ def read_number(values: Mapping[str, str], name: str, low: float, high: float) -
 
 def question_of(episode: Episode) -> str:
     """The text of a prompt's messages, each after its role where there are several."""
-    messages = [(str(m.get("role", "")), _text(m.get("content"))) for m in episode.prompt.messages]
+    messages = [(str(m.get("role", "")), content_text(m.get("content"))) for m in episode.prompt.messages]
     return messages[0][1] if len(messages) == 1 else "\n\n".join(f"{role}: {text}" for role, text in messages)
 
 
@@ -142,9 +143,3 @@ def reference_of(episode: Episode) -> str:
             "reward.form so that none is read"
         )
     return str(episode.prompt.answer)
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, Sequence) and not isinstance(content, str):
-        return "".join(part.get("text", "") for part in content if isinstance(part, Mapping))
-    return content or ""

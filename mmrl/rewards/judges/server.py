@@ -95,12 +95,12 @@ class ServerJudge(LanguageJudge):
         """Read an answer as soon as it is there, and store it where it has a verdict."""
         reply = _read_reply(answer, question)
         self._count_cost(reply)
-        failure = read_verdict(question, reply)
-        if not isinstance(failure, NoAnswer):
+        verdict = read_verdict(question, reply)
+        if not isinstance(verdict, NoAnswer):
             if self.cache is not None:
                 self.cache.put(body, reply)
         elif self.temperature > 0:
-            raise PassingError(failure.reason)
+            raise PassingError(verdict.reason)
         return reply
 
     def _body(self, question: Question) -> dict[str, Any]:

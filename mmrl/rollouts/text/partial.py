@@ -120,8 +120,8 @@ class PartialRollout(SingleTurn):
         for count, places in sorted(by_length.items(), key=lambda item: item[0]):
             ctx.progress("rollout", 0, len(places))
             requests = [_continue(group, i, ctx) for group, i in places]
-            drawn = ctx.engine.sample(requests, replace(ctx.sampling, max_tokens=count))
-            for (group, i), more in zip(places, drawn, strict=True):
+            completions = ctx.engine.sample(requests, replace(ctx.sampling, max_tokens=count))
+            for (group, i), more in zip(places, completions, strict=True):
                 group.parts[i] = _add(group.parts[i], with_versions(more), ctx)
             ctx.progress("rollout", len(places), len(places))
 

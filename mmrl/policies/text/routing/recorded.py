@@ -121,9 +121,9 @@ def match_experts(batch: Batch, prompts: Tensor, prompt_lengths: Tensor, prompt_
         choice >= 0, prompts.numel() + row * choices + choice, owner[:, None] * width + width - before[:, None] + j
     )
     used = same & torch.where(choice >= 0, choice < choices, first[:, None])
-    kept = used[j < lengths[:, None]]
+    mask = used[j < lengths[:, None]]  # of the recorded tokens, row after row
     experts = values.new_full((prompts.numel() + action.numel(), *values.shape[1:]), -1)
-    experts[target[used]] = values[kept]
+    experts[target[used]] = values[mask]
     return experts
 
 
