@@ -242,7 +242,7 @@ def learning_run(run: str, folder, last: int) -> DictConfig:
 def test_every_run_learns_with_every_term_and_not_without_rows(run, tmp_path):
     learning = LEARNING.get(run, 1)
     cfg = learning_run(run, tmp_path, learning + 1)
-    cli = CLI(to_lightning(cfg))
+    cli = SectionCLI(to_lightning(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
     cli.fit()
     data = cli.datamodule

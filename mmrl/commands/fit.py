@@ -93,10 +93,10 @@ def _parse(arguments: Sequence[str] | dict[str, Any]) -> CLI:
 
 
 def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None, only_print: bool) -> dict[str, Any]:
-    line = choose_setting(arguments).line
-    if line and is_first_process():
-        print(f"# {line}", flush=True)
-    cfg = compose(arguments)
+    setting = choose_setting(arguments)
+    if setting.line and is_first_process():
+        print(f"# {setting.line}", flush=True)
+    cfg = compose(arguments, setting)
     if check is not None:
         check(cfg)
     folder, started = Path(str(cfg.run_dir)), os.environ.get("MMRL_STARTED")
