@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,6 +17,7 @@ from mmrl.config.compose import compose, groups
 from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import TaskBaselines
 from mmrl.experiments.results import result_file
+from tasks.browser.task import Browser
 from tests.laws.text_answers import (
     change_blocks,
     change_call,
@@ -94,6 +96,11 @@ def build_task(name: str) -> Task:
     words = [f"task.path={_rows()}"] if name == "dataset" else WORDS.get(name, [])
     config: Any = compose([f"task={name}", *words])
     return instantiate(config.data.task, _convert_="all")
+
+
+def drop_screenshots(task: Task) -> Task:
+    """The task, pages without their screenshots: these take a third of the time, and no score depends on them."""
+    return replace(task, screenshot=False, elements=True) if isinstance(task, Browser) else task
 
 
 def read_floor(name: str) -> TaskBaselines:

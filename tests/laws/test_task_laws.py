@@ -1,6 +1,5 @@
 """Laws of tasks, for every option of conf/task that a verifier of text scores."""
 
-import dataclasses
 import functools
 import itertools
 import json
@@ -8,6 +7,7 @@ import math
 import pickle
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import demonstrations, mean_scores, measure_baselines
 from mmrl.experiments.results import FOLDER
 from mmrl.rollouts.text.scripted import scripted_episode
-from tasks.browser.task import Browser
 from tasks.generated import SeededTask
 from tests.laws.bombs import BOMBS
 from tests.laws.equal_answers import EQUAL
@@ -30,6 +29,7 @@ from tests.laws.task_examples import (
     HOSTILE,
     NEAR,
     build_task,
+    drop_screenshots,
     names,
     read_floor,
     require_option,
@@ -224,11 +224,10 @@ def test_bombs_are_scored_within_seconds(task):
 @pytest.mark.parametrize("task", FLOORS, indirect=True, scope="module")
 def test_stored_floor_and_ceiling_are_current(task, request):
     stored = read_floor(request.node.callspec.params["task"])
-    if isinstance(task, Browser):  # taking screenshots is most of the time of pages, and no score depends on them
-        assert stored.kind == measure_baselines(task, 1).kind
-        task = dataclasses.replace(task, screenshot=False, elements=True)
-        stored = dataclasses.replace(stored, kind="text")
-    assert stored.plain() == measure_baselines(task, stored.count).plain()
+    measured = measure_baselines(drop_screenshots(task), stored.count)
+    if measured.kind != stored.kind:  # that of the task with its screenshots
+        measured = replace(measured, kind=measure_baselines(task, 1).kind)
+    assert stored.plain() == measured.plain()
 
 
 def test_no_floor_is_stored_for_a_task_that_is_gone():
