@@ -7,7 +7,7 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.config.dry_calls.processor import check_processor
 from mmrl.core.errors import ConfigError
 from mmrl.policies.processor import Processor
-from mmrl.policies.vla.small.token import ActionTokenPolicy
+from mmrl.policies.vla.small import base
 
 VLA = ("recipe=ppo_vla", "trainer.accelerator=cpu", "trainer.callbacks.warm_start.stages=null", "trainer.logger=false")
 TWO = "{kind: mean_std, offset: [0, 0], width: [1, 1]}"
@@ -24,10 +24,10 @@ BROKEN = {
 
 @pytest.mark.parametrize("words", BROKEN)
 def test_a_processor_is_tried_before_the_policy_is_built(words, tmp_path, monkeypatch):
-    def build(self, *args, **kwargs):
+    def build(*_):
         raise ConfigError("the policy is built")
 
-    monkeypatch.setattr(ActionTokenPolicy, "__init__", build)
+    monkeypatch.setattr(base, "instruction_tokenizer", build)
     cause = BROKEN[words]
     with pytest.raises(ConfigError, match=r"policy\.processor.*" + cause if cause else "the policy is built"):
         CLI(to_lightning(compose([*VLA, f"policy.processor.{words}", f"run_dir={tmp_path}"])))
