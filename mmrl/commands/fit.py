@@ -34,6 +34,7 @@ from mmrl.runs.run_folder import checkpoints_of, claim_folder, own_folder, resum
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 from mmrl.runs.writable import writable
 
+
 def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = None) -> Path | None:
     """Train by Hydra overrides (key=value) or LightningCLI arguments (--key value), and return the run's folder.
 

@@ -39,5 +39,5 @@ def test_a_processor_of_a_checkpoint_is_tried_before_anything_is_sampled(tmp_pat
     check_processor(cli.model.policy.processor, cli.datamodule)
     cli.model.policy.processor = Processor.from_dict({"gripper": {"dim": 9}})
     cli.model.policy.save_pretrained(tmp_path / "policy")
-    with pytest.raises(ConfigError, match="policy.processor cannot convert an action"):
-        CLI(to_lightning(compose([*words, f"policy.path={tmp_path / 'policy'}"])))
+    with pytest.raises(ConfigError, match=r"policy\.processor cannot convert an action"):
+        CLI(to_lightning(compose([*words, "policy=tiny_vla", f"policy.path={tmp_path / 'policy'}"])))
