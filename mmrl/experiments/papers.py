@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, starmap
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 

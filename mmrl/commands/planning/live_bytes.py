@@ -21,11 +21,13 @@ class LiveBytes(TorchDispatchMode):
 
     Args:
         module: whose tensors do not count.
+        length: of sequences; `masks` counts the live booleans over all pairs of their tokens. 0 counts none.
     """
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, length: int = 0):
         super().__init__()
-        self.live = self.peak = self.peak_of_rest = 0
+        self.live = self.peak = self.peak_of_rest = self.masks = 0
+        self._pairs = (length, length)
         self._aside = 0
         self._seen: dict[int, Any] = {_key(tensor): None for tensor in (*module.parameters(), *module.buffers())}
 
@@ -33,7 +35,7 @@ class LiveBytes(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
             if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
-                self._count(leaf.untyped_storage())
+                self._count(leaf.untyped_storage(), leaf.dtype == torch.bool and leaf.shape[-2:] == self._pairs)
         return out
 
     def reset_peak(self) -> None:
@@ -55,18 +57,21 @@ class LiveBytes(TorchDispatchMode):
             for hook in hooks:
                 hook.remove()
 
-    def _count(self, storage: torch.UntypedStorage) -> None:
+    def _count(self, storage: torch.UntypedStorage, is_mask: bool) -> None:
         key = storage._cdata
         if key in self._seen:
             return
         size = storage.nbytes()
+        of_mask = size if is_mask else 0
         self.live += size
+        self.masks += of_mask
         self.peak = max(self.peak, self.live)
         self.peak_of_rest = max(self.peak_of_rest, self.live - self._aside)
 
         def free(_: Any) -> None:
             if self._seen.pop(key, None) is not None:
                 self.live -= size
+                self.masks -= of_mask
 
         self._seen[key] = weakref.ref(storage, free)
 

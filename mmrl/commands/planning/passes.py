@@ -9,7 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 
 from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.parameters import measure_module
@@ -28,13 +33,14 @@ from mmrl.policies.text.policy import TextPolicy
 class LearnPass:
     """Bytes beyond weights of forward and backward over one micro-batch of packed batches."""
 
-    activations: int  # kept for backward, without logits
+    activations: int  # kept for backward, without logits and masks
     logits: int  # that exist at once, with their gradient
     casts: int  # copies of weights in 16 bits
     first_peak: int  # of a minibatch's first micro-batch, gradients that it allocates included
     next_peak: int  # of the others, without the gradients that exist then
     passes: int  # packed batches
     tokens: int
+    masks: int = 0  # attention masks over all pairs of tokens, kept for backward
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,16 @@ class PackTrace:
     forward_peak: int
     first_backward: int  # peak; it allocates the gradients
     next_backward: int  # peak without the gradients, which exist
+    masks: int = 0  # of `saved`, attention masks over all pairs of tokens
+
+
+@dataclass(frozen=True)
+class PlannedPack:
+    """Inputs of a packed batch, and the bytes of the attention mask of completions that share a sequence."""
+
+    inputs: PackedInputs
+    mask: int = 0
+    mask_peak: int = 0  # while it is made
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,7 @@ class TextPasses:
 
     def __init__(self, policy: TextPolicy, device: str, mixed: bool):
         self.policy, self.device, self.mixed = policy, torch.device(device), mixed
+        self.mode: FakeTensorMode | None = getattr(next(policy.parameters()), "fake_mode", None)
         policy.measure_network()  # compares the output layer, which is no part of a pass
         self.known = (type(policy), repr(policy), repr(measure_module(policy)), policy.output_layer.max_logits)
 
@@ -93,16 +110,16 @@ class TextPasses:
                 return None
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.policy.train()
-        inputs, traced = list(self._pack(batch)), dict[Any, PackTrace]()
-        parts = self.policy.sequence_group.size  # processes that divide the tokens
-        for packed in inputs:
-            key = (*self.known, parts, _shape(packed), _shares_prefix(packed), checkpointing, self.mixed)
-            traced[_shape(packed)] = TRACED[key] if key in TRACED else self._trace(packed, batch)
-            TRACED[key] = traced[_shape(packed)]
-        shapes = [_shape(packed) for packed in inputs]
-        logits = [self._logits(rows * width // parts) for rows, _, width in shapes]
+        parts, traces, shapes = self.policy.sequence_group.size, list[PackTrace](), list[tuple[int, int, int]]()
+        for packed in self._pack(batch):
+            shapes.append(_shape(packed.inputs))
+            key = (*self.known, parts, shapes[-1], _describe_mask(packed.inputs), checkpointing, self.mixed)
+            if key not in TRACED:
+                TRACED[key] = self._trace(packed, batch)
+            traces.append(TRACED[key])
+        logits = [self._logits(rows * width // parts) for rows, _, width in shapes]  # processes divide the tokens
         return combine(
-            [traced[shape] for shape in shapes],
+            traces,
             gradients=sum(p.nbytes for p in self.policy.parameters() if p.requires_grad),
             logits=[saved for saved, _ in logits],
             in_backward=max(passing for _, passing in logits),
@@ -114,13 +131,14 @@ class TextPasses:
         self.policy.eval()
         peaks, shapes = [0], set()
         for packed in self._pack(batch):
-            if _shape(packed) in shapes:
+            shape = (_shape(packed.inputs), _describe_mask(packed.inputs))
+            if shape in shapes:
                 continue
-            shapes.add(_shape(packed))
+            shapes.add(shape)
             live = LiveBytes(self.policy)
             with torch.no_grad(), live, self._precision():
-                self.policy.score_inputs(packed, batch)
-            peaks.append(live.peak)
+                self.policy.score_inputs(packed.inputs, batch)
+            peaks.append(max(live.peak + packed.mask, packed.mask_peak))
         return max(peaks)
 
     def sample(self, observation: dict[str, Any], owner: Tensor, sampling: Sampling) -> RolloutPass:
@@ -145,6 +163,7 @@ class TextPasses:
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **policy.extra_inputs(observation)}
         positions = policy.positions(ids, attention, inputs)
+        padded, attention = not attention.all(), self._without_content(attention)
         cache: Any = build_cache(policy.model, sampling.max_tokens)
         live = LiveBytes(policy)
         with live, self._precision():
@@ -157,9 +176,9 @@ class TextPasses:
             following = positions[..., owner, -1:] + sampling.max_tokens - 1
             width = ids.shape[1] + sampling.max_tokens - 1
             mask = (
-                None
-                if attention.all()
-                else torch.cat([attention[owner], attention.new_ones(len(owner), width - ids.shape[1])], 1)
+                torch.cat([attention[owner], attention.new_ones(len(owner), width - ids.shape[1])], 1)
+                if padded
+                else None
             )
             token = {"input_ids": ids[owner, -1:]}
             logits = next_logits(policy.model, token, mask, following, cache)
@@ -176,8 +195,11 @@ class TextPasses:
         chunk = policy.output_layer.rows_of_chunk(policy.model, tokens, policy.text_ids())
         return (tokens * of_token, tokens * of_token) if chunk is None else (0, 2 * min(chunk, tokens) * of_token)
 
-    def _pack(self, batch: Batch) -> Iterator[PackedInputs]:
-        """Pack a batch as the policy does, without comparing shared and unshared sequences."""
+    def _pack(self, batch: Batch) -> Iterator[PlannedPack]:
+        """Pack a batch as the policy does, without comparing shared and unshared sequences.
+
+        Masks over pairs of tokens have no content: those of long sequences would not fit into memory.
+        """
         policy = self.policy
         tokens = policy.extract_tokens(batch)
         text = policy.model.config.get_text_config()
@@ -186,15 +208,33 @@ class TextPasses:
         most = packing.max_packed_tokens(policy.hidden_size, self.device)
         padded = policy.takes_padding
         for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across, padded):
-            yield tokens.pack(packed, policy.prefix_sharing.mask, policy.sequence_group.size)
+            live, convert = LiveBytes(policy), None if self.mode is None else self.mode.from_tensor
 
-    def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:
-        live, casts = LiveBytes(self.policy), 0
+            def build_mask(*parts: Tensor) -> Any:
+                with live:  # noqa: B023  # called within this turn of the loop
+                    return policy.prefix_sharing.mask(*parts, convert=convert)  # noqa: B023
+
+            inputs = tokens.pack(packed, build_mask, policy.sequence_group.size)
+            attention = inputs.tensors["attention_mask"]
+            if not shares_prefix(inputs):
+                inputs.tensors["attention_mask"] = self._without_content(attention)
+            yield PlannedPack(inputs, live.live, live.peak)
+
+    def _without_content(self, attention: Tensor) -> Tensor:
+        """Return the mask [B, L] of padded tokens without content, so that the model makes its own without any.
+
+        One without padding stays, because a model makes none of it.
+        """
+        return attention if self.mode is None or bool(attention.all()) else self.mode.from_tensor(attention)
+
+    def _trace(self, packed: PlannedPack, batch: Batch) -> PackTrace:
+        inputs, mask = packed.inputs, packed.mask
+        live, casts = LiveBytes(self.policy, _shape(inputs)[1]), 0
         with live, self._precision():
-            parts = self.policy.score_inputs(packed, batch)
-            saved, forward_peak = live.live, live.peak
+            parts = self.policy.score_inputs(inputs, batch)
+            saved, forward_peak, masks = live.live, live.peak, live.masks
             if self.mixed:  # the second pass shares the copies of the first
-                other = self.policy.score_inputs(packed, batch)
+                other = self.policy.score_inputs(inputs, batch)
                 casts = 2 * saved - live.live
                 del other
         live.reset_peak()
@@ -202,7 +242,8 @@ class TextPasses:
             torch.stack([part.sum().float() for part in parts if part.requires_grad]).sum().backward()
         for parameter in self.policy.parameters():
             parameter.grad = None
-        return PackTrace(saved, casts, forward_peak, live.peak, live.peak_of_rest)
+        forward_peak = max(forward_peak + mask, packed.mask_peak)
+        return PackTrace(saved + mask, casts, forward_peak, live.peak + mask, live.peak_of_rest + mask, masks + mask)
 
 
 def combine(
@@ -223,15 +264,16 @@ def combine(
         backward = part.first_backward if last else part.next_backward + gradients
         first_peak = max(first_peak, before + part.forward_peak, before + backward)
         before += part.saved - part.casts
-    casts = max(part.casts for part in parts)
+    casts, masks = max(part.casts for part in parts), sum(part.masks for part in parts)
     return LearnPass(
-        activations=before - sum(logits),
+        activations=before - sum(logits) - masks,
         logits=sum(logits) + in_backward,
         casts=casts,
         first_peak=first_peak,
         next_peak=next_peak,
         passes=len(parts),
         tokens=tokens,
+        masks=masks,
     )
 
 
@@ -241,9 +283,17 @@ def _shape(packed: PackedInputs) -> tuple[int, int, int]:
     return rows, length, packed.width
 
 
-def _shares_prefix(packed: PackedInputs) -> bool:
+def shares_prefix(packed: PackedInputs) -> bool:
     """Whether completions share a sequence, under an explicit mask."""
     return packed.tensors["attention_mask"].dim() > 2 if isinstance(packed.tensors["attention_mask"], Tensor) else True
+
+
+def _describe_mask(inputs: PackedInputs) -> tuple[bool, bool]:
+    """Whether completions share a sequence, and whether sequences are padded: a model makes masks of its own then."""
+    if shares_prefix(inputs):
+        return True, False
+    attention = inputs.tensors["attention_mask"]
+    return False, isinstance(attention, FakeTensor) or not bool(attention.all())
 
 
 def _cache_bytes(cache: Any) -> int:

@@ -1,6 +1,7 @@
 """Videos of prompts: what processors are told, and that sampling, scoring and learning are those of transformers."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from PIL import Image
 from torch.testing import assert_close
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from mmrl.core.types import Prompt, Request, Sampling, Video
+from mmrl.core.types import Prompt, Request, Sampling, Task, Video
+from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text import cache
 from mmrl.policies.text.fidelity import Plain, verdicts
@@ -27,6 +29,27 @@ from tests.policies.text.oracle import (
     plain_logits,
 )
 from tests.videos import KINDS, ask, make_video, save_checkpoint
+
+
+@dataclass(frozen=True)
+class Rows(Task):
+    """Prompts as they stand."""
+
+    prompts: Sequence[Prompt]
+    name = "rows"
+
+    def __len__(self):
+        return len(self.prompts)
+
+    def __getitem__(self, index):
+        return self.prompts[index]
+
+    def score(self, episode):
+        return {}
+
+    def on(self, split):
+        return self
+
 
 STOPS = tuple("abcdefgh0123")
 SAMPLING = Sampling(max_tokens=16, stop=STOPS)
@@ -216,6 +239,14 @@ def test_videos_of_different_lengths_are_refused_where_they_would_be_padded(tmp_
     policy = VisionLanguagePolicy(path=save_checkpoint("llava_onevision", tmp_path))
     with pytest.raises(ValueError, match=r"different numbers of frames .* set task\.frames"):
         completions(policy, [ask(0, "a", "video", frames=4), ask(1, "a", "video", frames=6)], SAMPLING)
+
+
+def test_a_task_with_videos_of_different_lengths_is_refused_before_the_run(tmp_path):
+    policy = VisionLanguagePolicy(path=save_checkpoint("llava_onevision", tmp_path))
+    rows = [ask(0, "a", "video", frames=4), ask(1, "no video"), ask(2, "b", "video", frames=4)]
+    check_prompt_lengths(Rows(rows), policy, 8)
+    with pytest.raises(ValueError, match=r"^row 3: videos of different numbers of frames .* set task\.frames"):
+        check_prompt_lengths(Rows([*rows, replace(ask(3, "a", "video", frames=6), place="row 3")]), policy, 8)
 
 
 def test_videos_and_video_parts_must_agree(policy):

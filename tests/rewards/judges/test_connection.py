@@ -16,7 +16,7 @@ CONNECTION = {"max_requests": 16, "timeout_s": 60.0, "retries": 5, "backoff_s": 
 SERVED = (
     "recipe=grpo",
     "trainer.logger=false",
-    "rewards=server",
+    "reward=server",
     "reward.url=http://127.0.0.1:9",
 )
 
