@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,9 @@ from mmrl.files.contract import read_contract
 from mmrl.policies.remote.token import TOKEN, read_token
 from mmrl.policies.remote.wire import require_packages
 from mmrl.rewards.models.learned import ClassifierReward
+
+ENDING_S = 3.0
+"""Seconds that a call of the model gets when the server ends."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,18 @@ def serve(arguments: Sequence[str]) -> None:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
         raise ConfigError(f"host={request.host} port={request.port}: {error.strerror}; choose another port=") from error
+    _end_calls(server, request.run)
+
+
+def _end_calls(server: PolicyServer | ScoreServer, run: str) -> None:
+    """End the process where a call of the model goes on: Python would wait for its thread, however long it takes."""
+    deadline = time.monotonic() + ENDING_S
+    while server.busy and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if server.busy:
+        _report(f"{run}: a call of the model does not end within {ENDING_S:g} s; the server ends without its answer")
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _build_score_server(request: ServeRequest, classifier: str) -> ScoreServer:

@@ -16,8 +16,9 @@ from mmrl.commands.plan import build_plan, parse, plan
 from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.memory import CUDA_CONTEXT
 from mmrl.commands.planning.optimizer import measure_optimizer
+from mmrl.commands.planning.packs import shares_prefix
 from mmrl.commands.planning.parameters import measure_module
-from mmrl.commands.planning.passes import PackTrace, PlannedGroup, TextPasses, combine, shares_prefix
+from mmrl.commands.planning.passes import PackTrace, PlannedGroup, TextPasses, combine
 from mmrl.commands.planning.planning import Given
 from mmrl.commands.planning.prompts import Prompts, build_batch
 from mmrl.commands.planning.report import parse_bytes
@@ -126,7 +127,10 @@ def test_copies_of_asynchronous_collection_are_those_of_a_run(more, tmp_path, mo
 
 @pytest.mark.parametrize("shared", [False, True], ids=["padded", "shared"])
 def test_masks_are_counted_and_never_allocated(shared, monkeypatch):
-    """All rows in one pass: B sequences of L tokens need B * L * L booleans, of two prompts of 9 and 20 tokens."""
+    """All rows in one pass, of prompts with 9 and 20 tokens: B sequences of L tokens need masks of B * L * L entries.
+
+    One is boolean; the CPU's attention makes one of fp32 in each of the three layers and keeps it for backward.
+    """
     policy, real = build_on_meta(TextPolicy, {"config": dict(CONFIG)}), TextPolicy(config=dict(CONFIG))
     fake_weights(policy)
     devices, count = set(), LiveBytes._count

@@ -21,13 +21,13 @@ class LiveBytes(TorchDispatchMode):
 
     Args:
         module: whose tensors do not count.
-        length: of sequences; `masks` counts the live booleans over all pairs of their tokens. 0 counts none.
+        length: of sequences; `masks` counts the live masks [..., 1, length, length], which all heads share.
     """
 
     def __init__(self, module: nn.Module, length: int = 0):
         super().__init__()
         self.live = self.peak = self.peak_of_rest = self.masks = 0
-        self._pairs = (length, length)
+        self._mask_shape = (1, length, length)
         self._aside = 0
         self._seen: dict[int, Any] = {_key(tensor): None for tensor in (*module.parameters(), *module.buffers())}
 
@@ -35,7 +35,7 @@ class LiveBytes(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
             if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
-                self._count(leaf.untyped_storage(), leaf.dtype == torch.bool and leaf.shape[-2:] == self._pairs)
+                self._count(leaf.untyped_storage(), leaf.shape[-3:] == self._mask_shape)
         return out
 
     def reset_peak(self) -> None:

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensor,
     FakeTensorMode,
 )
 
 from mmrl.commands.planning.live_bytes import LiveBytes
+from mmrl.commands.planning.packs import PlannedPack, describe_mask, plan_packs, without_content
 from mmrl.commands.planning.parameters import measure_module
 from mmrl.core.batch import Batch
 from mmrl.core.types import Sampling
@@ -24,7 +24,6 @@ from mmrl.ops.choice import draw
 from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.generation import next_logits
-from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.packed_inputs import PackedInputs
 from mmrl.policies.text.policy import TextPolicy
 
@@ -53,15 +52,6 @@ class PackTrace:
     first_backward: int  # peak; it allocates the gradients
     next_backward: int  # peak without the gradients, which exist
     masks: int = 0  # of `saved`, attention masks over all pairs of tokens
-
-
-@dataclass(frozen=True)
-class PlannedPack:
-    """Inputs of a packed batch, and the bytes of the attention mask of completions that share a sequence."""
-
-    inputs: PackedInputs
-    mask: int = 0
-    mask_peak: int = 0  # while it is made
 
 
 @dataclass(frozen=True)
@@ -113,7 +103,7 @@ class TextPasses:
         parts, traces, shapes = self.policy.sequence_group.size, list[PackTrace](), list[tuple[int, int, int]]()
         for packed in self._pack(batch):
             shapes.append(_shape(packed.inputs))
-            key = (*self.known, parts, shapes[-1], _describe_mask(packed.inputs), checkpointing, self.mixed)
+            key = (*self.known, parts, shapes[-1], describe_mask(packed.inputs), checkpointing, self.mixed)
             if key not in TRACED:
                 TRACED[key] = self._trace(packed, batch)
             traces.append(TRACED[key])
@@ -131,7 +121,7 @@ class TextPasses:
         self.policy.eval()
         peaks, shapes = [0], set()
         for packed in self._pack(batch):
-            shape = (_shape(packed.inputs), _describe_mask(packed.inputs))
+            shape = (_shape(packed.inputs), describe_mask(packed.inputs))
             if shape in shapes:
                 continue
             shapes.add(shape)
@@ -163,7 +153,7 @@ class TextPasses:
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **policy.extra_inputs(observation)}
         positions = policy.positions(ids, attention, inputs)
-        padded, attention = not attention.all(), self._without_content(attention)
+        padded, attention = not attention.all(), without_content(attention, self.mode)
         cache: Any = build_cache(policy.model, sampling.max_tokens)
         live = LiveBytes(policy)
         with live, self._precision():
@@ -196,36 +186,7 @@ class TextPasses:
         return (tokens * of_token, tokens * of_token) if chunk is None else (0, 2 * min(chunk, tokens) * of_token)
 
     def _pack(self, batch: Batch) -> Iterator[PlannedPack]:
-        """Pack a batch as the policy does, without comparing shared and unshared sequences.
-
-        Masks over pairs of tokens have no content: those of long sequences would not fit into memory.
-        """
-        policy = self.policy
-        tokens = policy.extract_tokens(batch)
-        text = policy.model.config.get_text_config()
-        possible, across = policy.prefix_sharing.masks, policy.prefix_sharing.across
-        cost_model = packing.PackingCost.of_model(text, self.device)
-        most = packing.max_packed_tokens(policy.hidden_size, self.device)
-        padded = policy.takes_padding
-        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across, padded):
-            live, convert = LiveBytes(policy), None if self.mode is None else self.mode.from_tensor
-
-            def build_mask(*parts: Tensor) -> Any:
-                with live:  # noqa: B023  # called within this turn of the loop
-                    return policy.prefix_sharing.mask(*parts, convert=convert)  # noqa: B023
-
-            inputs = tokens.pack(packed, build_mask, policy.sequence_group.size)
-            attention = inputs.tensors["attention_mask"]
-            if not shares_prefix(inputs):
-                inputs.tensors["attention_mask"] = self._without_content(attention)
-            yield PlannedPack(inputs, live.live, live.peak)
-
-    def _without_content(self, attention: Tensor) -> Tensor:
-        """Return the mask [B, L] of padded tokens without content, so that the model makes its own without any.
-
-        One without padding stays, because a model makes none of it.
-        """
-        return attention if self.mode is None or bool(attention.all()) else self.mode.from_tensor(attention)
+        return plan_packs(self.policy, batch, self.device, self.mode)
 
     def _trace(self, packed: PlannedPack, batch: Batch) -> PackTrace:
         inputs, mask = packed.inputs, packed.mask
@@ -281,19 +242,6 @@ def _shape(packed: PackedInputs) -> tuple[int, int, int]:
     """Sequences, tokens of a sequence, and scored tokens of a sequence."""
     rows, length = packed.tensors["input_ids"].shape
     return rows, length, packed.width
-
-
-def shares_prefix(packed: PackedInputs) -> bool:
-    """Whether completions share a sequence, under an explicit mask."""
-    return packed.tensors["attention_mask"].dim() > 2 if isinstance(packed.tensors["attention_mask"], Tensor) else True
-
-
-def _describe_mask(inputs: PackedInputs) -> tuple[bool, bool]:
-    """Whether completions share a sequence, and whether sequences are padded: a model makes masks of its own then."""
-    if shares_prefix(inputs):
-        return True, False
-    attention = inputs.tensors["attention_mask"]
-    return False, isinstance(attention, FakeTensor) or not bool(attention.all())
 
 
 def _cache_bytes(cache: Any) -> int:
