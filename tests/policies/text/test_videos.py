@@ -22,10 +22,12 @@ from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.text.oracle import (
     TINY,
     batch_of,
+    check_greedy,
+    check_grouped,
+    check_log_probs,
     completions,
     decided,
     largest_log_ratio,
-    plain_generate,
     plain_logits,
 )
 from tests.videos import KINDS, ask, make_video, save_checkpoint
@@ -134,27 +136,16 @@ def test_time_positions_follow_the_frame_rate(tmp_path):
 
 
 def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
-    for completion in completions(policy, PROMPTS, SAMPLING):
-        expected = plain_logits(policy, completion).log_softmax(-1).gather(1, completion.action[:, None])[:, 0]
-        assert_close(completion.behavior_logprobs, expected, atol=1e-4, rtol=0)
+    check_log_probs(policy, PROMPTS, SAMPLING)
 
 
 def test_greedy_decoding_is_that_of_transformers(policy):
-    for completion in completions(policy, PROMPTS[:3], Sampling(decode="argmax", max_tokens=8)):
-        assert completion.action.tolist() == plain_generate(policy, completion.observation, 8)
+    check_greedy(policy, PROMPTS[:3], 8)
 
 
 def test_completions_of_one_video_are_those_that_see_it_alone(policy, monkeypatch):
     monkeypatch.setattr(cache, "SHARED_FROM", 1)
-    engine = LocalEngine()
-    engine.sync(policy, 0)
-    raws = [prompt.observation for prompt in PROMPTS]
-    requests = [Request(raws[i], seed, prompt_id=i) for seed, i in enumerate((2, 0, 4, 2, 1, 2, 0, 3, 1))]
-    done = engine.sample(requests, SAMPLING)
-    for request, completion in zip(requests, done):
-        (alone,) = engine.sample([request], SAMPLING)
-        assert alone.action.tolist() == completion.action.tolist()
-        assert_close(alone.behavior_logprobs, completion.behavior_logprobs, atol=1e-4, rtol=0)
+    check_grouped(policy, PROMPTS, (2, 0, 4, 2, 1, 2, 0, 3, 1), SAMPLING)
 
 
 def test_grouped_rows_score_as_in_transformers_and_store_frames_once(policy):
