@@ -129,8 +129,8 @@ class OpenAIClient:
             raise RefusedError(f"answered {status}: {text[:200]}")
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise PassingError(f"answered no JSON: {text[:200]!r}") from error
+        except (ValueError, RecursionError) as error:  # brackets nested thousands deep
+            raise PassingError(f"answered no JSON that can be read: {text[:200]!r}") from error
 
 
 class ServerConnection:
