@@ -51,7 +51,7 @@ def test_another_address_is_allowed_with_a_token(tmp_path):
 
 def test_a_pipe_is_no_token_file(tmp_path):
     os.mkfifo(tmp_path / "token")
-    with pytest.raises(ConfigError, match="token_file=.* a pipe"):
+    with pytest.raises(ConfigError, match=r"token_file=.* a pipe"):
         parse(["a", f"token_file={tmp_path / 'token'}"])
 
 

@@ -13,7 +13,8 @@ class StubServer:
 
     Args:
         answer: the reply's text, given the question's text and its mark.
-        fault: of request n: None, "broken" (no JSON), "deep" (200,000 brackets), "late", "unreadable", "slow_start" (503) or a status.
+        fault: of request n: None, "broken" (no JSON), "deep" (200,000 brackets), "late", "unreadable", "slow_start"
+            (503) or a status.
         late_s: delay of a late answer.
         port: 0 takes a free one.
     """
