@@ -125,9 +125,11 @@ def test_copies_of_asynchronous_collection_are_those_of_a_run(more, tmp_path, mo
     assert {phase["weight copies"] for phase in phases.values()} == {counted.most} and counted.most > 0
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["padded", "shared"])
-def test_masks_are_counted_and_never_allocated(shared, monkeypatch):
-    """All rows in one pass, of prompts with 9 and 20 tokens: B sequences of L tokens need masks of B * L * L entries.
+@pytest.mark.parametrize(
+    ("shared", "lengths", "choices"), [(False, (9, 20), 1080), (True, (500, 520), 30)], ids=["padded", "shared"]
+)
+def test_masks_are_counted_and_never_allocated(shared, lengths, choices, monkeypatch):
+    """All rows in one pass, of two prompts: B sequences of L tokens need masks of B * L * L entries.
 
     One is boolean; the CPU's attention makes one of fp32 in each of the three layers and keeps it for backward.
     """
@@ -140,12 +142,12 @@ def test_masks_are_counted_and_never_allocated(shared, monkeypatch):
         count(self, storage, is_mask)
 
     monkeypatch.setattr(LiveBytes, "_count", record)
-    prompts = Prompts([{"input_ids": torch.full((n,), 7)} for n in (9, 20)], "here")
+    prompts = Prompts([{"input_ids": torch.full((n,), 7)} for n in lengths], "here")
     passes = []
     for each in (policy, real):
         each.one_pass = True
         each.prefix_sharing.masks = shared
-        batch = build_batch(real, prompts, rows=4, of_prompt=2, choices=3)
+        batch = build_batch(real, prompts, rows=4, of_prompt=2, choices=choices)
         tracer = TextPasses(each, "cpu", mixed=False)
         (packed,) = tracer._pack(batch)
         assert shares_prefix(packed.inputs) == shared
@@ -153,7 +155,7 @@ def test_masks_are_counted_and_never_allocated(shared, monkeypatch):
         if each is policy:
             assert devices == {"meta"}
     rows, length = packed.inputs.tensors["input_ids"].shape
-    assert passes[0] == passes[1] and passes[0].masks == rows * length**2
+    assert passes[0] == passes[1] and passes[0].masks >= rows * length**2
 
 
 def test_live_bytes_are_those_of_storages():
@@ -208,7 +210,7 @@ def test_saved_activations_are_those_that_autograd_saves():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        policy.score_inputs(packed, batch)
+        policy.score_inputs(packed.inputs, batch)
     saved = sum(size for place, size in held.items() if place not in weights)
     assert passes._trace(packed, batch).saved == pytest.approx(saved, rel=0.02)
 

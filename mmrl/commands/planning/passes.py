@@ -125,7 +125,7 @@ class TextPasses:
             if shape in shapes:
                 continue
             shapes.add(shape)
-            live = LiveBytes(self.policy)
+            live = LiveBytes(self.policy, mode=self.mode)
             with torch.no_grad(), live, self._precision():
                 self.policy.score_inputs(packed.inputs, batch)
             peaks.append(max(live.peak + packed.mask, packed.mask_peak))
@@ -155,7 +155,7 @@ class TextPasses:
         positions = policy.positions(ids, attention, inputs)
         padded, attention = not attention.all(), without_content(attention, self.mode)
         cache: Any = build_cache(policy.model, sampling.max_tokens)
-        live = LiveBytes(policy)
+        live = LiveBytes(policy, mode=self.mode)
         with live, self._precision():
             logits = next_logits(policy.model, inputs, attention, positions, cache)[owner]
             prefill = live.peak
@@ -190,7 +190,7 @@ class TextPasses:
 
     def _trace(self, packed: PlannedPack, batch: Batch) -> PackTrace:
         inputs, mask = packed.inputs, packed.mask
-        live, casts = LiveBytes(self.policy, _shape(inputs)[1]), 0
+        live, casts = LiveBytes(self.policy, _shape(inputs)[1], self.mode), 0
         with live, self._precision():
             parts = self.policy.score_inputs(inputs, batch)
             saved, forward_peak, masks = live.live, live.peak, live.masks
