@@ -76,19 +76,20 @@ def _explain(error: Exception, what: str) -> ConfigError:
 
 def _first_decision(data: Any) -> tuple[Mapping[str, Any] | None, np.ndarray | None]:
     """The first raw observation of a run and an action of the robot, [H, A] or [A]; None where there is none."""
-    if isinstance(data.rollout, OfflineRollout):
+    if isinstance(getattr(data, "rollout", None), OfflineRollout):
         dataset = open_dataset(data.rollout.path)
         try:
-            decision = next(iter(dataset[0].decisions(1, None)))
+            decision = next(iter(dataset[0].decisions(1, None)), None)
         finally:
             dataset.close()
-        return decision.raw, np.asarray(decision.output, np.float32)
-    sim = getattr(data.task, "sim", None)
-    if not isinstance(sim, Sim) or not len(data.task):
+        return (None, None) if decision is None else (decision.raw, np.asarray(decision.output, np.float32))
+    task = getattr(data, "task", None)
+    if not isinstance(getattr(task, "sim", None), Sim):
         return None, None
-    env = sim.make(1)
+    problems: Any = task.on("held_out")  # without the reward model of the training split
+    env = problems.sim.make(1)
     try:
-        observations, _ = env.reset(seed=[data.task[0].info["seed"]])
+        observations, _ = env.reset(seed=[problems[0].info["seed"]])
         raw = dict(split_observations(observations, [0])[0])
         return raw, np.zeros(env.single_action_space.shape or (1,), np.float32)
     finally:
