@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.api.loaded_policy import load_policy
-from mmrl.api.serving.scores import ScoreServer, find_classifier
+from mmrl.api.serving.scores import ENDING_S, ScoreServer, find_classifier
 from mmrl.api.serving.server import PolicyServer
 from mmrl.commands.options import SERVE_OPTIONS as OPTIONS
 from mmrl.commands.options import parse_count, parse_switch, split_options
@@ -22,9 +22,6 @@ from mmrl.files.contract import read_contract
 from mmrl.policies.remote.token import TOKEN, read_token
 from mmrl.policies.remote.wire import require_packages
 from mmrl.rewards.models.learned import ClassifierReward
-
-ENDING_S = 3.0
-"""Seconds that a call of the model gets when the server ends."""
 
 
 @dataclass(frozen=True)

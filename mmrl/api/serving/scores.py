@@ -17,6 +17,8 @@ from mmrl.rewards.models.learned import ClassifierReward
 
 MAX_BODY = 16 * 2**20
 """Bytes of a request."""
+ENDING_S = 3.0
+"""Seconds that open requests get when the server ends."""
 MAX_ROWS = 4096
 """Conversations of a request."""
 
@@ -60,7 +62,7 @@ class ScoreServer:
         """
         app = web.Application(client_max_size=MAX_BODY)
         app.add_routes([web.post("/score", self._score), web.get("/healthz", self._health)])
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING_S)
         await runner.setup()
         try:
             site = web.TCPSite(runner, host, port)

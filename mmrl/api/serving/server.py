@@ -106,6 +106,7 @@ class PolicyServer:
             ) as server:
                 ready(next(iter(server.sockets)).getsockname()[1])
                 await stop.wait()
+                self._batcher.refuse_all(ValueError("the server ends"))  # closing waits for the answers
         finally:
             batches.cancel()
             with suppress(asyncio.CancelledError):

@@ -6,7 +6,8 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from mmrl.evaluation.video.writer import MOST_FAILURES, VideoWriter, encode_mp4
+from mmrl.evaluation.video.mp4 import encode_mp4
+from mmrl.evaluation.video.writer import MOST_FAILURES, VideoWriter
 
 FRAMES = list(np.random.default_rng(0).integers(0, 256, (100, 64, 48, 3), dtype=np.uint8))
 BROKEN = {
