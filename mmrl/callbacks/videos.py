@@ -12,7 +12,7 @@ from mmrl.data.rollout_data import RolloutData
 from mmrl.evaluation.report.checkpoint_metrics import success_rates
 from mmrl.evaluation.video.clips import compose_clip
 from mmrl.evaluation.video.recording import EpisodeVideos, prepare_recording
-from mmrl.evaluation.video.writer import VideoWriter
+from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.loggers.base import SampleLogger
 
 
@@ -33,7 +33,7 @@ class Videos(L.Callback):
             if value < least:
                 raise ValueError(f"trainer.callbacks.videos.{name} must be at least {least}, got {value}")
         self.folder, self.count, self.size = Path(run_dir) / "videos", count, size
-        self.writer = VideoWriter()
+        self.writer = CountingVideoWriter()
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         data: RolloutData = trainer.datamodule  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from mmrl.evaluation.statistics.paired import PairedComparison
 from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
-from mmrl.evaluation.video.writer import VideoWriter
+from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.files.atomic import write_file
 from mmrl.files.contract import flatten_entries, format_value
 from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, load_page, render_section
@@ -48,7 +48,7 @@ class HtmlReport:
     compared: Mapping[str, Sequence[PairedComparison]] = field(default_factory=dict)
     score_name: str | None = None
     videos: Mapping[str, Mapping[str, EpisodeVideos]] = field(default_factory=dict)
-    writer: VideoWriter = field(default_factory=VideoWriter)
+    writer: CountingVideoWriter = field(default_factory=CountingVideoWriter)
 
     def write(self) -> Path:
         """Write <folder>/report.html."""

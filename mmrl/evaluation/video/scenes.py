@@ -13,7 +13,7 @@ from PIL import Image
 from mmrl.core.types import Episode
 from mmrl.evaluation.video.clips import compose_clip, get_outcome, is_success
 from mmrl.evaluation.video.recording import EpisodeVideos
-from mmrl.evaluation.video.writer import VideoWriter
+from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.samples.images import data_uri
 
 PER_KIND = 3  # number of failures, and of successes
@@ -67,7 +67,7 @@ def select_episodes(episodes: Sequence[Episode], score_name: str | None, each: i
 
 
 def encode_videos(
-    shown: Mapping[str, EpisodeVideos], slots: Sequence[int], score_name: str | None, writer: VideoWriter
+    shown: Mapping[str, EpisodeVideos], slots: Sequence[int], score_name: str | None, writer: CountingVideoWriter
 ) -> list[ReportVideo]:
     """Encode a short video of each of these slots with all policies side by side; one that fails is left out."""
     policies = {title: part.select(slots) for title, part in shown.items()}

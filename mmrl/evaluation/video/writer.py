@@ -17,7 +17,7 @@ MOST_FAILURES = 3
 log = logging.getLogger(__name__)
 
 
-class VideoWriter:
+class CountingVideoWriter:
     """Writes videos, and counts those that ffmpeg does not write in place of raising an error.
 
     Args:

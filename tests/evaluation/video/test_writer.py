@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmrl.evaluation.video.mp4 import encode_mp4
-from mmrl.evaluation.video.writer import MOST_FAILURES, VideoWriter
+from mmrl.evaluation.video.writer import MOST_FAILURES, CountingVideoWriter
 
 FRAMES = list(np.random.default_rng(0).integers(0, 256, (100, 64, 48, 3), dtype=np.uint8))
 BROKEN = {
@@ -31,7 +31,7 @@ def install(script, folder, monkeypatch):
 def test_a_video_that_is_not_written_is_counted_and_warned_of_once(kind, tmp_path, monkeypatch, caplog):
     script, cause = BROKEN[kind]
     install(script, tmp_path, monkeypatch)
-    writer, started = VideoWriter(limit_s=0.5), time.monotonic()
+    writer, started = CountingVideoWriter(limit_s=0.5), time.monotonic()
     assert [writer.write(FRAMES, tmp_path / "videos" / f"{i}.mp4") for i in range(6)] == [None] * 6
     assert time.monotonic() - started < 30 and not list((tmp_path / "videos").iterdir())
     writer.warn_failures()
@@ -54,11 +54,11 @@ def is_alive(number):
 
 def test_an_absent_program_costs_no_run(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(tmp_path / "nowhere"))
-    assert VideoWriter().write(FRAMES, tmp_path / "a.mp4") is None and "does not start" in caplog.text
+    assert CountingVideoWriter().write(FRAMES, tmp_path / "a.mp4") is None and "does not start" in caplog.text
 
 
 def test_the_bytes_are_those_of_imageio(tmp_path):
-    path = VideoWriter().write(FRAMES, tmp_path / "a.mp4", fps=12.5)
+    path = CountingVideoWriter().write(FRAMES, tmp_path / "a.mp4", fps=12.5)
     options = {"codec": "libx264", "pixelformat": "yuv420p", "quality": 8, "macro_block_size": 1}
     imageio.mimsave(tmp_path / "b.mp4", FRAMES, fps=12.5, **options)
     assert path is not None and path.read_bytes() == (tmp_path / "b.mp4").read_bytes()
