@@ -10,13 +10,13 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import find_options
 from mmrl.core.errors import ConfigError
+from mmrl.experiments.papers import STATUS
 from tests.checkpoints import llava, openvla, pi0, qwen2
 from tests.parsed_words import check_words
 
 FILES = {name: file.path for name, file in find_options()["method"].items() if not file.origin}
 THEMES = {name: path.parent.name for name, path in FILES.items()}
 HEADER = {"title", "year", "source", "status", "differs"}
-STATUS = {"exact", "variant", "inspired"}
 LINES = 25
 """Of a method beside the numbers of its paper."""
 CONTROL = sorted(name for name, theme in THEMES.items() if theme == "control")

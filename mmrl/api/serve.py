@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.api.loaded_policy import load_policy
-from mmrl.api.serving.scores import ScoreServer, find_classifier
+from mmrl.api.serving.scores import ENDING_S, ScoreServer, find_classifier
 from mmrl.api.serving.server import PolicyServer
 from mmrl.commands.options import SERVE_OPTIONS as OPTIONS
 from mmrl.commands.options import parse_count, parse_switch, split_options
@@ -90,6 +92,18 @@ def serve(arguments: Sequence[str]) -> None:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
         raise ConfigError(f"host={request.host} port={request.port}: {error.strerror}; choose another port=") from error
+    _end_calls(server, request.run)
+
+
+def _end_calls(server: PolicyServer | ScoreServer, run: str) -> None:
+    """End the process where a call of the model goes on: Python would wait for its thread, however long it takes."""
+    deadline = time.monotonic() + ENDING_S
+    while server.busy and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if server.busy:
+        _report(f"{run}: a call of the model does not end within {ENDING_S:g} s; the server ends without its answer")
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _build_score_server(request: ServeRequest, classifier: str) -> ScoreServer:

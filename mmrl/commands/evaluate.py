@@ -34,7 +34,6 @@ from mmrl.evaluation.report.single_answer import describe_single_answer
 from mmrl.evaluation.report.tables import format_metrics
 from mmrl.evaluation.statistics.paired import PairedComparison, compare_checkpoints
 from mmrl.evaluation.video.clips import compose_video
-from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
 from mmrl.files.atomic import check_inside, write_file
@@ -216,11 +215,14 @@ def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:
         first = {title: part.select(range(request.video_episodes)) for title, part in videos.items()}
         fps = next(iter(videos.values())).fps
         path = request.folder / "videos" / f"{decode}.mp4"
-        files.append(write_video(compose_video(first, report.score_name), path, fps / 2))
+        if report.writer.write(compose_video(first, report.score_name), path, fps / 2) is None:
+            continue
+        files.append(path)
         states = len(next(iter(first.values())).videos)
         console.print(
             f"written: {path} (the first {states} held-out initial states in order, none chosen by its outcome; "
             "half speed)",
             highlight=False,
         )
+    report.writer.warn_failures()
     return files

@@ -95,6 +95,9 @@ class Policy(nn.Module, ABC):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert one raw observation to tensors without a batch axis. A missing input is refused by name."""
 
+    def check_batch(self, observations: Sequence[Observation]) -> None:
+        """Refuse observations that cannot stand in one batch."""
+
     def observation_names(self) -> tuple[str, ...]:
         """Return the names of the raw observations that `encode` reads; empty where they are not known in advance."""
         return ()

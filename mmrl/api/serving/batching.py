@@ -50,6 +50,7 @@ class Batcher:
         self._engine, self._max_batch = engine, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
+        self._unanswered: set[asyncio.Future[Served]] = set()
         self._began: float | None = None  # when the present call of the policy began
 
     async def ask(self, request: Request, sampling: Sampling) -> Served:
@@ -59,8 +60,15 @@ class Batcher:
             Exception: what the policy raised about this request.
         """
         future = asyncio.get_running_loop().create_future()
+        self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
         self._queue.put_nowait(_Waiting(request, sampling, future))
         return await future
+
+    def refuse_all(self, error: Exception) -> None:
+        """Answer every request that waits for the policy by an error."""
+        for future in list(self._unanswered):
+            _resolve(future, error)
 
     @property
     def busy_s(self) -> float:

@@ -199,20 +199,20 @@ def _flatten(prompts: Tensor, last: Tensor, following: Tensor, padding: int = 0)
     return F.pad(torch.cat([prompts.flatten(-2), predicting.flatten(-2)], -1), (0, 1), value=padding)
 
 
-def packed_mask(completion: Tensor, depth: Tensor, owner: Tensor, window: int | None = None) -> Tensor:
+def packed_mask(completion: Tensor, depth: Tensor, owner: Tensor | None, window: int | None = None) -> Tensor:
     """Attention mask of packed sequences [B, 1, L, L] bool: a token attends to its prompt and completion up to itself.
 
     Args:
         completion: [B, L] 0 for tokens of the prompt and of common first choices, 1, 2, ... for those of a completion,
             -1 for padding.
         depth: [B, L] position of each token in a sequence of its completion alone.
-        owner: [B, L] number of each token's prompt in its sequence.
+        owner: [B, L] number of each token's prompt in its sequence; None where every sequence has one prompt.
         window: of sliding attention in tokens, or None; distances are those in a sequence of one completion.
     """
     order = torch.arange(completion.shape[1], device=completion.device)
     asks, offers = completion[:, :, None], completion[:, None, :]
     mask = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
-    if int(owner.max()) > 0:
+    if owner is not None:
         mask &= owner[:, :, None] == owner[:, None, :]
     if window is not None:
         mask &= depth[:, :, None] - depth[:, None, :] < window
