@@ -9,7 +9,7 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmrl.core.function_path import format_error, load_functions
@@ -133,9 +133,9 @@ class AgentRun:
         """Return the seconds since the agent was last given something."""
         return time.monotonic() - self.active_since
 
-    def join(self, timeout_s: float = _JOIN_S) -> bool:
+    def join(self, timeout_s: float) -> bool:
         """Wait for the thread to end; return whether it has."""
-        self._thread.join(timeout_s)
+        self._thread.join(max(timeout_s, 0))
         return not self._thread.is_alive()
 
     def failure(self) -> str | None:
@@ -157,3 +157,7 @@ class AgentRun:
         return {REWARD: self.result} if is_number(self.result) else None
 
 
+def join_runs(runs: Sequence[AgentRun], timeout_s: float = _JOIN_S) -> int:
+    """Wait for the threads of agents, some seconds in all; return how many are still alive."""
+    end = time.monotonic() + timeout_s
+    return sum(not run.join(end - time.monotonic()) for run in runs)

@@ -19,7 +19,7 @@ from mmrl.engines.endpoint.server import ChatServer
 from mmrl.engines.endpoint.thread import ServerThread
 from mmrl.rollouts.agent.calls import AgentCall, AgentEpisode, CallDesk
 from mmrl.rollouts.agent.conversation import AgentConversation, PlannedTurn
-from mmrl.rollouts.agent.function import AgentFunction, AgentRun
+from mmrl.rollouts.agent.function import AgentFunction, AgentRun, join_runs
 from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.tools.chat_parser import ChatParser
 
@@ -103,9 +103,8 @@ class AgentRollout(Rollout):
                 finally:  # agents that wait get an answer before the server ends
                     self._stop([play for play in plays if not play.over], desk, endpoint.loop)
         finally:
-            abandoned = sum(not play.run.join() for play in plays if play.run is not None)
-            if abandoned:
-                log.warning("%d agents did not end within 5 s; their threads end with the program", abandoned)
+            if alive := join_runs([play.run for play in plays if play.run is not None]):
+                log.warning("%d agents hang outside of Python's code; their threads end with the program", alive)
         if len(failures) > _LINES:
             log.warning("%d further episodes of the agent failed", len(failures) - _LINES)
         return [play.episode for play in plays]
