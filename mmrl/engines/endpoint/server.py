@@ -22,6 +22,7 @@ _CLOSE_S = 2.0
 
 Caller = Any
 """Who asks: what `admit` returned for the key of a request."""
+_CALLER = web.RequestKey("caller", object) if hasattr(web, "RequestKey") else "caller"
 
 
 class ChatServer:
@@ -84,13 +85,13 @@ class ChatServer:
             if "Origin" in request.headers:  # a web page must not reach a server on the reader's machine
                 raise RequestError("requests of web pages are refused", None, "origin", 403)
             scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-            request["caller"] = self._admit(key.strip() if scheme.lower() == "bearer" else "")
-            if request["caller"] is None:
+            request[_CALLER] = self._admit(key.strip() if scheme.lower() == "bearer" else "")
+            if request[_CALLER] is None:
                 raise RequestError("send a valid key: Authorization: Bearer KEY", None, "invalid_api_key", 401)
             return await handler(request)
         except RequestError as error:
-            if request.get("caller") is not None:
-                self._refuse(request["caller"], error)
+            if request.get(_CALLER) is not None:
+                self._refuse(request[_CALLER], error)
             return web.json_response(error.body(), status=error.status)
         except web.HTTPException as error:  # an unknown path, a method, a body that is too large
             text = f"{request.method} {request.path}: {error.reason}; /v1/chat/completions and /v1/models are served"
@@ -122,7 +123,7 @@ class ChatServer:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         chat = read_request(await request.read(), self._clean)
         self._check_model(chat.model)
-        reply = await self._answer(request["caller"], chat)
+        reply = await self._answer(request[_CALLER], chat)
         if not chat.stream:
             return web.json_response(reply.body(chat))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
