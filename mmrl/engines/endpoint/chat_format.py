@@ -42,8 +42,15 @@ class ChatFormat:
         """Return the raw observation of a conversation; tools are in the template or in the system message.
 
         Raises:
-            RequestError: the template cannot write the conversation, or leaves a part of it out.
+            RequestError: the template cannot write the conversation, or it is longer than any that the model reads.
         """
+        length, characters = self.policy.context_length, sum(len(message["content"]) for message in messages)
+        if length is not None and characters > length * self.policy.token_characters:
+            raise RequestError(
+                f"the messages have {characters} characters, more than {length} tokens can spell; shorten them",
+                "messages",
+                "context_length_exceeded",
+            )
         try:
             messages = self._write_calls(messages)
             if not tools:

@@ -82,7 +82,9 @@ def _read_call(call: Any, place: str) -> dict[str, Any]:
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(call.get("id"), str) or not isinstance(name, str):
         raise RequestError(f"{place}.tool_calls: a call needs id and function.name, both texts", place)
-    if further := sorted((call.keys() - {"id", "type", "function", "index"}) | (function.keys() - {"name", "arguments"})):
+    if further := sorted(
+        (call.keys() - {"id", "type", "function", "index"}) | (function.keys() - {"name", "arguments"})
+    ):
         raise RequestError(f"{place}.tool_calls: {further[0]!r} of a call is not read; leave it out", place)
     try:
         values = json.loads(arguments) if isinstance(arguments, str) else arguments

@@ -35,7 +35,11 @@ class ChatChoice:
             for call in self.message.get("tool_calls", ())
         ]
         content = self.message["content"]
-        return {"role": "assistant", "content": content or (None if calls else ""), **({"tool_calls": calls} if calls else {})}
+        return {
+            "role": "assistant",
+            "content": content or (None if calls else ""),
+            **({"tool_calls": calls} if calls else {}),
+        }
 
     def logprobs_body(self) -> dict[str, Any]:
         """Return the log-probs of the tokens."""

@@ -58,15 +58,26 @@ class ChatRequest:
     stream: bool = False
     include_usage: bool = False
 
-    def merge_sampling(self, default: Sampling) -> Sampling:
+    def merge_sampling(self, default: Sampling, most: int | None = None) -> Sampling:
         """Return the sampling parameters: those that the request names, in place of the default's.
 
-        `max_tokens` is an upper bound, and so is the default's: the smaller one holds. Stop strings are added.
+        Stop strings are added to those of the default.
+
+        Args:
+            default: of a request that names none.
+            most: tokens of a completion that no request exceeds; None for those of the default.
+
+        Raises:
+            RequestError: the parameters exclude each other, such as stop strings and guided decoding.
         """
         fields = dict(self.sampling)
-        fields["max_tokens"] = min(fields.get("max_tokens", default.max_tokens), default.max_tokens)
+        limit = default.max_tokens if most is None else most
+        fields["max_tokens"] = min(fields.get("max_tokens", default.max_tokens), limit)
         fields["stop"] = tuple(dict.fromkeys((*default.stop, *fields.get("stop", ()))))
-        return replace(default, **fields)
+        try:
+            return replace(default, **fields)
+        except ValueError as error:
+            raise RequestError(str(error)) from error
 
 
 def read_request(body: bytes | str, clean: Callable[[str], str]) -> ChatRequest:
@@ -102,7 +113,9 @@ def read_request(body: bytes | str, clean: Callable[[str], str]) -> ChatRequest:
     choice = values.get("tool_choice", "auto")
     if choice not in ("auto", "none"):
         raise RequestError(
-            f"tool_choice={choice!r:.100}: a call cannot be enforced; use auto or none", "tool_choice", "unsupported_value"
+            f"tool_choice={choice!r:.100}: a call cannot be enforced; use auto or none",
+            "tool_choice",
+            "unsupported_value",
         )
     return ChatRequest(
         model=values["model"],

@@ -163,10 +163,7 @@ class AgentRollout(Rollout):
             raise RequestError(
                 f"an episode may ask for {self.max_calls} completions (rollout.max_calls)", None, "too_many_calls"
             )
-        try:
-            sampling = request.merge_sampling(ctx.sampling)
-        except ValueError as error:
-            raise RequestError(str(error)) from error
+        sampling = request.merge_sampling(ctx.sampling)
         if ctx.purpose == "train" and sampling.decode != ctx.sampling.decode:
             raise RequestError(
                 f"temperature={0 if sampling.decode == 'argmax' else sampling.temperature:g}: the most likely token is "
@@ -200,7 +197,9 @@ class AgentRollout(Rollout):
         episode, counts = play.episode, play.counts
         episode.turns = play.conversation.turns()
         counts.update(play.conversation.counts)
-        counts.update({"agent/calls": play.calls, "agent/rows": len(episode.turns), **({outcome: 1} if outcome else {})})
+        counts.update(
+            {"agent/calls": play.calls, "agent/rows": len(episode.turns), **({outcome: 1} if outcome else {})}
+        )
         episode.info |= {"counts": dict(counts), "turns": play.calls}
         if reason is None:
             last = play.conversation.rows[-1].last
@@ -254,4 +253,3 @@ def _note_refusal(play: AgentEpisode, error: RequestError) -> None:
     """Keep the first refused request of an episode; the agent may shorten a conversation that is too long."""
     if play.refusal is None and not play.over and error.code != "context_length_exceeded":
         play.refusal = " ".join(str(error).split())[:300]
-

@@ -100,7 +100,9 @@ class Questions(Task):
     def __getitem__(self, index: int) -> Prompt:
         draw = random.Random(index)
         text = " ".join(draw.choices(WORDS, k=3))
-        return Prompt(f"questions/train/{index}", ({"role": "user", "content": text},), answer=index, info={"number": index})
+        return Prompt(
+            f"questions/train/{index}", ({"role": "user", "content": text},), answer=index, info={"number": index}
+        )
 
     def score(self, episode: Any) -> dict[str, float]:
         return {"exact": 0.0}
@@ -149,7 +151,10 @@ def write_turn(draw: random.Random) -> str:
     """One or two calls, with a word before them or not, or an answer."""
     if draw.random() < 0.3:
         return f"The answer is {draw.choice(WORDS)}"
-    calls = [{"name": "add", "arguments": {"a": draw.randint(0, 9), "b": draw.randint(0, 99)}} for _ in range(draw.randint(1, 2))]
+    calls = [
+        {"name": "add", "arguments": {"a": draw.randint(0, 9), "b": draw.randint(0, 99)}}
+        for _ in range(draw.randint(1, 2))
+    ]
     text = "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
     return text if draw.random() < 0.5 else f"{draw.choice(WORDS)}\n{text}"
 
@@ -157,6 +162,4 @@ def write_turn(draw: random.Random) -> str:
 def build_context(policy: TextPolicy, engine: LocalEngine, group_size: int = 1, **options: Any) -> Context:
     engine.sync(policy, 0)
     sampling = options.pop("sampling", Sampling(max_tokens=8))
-    return Context(
-        Questions(), engine, policy, sampling, options.pop("seed", 0), 0, group_size=group_size, **options
-    )
+    return Context(Questions(), engine, policy, sampling, options.pop("seed", 0), 0, group_size=group_size, **options)

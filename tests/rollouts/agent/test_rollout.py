@@ -169,7 +169,9 @@ def test_the_gradient_is_that_of_the_built_in_rollout(policy, monkeypatch):
         several += one.info["turns"] > 1
         other.info["agent"], other.turns, other.ended = one.info["agent"], other.turns, one.ended
     assert several > 6
-    full = [number for number, episode in enumerate(expected) if episode.info["turns"] == episodes[number].info["turns"]]
+    full = [
+        number for number, episode in enumerate(expected) if episode.info["turns"] == episodes[number].info["turns"]
+    ]
     grads, batch = gradient(policy, [episodes[i] for i in full])
     same_grads, same_batch = gradient(policy, [expected[i] for i in full])
     assert batch["advantages"].abs().sum() > 1
@@ -184,7 +186,10 @@ def test_the_same_seed_gives_the_same_bits(policy, agent):
     other = play(policy, agent, 12, Steered(0.4), 2, seed=1)
     for one, same in zip(*runs):
         assert one.info == same.info and len(one.turns) == len(same.turns)
-        rows = [sorted((t.completion for t in e.turns), key=lambda c: c.observation["input_ids"].tolist()) for e in (one, same)]
+        rows = [
+            sorted((t.completion for t in e.turns), key=lambda c: c.observation["input_ids"].tolist())
+            for e in (one, same)
+        ]
         for row, twin in zip(*rows):
             assert torch.equal(row.action, twin.action) and torch.equal(row.behavior_logprobs, twin.behavior_logprobs)
     assert any(a.output != b.output for a, b in zip(runs[0], other))
