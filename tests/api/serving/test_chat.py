@@ -24,13 +24,14 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chat")
     checkpoint = save_checkpoint(folder / "checkpoint")
     # the run is one of an agent, by the arguments of the command line
-    task, agent = "data.task._target_=tests.rollouts.agent.policies.Questions", "tests.rollouts.agent.agents:loop"
-    sizes = ("data.num_prompts=2", "data.group_size=2", "data.num_minibatches=1", "sampling.max_tokens=8")
     result = mmrl.fit(
-        "recipe=grpo", "policy=text", f"policy.path={checkpoint}", "task=arithmetic", task, "rollout=agent",
-        f"rollout.agent={agent}", *QUIET, *sizes, "evaluation=agent", "data.evaluation.count=3", "trainer.max_epochs=1", run_dir=folder / "run",
-    )  # fmt: skip
-    print(result.last_metrics)
+        *("recipe=grpo", "policy=text", f"policy.path={checkpoint}", "task=arithmetic", "logger=csv"),
+        "data.task._target_=tests.rollouts.agent.policies.Questions",
+        *("rollout=agent", "rollout.agent=tests.rollouts.agent.agents:loop", "evaluation=agent"),
+        *("data.num_prompts=2", "data.group_size=2", "data.num_minibatches=1", "sampling.max_tokens=8"),
+        *("data.evaluation.count=3", "trainer.max_epochs=1", *(word for word in QUIET if "logger" not in word)),
+        run_dir=str(folder / "run"),
+    )
     assert result.last_metrics["rollout/agent/calls"] == 4 and "val/greedy/reward/mean" in result.last_metrics
     return folder / "run"
 
@@ -66,11 +67,11 @@ def test_a_plain_client_gets_what_the_policy_writes(url, run):
     assert status == 200 and reply["choices"][0]["message"]["content"] == expected
     assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["completion_tokens"] == 12
     # a seed is one answer, and several choices are several draws
-    draws = [post(url, **body, seed=3, n=2, logprobs=True)[1]["choices"] for _ in range(2)]
+    draws = [post(url, **body, seed=3, n=2, logprobs=True, temperature=1)[1]["choices"] for _ in range(2)]
     texts = [[choice["message"]["content"] for choice in choices] for choices in draws]
     assert texts[0] == texts[1] and texts[0][0] != texts[0][1]
     assert len(draws[0][0]["logprobs"]["content"]) == 12
-    assert post(url, **body)[1]["choices"] != post(url, **body)[1]["choices"]
+    assert post(url, **body, temperature=1)[1]["choices"] != post(url, **body, temperature=1)[1]["choices"]
     status, events = post(url, **body, temperature=0, stream=True, stream_options={"include_usage": True})
     chunks = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line.startswith("data: {")]
     assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": expected}
