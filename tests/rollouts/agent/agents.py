@@ -109,6 +109,15 @@ def fail(number: int, messages: Any, base_url: str, model: str, api_key: str) ->
     return {3: "good", 7: float("nan"), 8: {"score": 1.0}}.get(number, 1.0)
 
 
+def ask_greedily(messages: Any, base_url: str, model: str, api_key: str) -> float:
+    """Asks for the most likely tokens, and goes on where that is refused."""
+    try:
+        ask(base_url, api_key, model=model, messages=messages, temperature=0)
+    except RuntimeError:
+        return 0.0
+    return 1.0
+
+
 async def sleep(number: int, messages: Any, base_url: str, model: str, api_key: str) -> float:
     """Awaits forever in the first row."""
     if number == 0:

@@ -248,8 +248,11 @@ def test_arguments_are_checked():
         rollout.check_task(Questions())
 
 
-def test_sampling_of_requests(policy):
-    """A greedy request is refused in training and answered in an evaluation."""
+def test_a_greedy_request_is_refused_in_training_alone(policy):
     greedy = Sampling(max_tokens=4, decode="argmax")
     first, second = (play(policy, "loop", 3, Steered(0.0), purpose="eval", sampling=greedy, seed=s) for s in (0, 1))
     assert [e.output for e in first] == [e.output for e in second]
+    one, *_ = play(policy, "ask_greedily", 1, rollout={"max_failed": 1.0})
+    assert "is no draw from the policy" in one.info["error"] and one.info["counts"]["agent/refused"] == 1
+    [one] = play(policy, "ask_greedily", 1, Steered(0.0), purpose="eval")
+    assert one.ended != "error"
