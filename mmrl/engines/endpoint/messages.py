@@ -10,6 +10,7 @@ from mmrl.engines.endpoint.errors import RequestError
 
 Message = dict[str, Any]
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_PARTS = ("text",)  # kinds of content parts
 _EMPTY = (None, [], {}, "")
 
 
@@ -63,7 +64,7 @@ def _read_content(content: Any, place: str, calls: bool) -> str:
         raise RequestError(f"{place}.content must be a text or a list of parts", place)
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind != "text" or not isinstance(part.get("text"), str):
+        if kind not in _PARTS or not isinstance(part.get("text"), str):
             raise RequestError(f"{place}.content: parts of type {kind!r} are not read here; send text parts", place)
         if further := sorted(part.keys() - {"type", "text"}):
             raise RequestError(f"{place}.content: {further[0]!r} of a text part is not read; leave it out", place)

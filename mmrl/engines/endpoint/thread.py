@@ -11,8 +11,8 @@ _START_S = 30.0
 _END_S = 10.0
 
 
-class Server(Protocol):
-    """What serves until an event is set."""
+class AsyncServer(Protocol):
+    """A server that ends when an event is set."""
 
     async def serve(self, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None: ...
 
@@ -24,7 +24,7 @@ class ServerThread:
         server: to run.
     """
 
-    def __init__(self, server: Server):
+    def __init__(self, server: AsyncServer):
         self._server, self.port = server, 0
         self.loop = asyncio.new_event_loop()
         self._stop, self._ready = asyncio.Event(), threading.Event()

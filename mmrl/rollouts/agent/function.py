@@ -25,7 +25,7 @@ _JOIN_S = 5.0
 
 
 class AgentStopped(BaseException):
-    """Raised in an agent that has to end: it took too long, or the collection is over."""
+    """End of an agent from outside: it took too long, or the collection is over."""
 
 
 class AgentFunction:
