@@ -118,6 +118,11 @@ class CallDesk:
                 pause = min([_POLL_S, *limits, *([settled] if not busy else []), *([overdue] if overdue else [])])
                 self.changed.wait(max(pause, 0.0) + 1e-4)
 
+    def notify(self) -> None:
+        """Let `wait` look at the agents again."""
+        with self.changed:
+            self.changed.notify_all()
+
     def _take(self) -> list[AgentCall]:
         """All calls in their order."""
         calls, self._calls = sorted(self._calls, key=lambda call: call.order), []

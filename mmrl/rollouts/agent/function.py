@@ -9,7 +9,8 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mmrl.core.function_path import format_error, load_functions
@@ -85,14 +86,14 @@ class AgentRun:
     Args:
         function: of the agent.
         arguments: by name.
-        changed: is notified when the call ends.
+        notify: is called when the call has ended; it takes no lock.
     """
 
-    def __init__(self, function: AgentFunction, arguments: Mapping[str, Any], changed: threading.Condition):
+    def __init__(self, function: AgentFunction, arguments: Mapping[str, Any], notify: Callable[[], None]):
         self.result: Any = None
         self.done = False
         self.active_since = time.monotonic()  # when the agent was last given something
-        self._function, self._arguments, self._changed = function, arguments, changed
+        self._function, self._arguments, self._notify = function, arguments, notify
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
         self._thread.start()
@@ -102,9 +103,10 @@ class AgentRun:
             result = self._call()
         except BaseException as error:  # SystemExit ends only the call
             result = error
-        with self._changed:
-            self.result, self.done = result, True
-            self._changed.notify_all()
+        self.result = result
+        self.done = True  # without a lock: `stop` may raise in any line here, and a lock would stay closed
+        with suppress(RuntimeError):  # the server has ended
+            self._notify()
 
     def _call(self) -> Any:
         value = None if self._function.is_async else self._function.function(**self._arguments)

@@ -6,7 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from mmrl.core.errors import check_at_least, check_fraction, check_positive
 from mmrl.core.rng import derive_seed
@@ -117,7 +119,7 @@ class AgentRollout(Rollout):
         while waiting or running:
             while waiting and len(running) < self.max_concurrent:
                 running.append(waiting.popleft())
-                self._start(running[-1], url, desk, ctx)
+                self._start(running[-1], url, partial(endpoint.loop.call_soon_threadsafe, desk.notify), ctx)
             calls = desk.wait(running, self.timeout_s, self.batch_timeout_s)
             if calls:
                 self._answer(calls, desk, endpoint.loop, ctx)
@@ -127,11 +129,11 @@ class AgentRollout(Rollout):
             running = [play for play in running if not play.over]
             ctx.progress("rollout", len(plays) - len(waiting) - len(running), len(plays))
 
-    def _start(self, play: AgentEpisode, url: str, desk: CallDesk, ctx: Context) -> None:
+    def _start(self, play: AgentEpisode, url: str, notify: Callable[[], Any], ctx: Context) -> None:
         episode = play.episode
         seed = derive_seed("agent", ctx.seed, ctx.purpose, ctx.iteration, episode.group, episode.sample_index)
         endpoint = {"base_url": url, "model": MODEL, "api_key": play.key, "seed": seed}
-        play.run = AgentRun(self.function, self.function.bind(episode.prompt, endpoint), desk.changed)
+        play.run = AgentRun(self.function, self.function.bind(episode.prompt, endpoint), notify)
 
     def _is_late(self, play: AgentEpisode) -> bool:
         return play.is_busy and play.run is not None and play.run.age_s() > self.timeout_s
