@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.core.types import Request, Sampling
+from mmrl.core.types import Completion, Request, Sampling
 from mmrl.engines.base import Engine
 
 
@@ -18,14 +18,19 @@ class Served:
     """Answer to one request.
 
     Args:
-        output: the decoded action.
+        completion: what the policy sampled.
         rows: requests in the same call of the policy.
         seconds: of that call.
     """
 
-    output: Any
+    completion: Completion
     rows: int
     seconds: float
+
+    @property
+    def output(self) -> Any:
+        """The decoded action."""
+        return self.completion.output
 
 
 @dataclass
@@ -116,7 +121,7 @@ class Batcher:
                 return [error]
             return [self._sample([request], sampling)[0] for request in requests]
         seconds, self._began = time.perf_counter() - start, None
-        return [Served(completion.output, len(requests), seconds) for completion in completions]
+        return [Served(completion, len(requests), seconds) for completion in completions]
 
 
 def _resolve(future: asyncio.Future[Served], result: Served | Exception) -> None:
