@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 
@@ -21,10 +22,15 @@ class Export(L.Callback):
 
     Args:
         run_dir: folder of the run.
+        adapters: also save the adapters of a policy with `lora` alone, in <run_dir>/adapters as peft reads them.
     """
 
-    def __init__(self, run_dir: str):
-        self.run_dir = Path(run_dir)
+    def __init__(self, run_dir: str, adapters: bool = False):
+        self.run_dir, self.adapters = Path(run_dir), adapters
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if self.adapters:
+            require_adapters(pl_module.policy)
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         data = getattr(trainer, "datamodule", None)  # absent without a data module
@@ -49,3 +55,30 @@ class Export(L.Callback):
             if trainer.is_global_zero:
                 with replace_folder(self.run_dir / "policy") as folder:
                     policy.save_pretrained(folder)
+                if self.adapters:
+                    with replace_folder(self.run_dir / "adapters") as folder:
+                        save_adapters(policy, folder)
+
+
+def require_adapters(policy: Any) -> Any:
+    """Return a policy's model with adapters.
+
+    Raises:
+        ValueError: it has none that peft saves.
+    """
+    model = getattr(policy, "model", None)
+    if not hasattr(model, "peft_config"):
+        raise ValueError(
+            "trainer.callbacks.export.adapters=true saves low-rank adapters, and the policy has none: give it "
+            "policy.lora.r=16, or leave it out"
+        )
+    return model
+
+
+def save_adapters(policy: Any, folder: Path) -> None:
+    """Save the adapters of a policy without their base, whose name or folder they say."""
+    model = require_adapters(policy)
+    if policy.path is not None:
+        for config in model.peft_config.values():
+            config.base_model_name_or_path = str(policy.path)
+    model.save_pretrained(folder, save_embedding_layers=False)

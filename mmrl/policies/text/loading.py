@@ -198,7 +198,7 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
 
     Args:
         model: of transformers.
-        lora: arguments of `peft.LoraConfig`.
+        lora: arguments of `peft.LoraConfig`; `target_parameters` may be "experts", see `list_expert_weights`.
         quantization: of the linear layers below the adapters, see `QuantizedLinear`.
     """
     quantize_linears(model, quantization, trainable=lora is None)
@@ -211,9 +211,39 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
             "policy.lora.ensure_weight_tying=true: exports of adapters on embeddings are untied, so each keeps its "
             "own; leave it out"
         )
+    if lora.get("target_parameters") == EXPERTS:
+        lora = {**lora, "target_parameters": list_expert_weights(model)}
     adapted = get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
     untie_adapted(adapted.get_base_model())
     return adapted
+
+
+EXPERTS = "experts"
+"""Value of `target_parameters` that stands for the weights of all experts."""
+
+
+def list_expert_weights(model: nn.Module) -> list[str]:
+    """List the ends of the names of weights that hold all experts of a layer, [experts, rows, columns].
+
+    transformers stores the experts of a layer as two tensors, such as `mlp.experts.gate_up_proj`, which are no linear
+    layers. peft gives each expert a pair of factors of its own.
+
+    Raises:
+        ValueError: the model has none.
+    """
+    names = {
+        ".".join([*path.split(".")[-2:], name])
+        for path, module in model.named_modules()
+        if "expert" in path.rpartition(".")[2].lower() or "expert" in type(module).__name__.lower()
+        for name, weight in module.named_parameters(recurse=False)
+        if weight.dim() == 3
+    }
+    if not names:
+        raise ValueError(
+            f"policy.lora.target_parameters={EXPERTS}: {getattr(model, 'config', model).model_type} stores no experts "
+            "in one tensor; leave it out: linear layers, those of experts among them, have adapters without it"
+        )
+    return sorted(names)
 
 
 def untie_adapted(model: Any) -> None:
