@@ -43,9 +43,9 @@ class Routing:
                 raise ValueError(f"{option}=true cannot be used with {kind}: {error}; leave it out") from error
         install_hooks(self.routers)
         if loads:
+            refuse_other_loss(type(base), kind)
             text = base.config.get_text_config(decoder=True)
             self.top_k = getattr(base, "num_experts_per_tok", None) or text.num_experts_per_tok
-            refuse_other_loss(type(base), kind)
             if measurable:
                 self._compare_loss(base, kind, probe)
 
