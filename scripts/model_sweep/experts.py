@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,46 +116,47 @@ def check_replay(path: str, family: str, folder: Path) -> None:
         policy(alone).logprobs.sum().backward()
     recorded = done[3].extra["routed_experts"]  # [tokens, layers, k]
     assert len(calls) == recorded.shape[1], f"{len(calls)} calls of experts in {recorded.shape[1]} layers"
-    for layer, call in enumerate(calls):
+    for layer, call in calls.items():
         assert torch.equal(call.sort(-1).values, recorded[:, layer].long().sort(-1).values), f"layer {layer}"
     gradients = [weight.grad for router in find_routers(policy.model) for weight in router.module.parameters()]
     assert any(gradient is not None and gradient.abs().max() > 0 for gradient in gradients)
 
 
 class note_experts:
-    """Note inside the context the experts [tokens, k] that get each token, layer by layer.
+    """Note inside the context the experts [tokens, k] that get each token, by number of the router.
 
     They are an argument of the modules of experts; where these get all tokens, the router weighs others with zero.
     """
 
     def __init__(self, model: nn.Module):
-        self.model, self.calls, self.handles = model, [], []  # type: ignore[var-annotated]
+        self.model, self.calls, self.handles = model, {}, []  # type: ignore[var-annotated]
 
-    def __enter__(self) -> list[Tensor]:
-        def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-            ids = [each for each in tensors if not each.is_floating_point()]
-            if ids:
-                self.calls.append(ids[0].reshape(-1, ids[0].shape[-1]))
-
-        def note_outputs(module: nn.Module, args: tuple[Any, ...], outputs: Any) -> None:
-            kind = type(module).__name__
-            if kind == "Llama4Router":
-                self.calls.append(outputs[0].ne(0).nonzero()[:, 1].view(len(outputs[0]), -1))
-            elif kind == "JetMoeTopKGating":  # tokens ordered by expert, and how many each has
-                _, tokens, _, sizes, logits = outputs
-                experts = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-                self.calls.append(experts[tokens.argsort(stable=True)].view(len(logits), -1))
-
-        # layers whose experts follow from the token alone have no router
-        modules = {id(router.module) for router in find_routers(self.model)}
+    def __enter__(self) -> dict[int, Tensor]:
+        routers = {id(router.module): number for number, router in enumerate(find_routers(self.model))}
         for block in self.model.modules():
             parts = dict(block.named_children())
-            if "experts" in parts and any(id(part) in modules for part in parts.values()):
-                self.handles.append(parts["experts"].register_forward_pre_hook(note, with_kwargs=True))
-        for router in find_routers(self.model):
-            self.handles.append(router.module.register_forward_hook(note_outputs))
+            number = next((routers[id(part)] for part in parts.values() if id(part) in routers), None)
+            if number is not None and "experts" in parts:
+                hook = partial(self._note_arguments, number)
+                self.handles.append(parts["experts"].register_forward_pre_hook(hook, with_kwargs=True))
+            if id(block) in routers:
+                self.handles.append(block.register_forward_hook(partial(self._note_outputs, routers[id(block)])))
         return self.calls
+
+    def _note_arguments(self, number: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        ids = [each for each in tensors if not each.is_floating_point()]
+        if ids:
+            self.calls[number] = ids[0].reshape(-1, ids[0].shape[-1])
+
+    def _note_outputs(self, number: int, module: nn.Module, args: tuple[Any, ...], outputs: Any) -> None:
+        kind = type(module).__name__
+        if kind == "Llama4Router":
+            self.calls[number] = outputs[0].ne(0).nonzero()[:, 1].view(len(outputs[0]), -1)
+        elif kind == "JetMoeTopKGating":  # tokens ordered by expert, and how many each expert has
+            _, tokens, _, sizes, logits = outputs
+            experts = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+            self.calls[number] = experts[tokens.argsort(stable=True)].view(len(logits), -1)
 
     def __exit__(self, *_: object) -> None:
         for handle in self.handles:
