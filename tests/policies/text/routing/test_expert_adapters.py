@@ -5,8 +5,11 @@ import sys
 
 import pytest
 import torch
+from peft import PeftModel
 from torch.testing import assert_close
+from transformers import AutoModelForCausalLM
 
+from mmrl.__main__ import main
 from mmrl.callbacks.export import require_adapters, save_adapters
 from mmrl.policies.text import loading
 from mmrl.policies.text.adapters import adapters_of
@@ -14,6 +17,8 @@ from mmrl.policies.text.policy import TextPolicy
 from tests.policies.text.oracle import TINY, decided
 from tests.policies.text.routing.test_load_balancing import KINDS, sample
 from tests.policies.text.test_exports import IDS, disturb, logprobs
+from tests.tiny_recipes import QUIET, override
+from tests.tiny_recipes import TEXT as TINY_RUN
 
 LORA = {"r": 2, "lora_alpha": 3, "target_parameters": "experts"}
 STORED = ("qwen3_moe", "gpt_oss")  # [experts, out, in] and [experts, in, out]
@@ -104,6 +109,23 @@ def test_exports_are_read_by_transformers_and_peft_alone(tmp_path):
     results = torch.load(tmp_path / "cases.pt")["results"]
     assert_close(results, expected, atol=2e-5, rtol=0)
     assert (results[0] - results[2]).abs().max() > 0.1  # of two models
+
+
+WORDS = [*TINY_RUN, *(word for word in QUIET if "logger" not in word), "trainer.logger.tensorboard=null",
+         "policy.config=null", "policy.lora={r: 2, target_parameters: experts}", "data.evaluation=null", "run_dir=run",
+         "trainer.callbacks.export.adapters=true", "optimizer.lr=0.05"]  # fmt: skip
+
+
+def test_a_run_writes_its_adapters_beside_merged_weights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    decided(TextPolicy(config=dict(KINDS["qwen3_moe"])), 2.0).save_pretrained(tmp_path / "base")
+    assert main(["fit", *override(WORDS, [f"policy.path={tmp_path / 'base'}", "trainer.max_epochs=1"])]) == 0
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    before = base(input_ids=IDS).logits
+    logits = PeftModel.from_pretrained(base, "run/adapters")(input_ids=IDS).logits
+    assert_close(logits, AutoModelForCausalLM.from_pretrained("run/policy")(input_ids=IDS).logits, atol=1e-4, rtol=0)
+    assert (logits - before).abs().max() > 1e-3
 
 
 def test_what_cannot_be_done_is_refused_by_name():
