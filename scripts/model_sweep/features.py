@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoProcessor
 
-from mmrl.policies.text.loading import merge_lora
+from mmrl.policies.text.loading import add_lora, merge_lora
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from scripts.model_sweep.checkpoints import build_checkpoint
 from scripts.model_sweep.checks import POLICIES
-from scripts.model_sweep.experts import CHECKS, EXACT, check_experts, expert_types, sample
+from scripts.model_sweep.experts import CHECKS, EXACT, check_experts, expert_types
+from scripts.model_sweep.plain import load_plain
 
 COLUMNS = ("LoRA", "FSDP2", "vLLM", "video", *CHECKS)
 
@@ -64,28 +66,27 @@ def measure_type(kind: str, family: str, mixture: bool) -> dict[str, str]:
 
 
 def try_adapters(path: str, family: str) -> str:
-    """Try adapters on all linear layers: gradients reach them, and merged weights score rows alike."""
+    """Try adapters on all linear layers: gradients reach them, and merged weights have the same logits."""
+    ids, generator = torch.arange(5, 25)[None], torch.Generator().manual_seed(0)
     try:
-        policy = POLICIES[family](path=path, lora={"r": 2})
-        batch, _ = sample(policy)
-        policy.train()(batch).logprobs.sum().backward()
-        factors = {name: weight for name, weight in policy.model.named_parameters() if ".lora_B." in name}
+        model = add_lora(load_plain(path, family), {"r": 2})
+        model(input_ids=ids, use_cache=False).logits.log_softmax(-1)[0, :-1].gather(
+            1, ids[0, 1:, None]
+        ).sum().backward()
+        factors = {name: weight for name, weight in model.named_parameters() if ".lora_B." in name}
         idle = sorted(name for name, weight in factors.items() if weight.grad is None or not weight.grad.any())
-        generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for name, weight in factors.items():
                 if name not in idle:
                     weight.add_(torch.randn(weight.shape, generator=generator) * 0.3)
-            policy.eval()
-            scored = policy(batch).logprobs
-            policy.model = merge_lora(policy.model)
-            difference = float((policy(batch).logprobs - scored)[batch["action_mask"]].abs().max())
+            logits = model(input_ids=ids, use_cache=False).logits
+            difference = float((merge_lora(model)(input_ids=ids, use_cache=False).logits - logits).abs().max())
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     if len(idle) == len(factors):
         return "no adapter has a gradient"
-    if not difference < 10 * EXACT:
-        return f"merged weights differ by {difference:.1g} nats"
+    if not difference < EXACT * (1 + float(logits.abs().max())):
+        return f"merged weights differ by {difference:.1g}"
     parts = sorted({name.partition(".lora_B.")[0].rpartition(".")[2] for name in idle})
     return f"yes, but not {', '.join(parts)}" if parts and family == "text" else "yes"
 
@@ -93,9 +94,11 @@ def try_adapters(path: str, family: str) -> str:
 def try_videos(path: str) -> str:
     """Return whether prompts with videos are those of transformers, which loading measures."""
     try:
+        if getattr(AutoProcessor.from_pretrained(path), "video_processor", None) is None:
+            return "no video processor"
         policy: Any = POLICIES["image"](path=path)
         if not policy.video_probes():
-            return "no video processor"
+            return "no probe with a video"
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return policy.video_refusal or "yes"

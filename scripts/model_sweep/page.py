@@ -62,3 +62,13 @@ def _clean(reason: str) -> str:
     """One line without places of this run, cut at a word."""
     text = PATH.sub("", reason).replace("|", "/").replace("<", "&lt;")
     return text if len(text) <= 160 else text[:160].rsplit(" ", 1)[0] + " ..."
+
+
+def list_exact(page: str) -> list[tuple[str, str]]:
+    """List the types and families that a page says are exact."""
+    text, _, images = page.partition("## Images and text")
+    return [
+        (match[1], family)
+        for family, part in (("text", text), ("image", images))
+        for match in re.finditer(r"^\| `([^`]+)` \| yes ", part, flags=re.MULTILINE)
+    ]
