@@ -20,8 +20,8 @@ from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Episode, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.objectives.load_balancing import LoadBalancing
 from mmrl.objectives.objective import Objective
+from mmrl.objectives.regularizer import LoadBalancing
 from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.text.loading import merge_lora
 from mmrl.policies.text.routing.routers import find_routers

@@ -56,7 +56,7 @@ EXPERTS = (
     "num_experts_per_tok: 2, tie_word_embeddings: true}",
     "policy.router_replay=true",
     "policy.output_router_logits=true",
-    "objective.terms.load_balancing={_target_: mmrl.objectives.load_balancing.LoadBalancing}",
+    "objective.terms.load_balancing={_target_: mmrl.objectives.regularizer.LoadBalancing}",
     "objective.coefficients={load_balancing: 0.1}",
 )
 RUNS = {

@@ -23,6 +23,7 @@ from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.architecture import build_model, refuse_other_tasks
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.text.checks.chat_template import check_chat_template
+from mmrl.policies.text.routing.expert_weights import EXPERTS, list_expert_weights
 from mmrl.policies.text.tokenizer import set_pad_token
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 
@@ -216,34 +217,6 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
     adapted = get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
     untie_adapted(adapted.get_base_model())
     return adapted
-
-
-EXPERTS = "experts"
-"""Value of `target_parameters` that stands for the weights of all experts."""
-
-
-def list_expert_weights(model: nn.Module) -> list[str]:
-    """List the ends of the names of weights that hold all experts of a layer, [experts, rows, columns].
-
-    transformers stores the experts of a layer as two tensors, such as `mlp.experts.gate_up_proj`, which are no linear
-    layers. peft gives each expert a pair of factors of its own.
-
-    Raises:
-        ValueError: the model has none.
-    """
-    names = {
-        ".".join([*path.split(".")[-2:], name])
-        for path, module in model.named_modules()
-        if "expert" in path.rpartition(".")[2].lower() or "expert" in type(module).__name__.lower()
-        for name, weight in module.named_parameters(recurse=False)
-        if weight.dim() == 3
-    }
-    if not names:
-        raise ValueError(
-            f"policy.lora.target_parameters={EXPERTS}: {getattr(model, 'config', model).model_type} stores no experts "
-            "in one tensor; leave it out: linear layers, those of experts among them, have adapters without it"
-        )
-    return sorted(names)
 
 
 def untie_adapted(model: Any) -> None:

@@ -31,7 +31,7 @@ from mmrl.policies.text.packing.plan import (
     shares_prefix,
     split_by_prompt,
 )
-from mmrl.policies.text.routing.loads import RowParts
+from mmrl.policies.text.routing.loads import RowParts, build_row_parts
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,8 @@ class BatchTokens:
             torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (logit_indices, choice_indices)
         )
         experts = None if self.experts is None else self.experts[indices.flatten()]
-        rows = torch.tensor(row_parts, device=self.device)
-        loads = RowParts(torch.from_numpy(numbering.flatten()).to(self.device), rows[:, 0], rows[:, 1:])
-        return PackedInputs(inputs, width, logit_index, choice_index, experts, loads if self.loads else None)
+        loads = build_row_parts(numbering, row_parts, self.device) if self.loads else None
+        return PackedInputs(inputs, width, logit_index, choice_index, experts, loads)
 
     def _arrange(self, segments: Sequence[PackedSequence]) -> tuple[list[_Part], list[tuple[int, list[int]]]]:
         """Return the parts of a sequence in order, and for each row the numbers of those that predict its choices."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,6 +31,18 @@ class RowParts:
         """Sum values [B * L, E] of tokens over the tokens of each row, [R, E]."""
         sums = values.new_zeros(int(self.parts.max()) + 1, values.shape[1]).index_add(0, self.numbers, values)
         return sums[self.parts].sum(1)
+
+
+def build_row_parts(numbering: np.ndarray, rows: Sequence[tuple[int, ...]], device: torch.device) -> RowParts:
+    """Build the parts of rows.
+
+    Args:
+        numbering: [B, L] the part that each token belongs to, 0 for padding.
+        rows: of each row its number and its three parts.
+        device: of the result.
+    """
+    table = torch.tensor(rows, device=device)
+    return RowParts(torch.from_numpy(numbering.flatten()).to(device), table[:, 0], table[:, 1:])
 
 
 def sum_loads(logits: Sequence[Tensor], top_k: int, tokens: RowParts) -> list[Tensor]:

@@ -10,8 +10,8 @@ from mmrl.__main__ import main
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Prompt, Request, Sampling
 from mmrl.engines.local import LocalEngine
-from mmrl.objectives.load_balancing import LoadBalancing
 from mmrl.objectives.objective import Objective
+from mmrl.objectives.regularizer import LoadBalancing
 from mmrl.objectives.weighting import ConstantLength, SequenceMean, TokenMean
 from mmrl.policies.text import loading
 from mmrl.policies.text.policy import TextPolicy
@@ -175,7 +175,7 @@ def test_models_without_the_loss_are_refused_by_name():
         TextPolicy(config=TINY, output_router_logits=True)
 
 
-TERM = "objective.terms.load_balancing={_target_: mmrl.objectives.load_balancing.LoadBalancing}"
+TERM = "objective.terms.load_balancing={_target_: mmrl.objectives.regularizer.LoadBalancing}"
 WORDS = [*TINY_RUN, *(word for word in QUIET if "logger" not in word), "trainer.logger.tensorboard=null", TERM,
          "objective.coefficients.load_balancing=0.01", "data.evaluation=null", "run_dir=run"]  # fmt: skip
 
