@@ -139,7 +139,11 @@ class note_experts:
             if number is not None and "experts" in parts:
                 hook = partial(self._note_arguments, number)
                 self.handles.append(parts["experts"].register_forward_pre_hook(hook, with_kwargs=True))
-            if id(block) in routers:
+            if id(block) in routers:  # a router that holds its experts
+                for name, part in block.named_modules():
+                    if name.rpartition(".")[2] == "experts":
+                        hook = partial(self._note_arguments, routers[id(block)])
+                        self.handles.append(part.register_forward_pre_hook(hook, with_kwargs=True))
                 self.handles.append(block.register_forward_hook(partial(self._note_outputs, routers[id(block)])))
         return self.calls
 

@@ -36,12 +36,12 @@ def measure_types(types: Sequence[tuple[str, str]], results: Path) -> list[Featu
     """Measure types that the results file lacks, and add them to it one by one."""
     features = read_features(results)
     known = {(each.kind, each.family) for each in features}
-    mixtures = set(expert_types(special_ids(character_tokenizer())))
-    for kind, family in types:
-        if (kind, family) not in known:
-            features.append(Features(kind, family, measure_type(kind, family, (kind, family) in mixtures)))
-            print(family, kind, features[-1].results, flush=True)
-            results.write_text(json.dumps([asdict(each) for each in features], indent=1) + "\n")
+    missing = [pair for pair in types if pair not in known]
+    mixtures = set(expert_types(special_ids(character_tokenizer()))) if missing else set()
+    for kind, family in missing:
+        features.append(Features(kind, family, measure_type(kind, family, (kind, family) in mixtures)))
+        print(family, kind, features[-1].results, flush=True)
+        results.write_text(json.dumps([asdict(each) for each in features], indent=1) + "\n")
     return features
 
 

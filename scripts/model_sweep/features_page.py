@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from scripts.model_sweep.features import COLUMNS, Features
+from scripts.model_sweep.page import PATH
 
 TITLE = "## Adapters, shards, vLLM, videos and experts"
 HEAD = f"""{TITLE}
@@ -45,7 +46,8 @@ def _format_cell(result: str, kind: str, notes: dict[str, int]) -> str:
     """Return "yes", nothing, or the number of a reason, which does not name the type."""
     if result in ("", "yes"):
         return result
-    reason = re.sub(rf"(?<![\w.]){re.escape(kind)}(_text)?(?!\w)", "this type", result).replace("|", "/")
+    reason = re.sub(rf"(?<![\w.]){re.escape(kind)}(_text)?(?!\w)", "this type", PATH.sub("", result)).replace("|", "/")
+    reason = re.sub(r"\{'[^{}]*\}", "...", reason)  # sets, whose order differs between runs
     reason = re.sub(r"\s+", " ", reason.replace("<", "&lt;")).strip()
     reason = reason if len(reason) <= 240 else reason[:240].rsplit(" ", 1)[0] + " ..."
     return f"{'yes' if result.startswith('yes') else 'no'} ({notes.setdefault(reason, len(notes) + 1)})"

@@ -26,6 +26,10 @@ A type that is refused is refused when it is loaded, with the reason that stands
 are encoder-decoders and classes without `generate`, which their configuration alone shows. "Not tried" are types that
 transformers itself does not build, or does not run with a picture, at the sizes that were tried; a checkpoint of such a
 type is [compared when it is loaded](how-to/checkpoint.md), as any other is. {counts}
+
+Folders that no type stands for are refused by name too: a type of the folder's own code (`auto_map`), which is never
+run, a renamed or missing `model_type`, the name of another type, an unknown kind of layer, and more experts than there
+are weights or fewer than a token gets. A folder of a known type with code of its own loads the class of transformers.
 """
 PATH = re.compile(r"policy\.path='[^']*' cannot be loaded: |/[\w/.\-]*sweep_models_[\w/.\-]*")
 

@@ -101,10 +101,8 @@ def test_features_of_some_types_are_those_of_the_page(tmp_path):
     assert results["qwen2"] == {"LoRA": "yes"}
     assert results["jamba"]["LoRA"] == "yes, but not dt_proj" and results["jamba"]["router_replay"] == "yes"
     assert "no load-balancing loss for deepseek_v3" in results["deepseek_v3"]["load_balancing"]
-    add_sample(features, "FSDP2", {"text:qwen2": "yes", "image:qwen2": "no"})
-    assert features[0].results["FSDP2"] == "yes"
     part = format_features(features)
-    assert re.search(r"^1\. yes, but not dt_proj$", part, flags=re.MULTILINE)
+    assert re.search(r"^\d\. yes, but not dt_proj$", part, flags=re.MULTILINE)
     text = (ROOT / PAGE).read_text()
     assert find_part(replace_part(text, part)).strip() == part.strip()
     assert list_exact(replace_part(text, part)) == list_exact(text)
@@ -114,7 +112,9 @@ def test_features_of_some_types_are_those_of_the_page(tmp_path):
             kind, *cells = line.strip("|").split("|")[1:]
             of_page = page[kind.strip(" `")].strip("|").split("|")[2:]
             for cell, stored in zip(cells, of_page, strict=True):
-                assert cell.split() == [] or cell.split()[0] == stored.split()[0], (kind, cell, stored)
+                assert cell.split()[:1] in ([], stored.split()[:1]), (kind, cell, stored)
+    add_sample(features, "FSDP2", {"text:qwen2": "yes", "image:qwen2": "no"})
+    assert features[0].results["FSDP2"] == "yes"
 
 
 def test_the_second_part_of_the_page_has_every_exact_type():

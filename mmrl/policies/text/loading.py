@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from functools import partial
@@ -216,6 +217,13 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
         lora = {**lora, "target_parameters": list_expert_weights(model)}
     adapted = get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
     untie_adapted(adapted.get_base_model())
+    layers = [module.get_base_layer() for module in adapted.modules() if hasattr(module, "lora_A")]
+    owners = Counter(id(layer.weight) for layer in layers if isinstance(layer, nn.Linear))
+    if max(owners.values(), default=1) > 1:
+        raise ValueError(
+            f"policy.lora: layers of {model.config.model_type} share a weight, with which their adapters cannot be "
+            "merged; name others in policy.lora.target_modules, or train all weights"
+        )
     return adapted
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -131,6 +132,10 @@ def test_a_run_writes_its_adapters_beside_merged_weights(tmp_path, monkeypatch):
 def test_what_cannot_be_done_is_refused_by_name():
     with pytest.raises(ValueError, match=r"target_parameters=experts: qwen2 stores no experts in one tensor"):
         TextPolicy(config=TINY, lora=LORA)
+    shared = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])
+    shared[1].weight, shared.config = shared[0].weight, SimpleNamespace(model_type="zamba", tie_word_embeddings=False)
+    with pytest.raises(ValueError, match=r"policy\.lora: layers of zamba share a weight"):
+        loading.add_lora(shared, {"r": 2, "target_modules": ["0", "1"]})
     with pytest.raises(ValueError, match=r"cannot send the adapter of .*engine\.adapters=false folds it in"):
         adapters_of(build("qwen3_moe").model)
     with pytest.raises(ValueError, match=r"saves low-rank adapters, and the policy has none: give it policy\.lora"):
