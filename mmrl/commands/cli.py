@@ -24,7 +24,7 @@ from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.dry_calls.processor import build_configured, check_processor
 from mmrl.config.errors.parser import check_empty, format_parser_error
 from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
-from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_trainable
+from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_settings, check_trainable
 from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
@@ -140,6 +140,7 @@ class CLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         config = self._plain()
         reward = check_parts(config["model"], config["data"], self._trains)
+        check_settings(config["model"])
         check_wiring(config["model"], config["data"], config.get("recipe"))
         check_threads(config["trainer"], config["model"], config["data"])
         check_division(config["model"], config["trainer"])

@@ -15,7 +15,8 @@ from mmrl.core.errors import ConfigError
 from mmrl.engines.base import SamplesModels
 
 PREDICTED = (
-    "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
+    "needs {missing} from the policy; set model.policy.value_head=true for values, "
+    "model.policy.output_router_logits=true for the loads of experts, and name other numbers under "
     "model.policy.statistics"
 )
 SAMPLED = (
@@ -85,7 +86,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         if spec is None:
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
-        need(term.reads(), columns, f"term {name!r}", UNWRITTEN)
+        need(term.reads(), columns | {"loss_weights"}, f"term {name!r}", UNWRITTEN)
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
         need(term.others(), _list_passes(models, contexts), f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():

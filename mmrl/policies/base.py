@@ -69,6 +69,10 @@ class Policy(nn.Module, ABC):
         return frozenset()
 
     @classmethod
+    def refuse_settings(cls, init_args: Mapping[str, Any]) -> None:
+        """Raise ValueError if settings do not fit the architecture, known from the configuration alone."""
+
+    @classmethod
     def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
         """Raise ValueError if so many processes cannot divide its sequences, known from the configuration alone."""
         refused = f"strategy.sequence_parallel={processes} divides the tokens of text policies, not of {cls.__name__}"

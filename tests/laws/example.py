@@ -81,6 +81,9 @@ class Tabular(nn.Module):
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
             "latent_kl": self.value[state[:, 0]].square(),  # of a row
+            "router_probs": self.logits[state].softmax(-1).sum(1),  # [N, 4] of rows of T tokens
+            "expert_counts": torch.nn.functional.one_hot(self.logits[state].argmax(-1), 4).sum(1).float(),
+            "routed_lengths": torch.full((batch.rows,), float(state.shape[1])),
             "visual_loss": self.value[state[:, 1]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
