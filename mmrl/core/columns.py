@@ -117,7 +117,7 @@ COLUMNS: dict[str, Column] = {
         pad=-1,
     ),
     "preference": Column("[N]", "1", "1 preferred, -1 not, within its group; 0 neither"),
-    "head_scores": Column("[N, K]", "score", "reward model: scores of its heads"),
+    "head_scores": Column("[N, T, K]", "score", "reward model: scores of its heads"),
     "labels": Column(
         "[N, K]", "score", "what the heads of a reward model learn: numbers, 0 or 1, or one class; NaN where unknown"
     ),

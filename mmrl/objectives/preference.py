@@ -54,9 +54,10 @@ class DPOLoss(Term):
     mean ("mean"). sigmoid: -log sigmoid(beta m - target_margin), DPO, with label_smoothing cDPO; robust: the same with
     label_smoothing e, without bias under labels that are flipped with probability e; ipo: (m - 1 / (2 beta))^2; hinge:
     max(0, 1 - beta m), SLiC. SimPO is sigmoid with a target margin, reduction="mean" and no reference. Several
-    references with weights are the reference exp(sum_k weight_k log p_k), a geometric mixture. Both rows of a pair carry its loss, so that weights that count rows alike (`SequenceMean`) count
-    pairs alike; minibatches keep pairs together. Source: Direct Preference Optimization, 2023, equation 7,
-    arXiv:2305.18290; SimPO, 2024, equation 6, arXiv:2405.14734.
+    references with weights are the reference exp(sum_k weight_k log p_k), a geometric mixture. Both rows of a pair
+    carry its loss, so that weights that count rows alike (`SequenceMean`) count pairs alike; minibatches keep pairs
+    together. Source: Direct Preference Optimization, 2023, equation 7, arXiv:2305.18290; SimPO, 2024, equation 6,
+    arXiv:2405.14734.
 
     Args:
         loss_type: sigmoid, robust, ipo or hinge.

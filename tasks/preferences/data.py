@@ -5,8 +5,8 @@ are the assistant's turn. Without "prompt", chosen and rejected are whole conver
 share is the prompt. Single answers: {"prompt", "completion", "label"}, where label says whether the completion is
 desirable; with "labels" (a number, a list or numbers by name) they are rated, and {"prompt", "completions": [step],
 "labels": [true or false]} rates the steps of an answer; {"prompt", "completions": [text], "scores": [number]} are
-several answers, of which the best and the worst are a pair. A column "tools" holds the schemas of the tools that the prompt
-shows; `tasks.preferences.columns` reads the others.
+several answers, of which the best and the worst are a pair. A column "tools" holds the schemas of the tools that the
+prompt shows; `tasks.preferences.columns` reads the others.
 """
 
 from __future__ import annotations

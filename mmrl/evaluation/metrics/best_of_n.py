@@ -33,7 +33,8 @@ def best_of_n(proxy: Sequence[float], gold: Sequence[float], n: int) -> float:
 
 @dataclass(frozen=True)
 class BestOfN(Evaluator):
-    """Mean over prompts of the gold score of the best of n by a proxy: gold@N, with Student's interval over prompts.
+    """Mean over prompts of the gold score of the best of n by a proxy: gold@N, with Student's interval over
+    prompts, gold_low@N and gold_high@N.
 
     `proxy@N` is the proxy's own value of that answer, `oracle@N` the gold score if gold itself had chosen: a proxy that
     is over-optimised has a rising proxy and a falling gold. A prompt with fewer than n answers is left out of @n.
@@ -51,6 +52,8 @@ class BestOfN(Evaluator):
     ns: Sequence[int] = (1, 2, 4, 8, 16)
     level: float = 0.95
 
+    plots_alone = True
+
     def __post_init__(self) -> None:
         if not self.ns or min(self.ns) < 1:
             raise ValueError(f"best_of_n.ns must be numbers of answers, at least 1 each, got {list(self.ns)}")
@@ -67,8 +70,8 @@ class BestOfN(Evaluator):
             lower, upper = student_interval(values, self.level)
             metrics |= {
                 f"gold@{n}": sum(values) / len(values),
-                f"gold@{n}_lower": lower,
-                f"gold@{n}_upper": upper,
+                f"gold_low@{n}": lower,
+                f"gold_high@{n}": upper,
                 f"proxy@{n}": sum(best_of_n(proxy, proxy, n) for proxy, _ in enough) / len(enough),
                 f"oracle@{n}": sum(best_of_n(gold, gold, n) for _, gold in enough) / len(enough),
             }
@@ -81,7 +84,7 @@ class BestOfN(Evaluator):
             metrics = self(side)
             ns = [n for n in sorted(self.ns) if f"gold@{n}" in metrics]
             axes.plot(ns, [metrics[f"gold@{n}"] for n in ns], "o-", color=colour, label=label, markersize=4)
-            ends = [[metrics.get(f"gold@{n}_{end}", nan) for n in ns] for end in ("lower", "upper")]
+            ends = [[metrics.get(f"gold_{end}@{n}", nan) for n in ns] for end in ("low", "high")]
             axes.fill_between(ns, *ends, color=colour, alpha=0.15, linewidth=0)
         oracle = [metrics.get(f"oracle@{n}", nan) for n in ns]
         axes.plot(ns, oracle, "--", color="0.5", label="chosen by gold", linewidth=1)

@@ -32,6 +32,8 @@ class Calibration(Evaluator):
     score_name: str = "margin"
     bins: int = 10
 
+    plots_alone = True
+
     def __post_init__(self) -> None:
         check_at_least(1, "calibration", bins=self.bins)
 

@@ -45,7 +45,7 @@ class ScoringPolicy(Policy):
     """Sequence classifier of transformers: one or several heads score a prompt and an answer.
 
     `act` returns the score, `forward` predicts it as the row's value; the row's one choice is a placeholder. Of several
-    heads both are the mean, and the heads' scores [N, K] are `head_scores` of a completion and `scores` of the output:
+    heads both are the mean, and the heads' scores are `head_scores` [1, K] of a completion and `scores` of the output:
     an ensemble on one network, or labels of their own. With
     `hidden`, the language model is frozen and only a perceptron on the last token's state is trained; each answer is
     then embedded once, when it is encoded. The model keeps the attention of transformers, without a cache and without
@@ -173,7 +173,7 @@ class ScoringPolicy(Policy):
         scores = self.head_scores(observation)
         mean = _mean(scores)
         nothing = torch.zeros(len(scores), 1, device=scores.device)
-        extra = {} if self.heads == 1 else {"head_scores": scores}
+        extra = {} if self.heads == 1 else {"head_scores": scores[:, None]}
         return Action(nothing.long(), nothing, nothing == 0, mean.tolist(), values=mean, extra=extra)
 
     def forward(self, batch: Batch) -> PolicyOutput:

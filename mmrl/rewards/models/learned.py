@@ -68,8 +68,8 @@ class ClassifierReward(Reward):
         if self.head is None:
             if config.num_labels != 1:
                 raise ValueError(
-                    f"{self.path} has {config.num_labels} labels; a reward needs a classifier with one, or head= one of "
-                    f"{list(config.id2label.values())[:8]}; reward=ensemble combines heads"
+                    f"{self.path} has {config.num_labels} labels; a reward needs a classifier with one, or head= one "
+                    f"of {list(config.id2label.values())[:8]}; reward=ensemble combines heads"
                 )
             return 0
         names = {str(name): int(number) for number, name in config.id2label.items()}

@@ -66,7 +66,7 @@ class ScoredLabels(Rollout):
         requests = [Request({**prompt.observation, "answer": prompt.info["chosen"]}, 0) for _, prompt in prompts]
         out = []
         for (slot, prompt), done in zip(prompts, ctx.engine.sample(requests, ctx.sampling)):
-            heads = done.extra["head_scores"].tolist() if "head_scores" in done.extra else [float(done.output)]
+            heads = done.extra["head_scores"][0].tolist() if "head_scores" in done.extra else [float(done.output)]
             scores = self._compare(heads, read_labels(prompt, self.names))
             out.append(Episode(prompt, slot, 0, [Turn(done)], info={"scores": scores}))
         return out
@@ -107,8 +107,8 @@ def _candidates(prompt: Prompt) -> list[tuple[str, float]]:
     completions, gold = prompt.info.get("completions"), prompt.info.get("gold")
     if not completions or not gold:
         raise ValueError(
-            f"{prompt.place or prompt.key}: the row has no columns 'completions' and 'scores', from which the best of n "
-            "is chosen"
+            f"{prompt.place or prompt.key}: the row has no columns 'completions' and 'scores', from which the best of "
+            "n is chosen"
         )
     return list(zip(completions, gold, strict=True))
 
