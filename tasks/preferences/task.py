@@ -59,18 +59,17 @@ class Preferences(Task):
     @property
     def _pairs(self) -> tuple[Pair, ...]:
         file = _locate(EXAMPLE if self.path is None else self.path, "task.path")
-        rows = _splits(file, _version(file), self.held_out_fraction, self.skip_bad, self.desirable_only, self.seed)
-        if self.held_out_path is not None:
+        if self.held_out_path is not None and self.split == "held_out":
             other = _locate(self.held_out_path, "task.held_out_path")
-            if self.split == "held_out":
-                return _whole(other, _version(other), self.skip_bad)
-            rows = {"train": rows["train"] + rows["held_out"]}
-        chosen = rows[self.split]
-        if not chosen:
+            return _whole(other, _version(other), self.skip_bad)
+        split = (file, _version(file), self.held_out_fraction, self.skip_bad, self.desirable_only, self.seed)
+        if self.split == "train":
+            rows = _train(*split, self.held_out_path is not None, self.flipped_fraction)
+        else:
+            rows = _splits(*split)["held_out"]
+        if not rows:
             raise ValueError(f"task 'preferences': split {self.split!r} has no desirable answer; add rows")
-        if self.split == "train" and self.flipped_fraction:
-            return _flip(chosen, self.flipped_fraction, self.seed)
-        return chosen
+        return rows
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -128,12 +127,23 @@ def _whole(file: Path, version: tuple[int, int], skip_bad: bool) -> tuple[Pair, 
 
 
 @lru_cache(maxsize=8)
-def _flip(rows: tuple[Pair, ...], fraction: float, seed: int) -> tuple[Pair, ...]:
-    """Exchange the answers of a share of the pairs, drawn with the seed of the split."""
-    order = derive_rng("preferences", "flip", seed).permutation(len(rows))
-    flipped = set(order[: round(fraction * len(rows))].tolist())
+def _train(
+    file: Path,
+    version: tuple[int, int],
+    fraction: float,
+    skip_bad: bool,
+    desirable_only: bool,
+    seed: int,
+    whole: bool,
+    flipped: float,
+) -> tuple[Pair, ...]:
+    """Rows of the training split, or of the whole file, a share of them with exchanged answers."""
+    splits = _splits(file, version, fraction, skip_bad, desirable_only, seed)
+    rows = splits["train"] + (splits["held_out"] if whole else ())
+    order = derive_rng("preferences", "flip", seed).permutation(len(rows)) if flipped else ()
+    exchanged = set(order[: round(flipped * len(rows))].tolist()) if flipped else set()
     return tuple(
-        replace(row, chosen=row.rejected, rejected=row.chosen) if number in flipped else row
+        replace(row, chosen=row.rejected, rejected=row.chosen) if number in exchanged else row
         for number, row in enumerate(rows)
     )
 

@@ -71,10 +71,13 @@ class ContrastiveLoss(Term):
             features = paired_margin(features, sign, batch["group"])
         if not bool(rows.any()):
             return 0 * features.sum(1)
-        chosen = features[rows]
-        generator = torch.Generator().manual_seed(derive_seed("contrastive", *batch["group"][rows].tolist()))
+        # in the order of pairs, so that neither masks nor loss depend on the order of rows
+        order = (2 * batch["group"] + (sign > 0)).masked_fill(~rows, torch.iinfo(torch.long).max).argsort()
+        place = order[: int(rows.sum())]
+        chosen = features[place]
+        generator = torch.Generator().manual_seed(derive_seed("contrastive", *batch["group"][place].tolist()))
         losses = info_nce(self._drop(chosen, generator), self._drop(chosen, generator), self.temperature)
-        values = features.new_zeros(len(features)).masked_scatter(rows, losses)
+        values = features.new_zeros(len(features)).index_put((place,), losses)
         if self.over == "answer":
             return values
         in_pair = sign.clamp(min=0)  # the preferred row's loss, which both rows of the pair carry
