@@ -121,7 +121,6 @@ COLUMNS: dict[str, Column] = {
     "labels": Column(
         "[N, K]", "score", "what the heads of a reward model learn: numbers, 0 or 1, or one class; NaN where unknown"
     ),
-    "step_labels": Column("[N, T]", "1", "process reward model: 1 for a right step, 0 for a wrong one; NaN if unknown"),
     "preference_margin": Column(
         "[N]", "score", "by how much the preferred row of the pair is better, as the data say; NaN where they do not"
     ),

@@ -59,7 +59,7 @@ class OraclePairs(EpisodeTransform):
         return (first, second) if rng.random() < probability else (second, first)
 
     def _tournament(self, group: Sequence[Episode], rng: np.random.Generator) -> tuple[Episode, Episode]:
-        """Winner of the tournament, and the first answer that lost in the first round to somebody."""
+        """Winner of the tournament, and a loser of its first round."""
         players: list[Any] = [group[i] for i in rng.permutation(len(group))]
         loser = None
         while len(players) > 1:

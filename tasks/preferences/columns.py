@@ -27,19 +27,9 @@ def read_columns(record: Mapping[str, Any], place: str) -> dict[str, Any]:
             f"{place}: column 'probability' is {columns['probability']}, it must be the probability in [0, 1] that the "
             "chosen answer is better"
         )
-    if record.get("labels") is not None and record.get("completions") is None:
+    if record.get("labels") is not None:
         columns["labels"] = _labels(record["labels"], place)
     return columns | {name: str(record[name]) for name in NAMES if record.get(name) is not None}
-
-
-def read_steps(record: Mapping[str, Any], place: str) -> tuple[list[str], list[float]]:
-    """Read the steps of an answer and their labels: {"prompt", "completions": [text], "labels": [true or false]}."""
-    steps, labels = record["completions"], record.get("labels")
-    if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
-        raise ValueError(f"{place}: column 'completions' must be a list of the texts of steps, got {quote(steps)}")
-    if not isinstance(labels, list) or len(labels) != len(steps):
-        raise ValueError(f"{place}: column 'labels' must have one label for each of the {len(steps)} steps")
-    return steps, [_number(label, "labels", place) for label in labels]
 
 
 def read_candidates(record: Mapping[str, Any], place: str) -> tuple[list[str], list[float]]:

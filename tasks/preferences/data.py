@@ -3,10 +3,9 @@
 Pairs: {"prompt": text, "chosen": text, "rejected": text}, or each a list of chat messages, where chosen and rejected
 are the assistant's turn. Without "prompt", chosen and rejected are whole conversations that begin alike, and what they
 share is the prompt. Single answers: {"prompt", "completion", "label"}, where label says whether the completion is
-desirable; with "labels" (a number, a list or numbers by name) they are rated, and {"prompt", "completions": [step],
-"labels": [true or false]} rates the steps of an answer; {"prompt", "completions": [text], "scores": [number]} are
-several answers, of which the best and the worst are a pair. A column "tools" holds the schemas of the tools that the
-prompt shows; `tasks.preferences.columns` reads the others.
+desirable; with "labels" (a number, a list or numbers by name) they are rated. {"prompt", "completions": [text],
+"scores": [number]} are several answers, of which the best and the worst are a pair. A column "tools" holds the schemas
+of the tools that the prompt shows; `tasks.preferences.columns` reads the others.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from mmrl.core.types import AssistantMessage
 from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 from tasks.chat import join_text, read_message, read_tools
-from tasks.preferences.columns import read_candidates, read_columns, read_steps
+from tasks.preferences.columns import read_candidates, read_columns
 
 _REMEDY = "write one complete object per line"
 _LABELS = {"true": True, "false": False, "1": True, "0": False}
@@ -35,7 +34,7 @@ class Pair:
     chosen: str | None
     rejected: str | None
     tools: tuple[dict[str, Any], ...] = ()
-    columns: dict[str, Any] = field(default_factory=dict)  # margin, probability, labels, steps, subset, id
+    columns: dict[str, Any] = field(default_factory=dict)  # margin, probability, labels, candidates, subset, id
 
     @property
     def answers(self) -> dict[str, str]:
@@ -104,9 +103,8 @@ def pair(record: dict[str, Any], place: str, filled: bool = False) -> Pair:
     try:
         tools = read_tools(record.get("tools"), "tools", place, filled)
         columns = read_columns(record, place)
-        if record.get("completions") is not None and record.get("chosen") is None:
-            read = _candidates if record.get("scores") is not None else _steps
-            return read(record, tools, columns, place, filled)
+        if record.get("completions") is not None and record.get("scores") is not None:
+            return _candidates(record, tools, columns, place, filled)
         if record.get("completion") is not None and record.get("chosen") is None:
             return replace(_single(record, tools, place, filled), columns=columns)
         return replace(_pair(record, tools, place, filled), columns=columns)
@@ -137,15 +135,6 @@ def _single(record: dict[str, Any], tools: Any, place: str, filled: bool) -> Pai
     if not answer.strip() and not isinstance(answer, AssistantMessage):
         raise BadPair(f"{place}: column 'completion' is empty; fill it in or delete the row")
     return Pair(place, messages, answer if value else None, None if value else answer, tools)
-
-
-def _steps(record: dict[str, Any], tools: Any, columns: dict[str, Any], place: str, filled: bool) -> Pair:
-    """Parse {"prompt", "completions", "labels"}: the steps of one answer, which a line break joins."""
-    steps, labels = read_steps(record, place)
-    single = _single(
-        {"prompt": record.get("prompt"), "completion": "\n".join(steps), "label": True}, tools, place, filled
-    )
-    return replace(single, columns=columns | {"steps": steps, "step_labels": labels})
 
 
 def _candidates(record: dict[str, Any], tools: Any, columns: dict[str, Any], place: str, filled: bool) -> Pair:

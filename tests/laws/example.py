@@ -162,7 +162,6 @@ def rows(per_row: bool) -> Batch:
         preference_margin=torch.tensor([0, 0.3, 0.3, 0, 0, 0.7, 0, 0, 0.7, 0, 0]),
         preference_probability=torch.tensor([1, 0.9, 0.9, 1, 1, 0.6, 1, 1, 0.6, 1, 1]),
         labels=torch.linspace(0, 1, n)[:, None],
-        step_labels=(torch.arange(t) % 2).float().expand(n, t).clone(),
         teacher_ids=likely,
         teacher_logprobs=torch.tensor([0.6, 0.3]).log().expand(n, t, 2),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,

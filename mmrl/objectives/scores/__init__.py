@@ -1,1 +1,1 @@
-"""Terms of reward models beside the Bradley-Terry loss: centred scores, labels, steps, contrast of features."""
+"""Terms of reward models beside the Bradley-Terry loss: centred scores, labels, contrast of features."""
