@@ -28,6 +28,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
 from mmrl.evaluation.report import terminal_table
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
+from mmrl.evaluation.report.evaluator_plot import save_plot
 from mmrl.evaluation.report.html_report import HtmlReport
 from mmrl.evaluation.report.result import EpisodesByCheckpoint, EvaluationResult
 from mmrl.evaluation.report.single_answer import describe_single_answer
@@ -93,6 +94,7 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         report = HtmlReport(request.folder, evaluation, result, compared, _score(data), videos_by_decode)
         with writable(request.folder, "mmrl evaluate"):
             files = _write_report(request, report)
+            _write_plots(request.folder, data.evaluation.evaluators, episodes)
             send_evaluation(loggers, result, evaluation, _score(data), files)
     return result
 
@@ -205,6 +207,19 @@ def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str,
     write_file(path, json.dumps(result, indent=2) + "\n")
     for file in (path, *evaluation.write(folder)):
         Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {file}", highlight=False)
+
+
+def _write_plots(folder: Path, evaluators: dict[str, Any], episodes: EpisodesByCheckpoint) -> None:
+    """Write the plots of evaluators: of the last checkpoint, with the one that it is compared with."""
+    measured = list(episodes.values())
+    for decode, last in measured[-1].items():
+        for name, evaluator in evaluators.items():
+            first = measured[0].get(decode, last)
+            path = None
+            if evaluator.plots_alone or first is not last:
+                path = save_plot(folder, decode, name, evaluator, first, last)
+            if path is not None:
+                Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {path}", highlight=False)
 
 
 def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:

@@ -39,6 +39,8 @@ OTHERS = {
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
     "textarena": "games without an expert",
+    "cyclic": "preferences between answers; no answer is right",
+    "planted_preferences": "pairs of words; a policy's own answer has a reward, and none is right",
     "preferences": "pairs of answers; a policy's own answer has no score",
 }
 """Options whose episodes a verifier of text does not score, and why."""
