@@ -15,7 +15,8 @@ from tests.runs.kills import STATE, equal
 from tests.runs.processes import start
 
 DATA = ("grow", "mark", "keep")
-WRITES = (*(f"1/{name}/rows.jsonl" for name in DATA), *(f"1/{name}/stage.json" for name in (*DATA, "learn", "measure")))
+ENDS = ("1/learn/stage.json", "1/measure/stage.json")
+WRITES = (*(f"1/{name}/{file}" for name in DATA for file in ("rows.jsonl", "stage.json")), *ENDS)
 
 
 def finish(words: list[str], log: Path, *kill_before: str) -> int | None:
@@ -68,14 +69,22 @@ def whole(tmp_path_factory):
     return file, place / "whole"
 
 
+def kill_at_write(words: list[str], log: Path, folder: Path, name: str) -> None:
+    """Kill rounds when a file is written and has not yet its name."""
+    assert finish(words, log, name) == -signal.SIGKILL
+    assert (folder / name).with_name(f".{Path(name).name}.part").exists() and not (folder / name).exists()
+
+
 def test_rounds_that_are_killed_in_every_stage_are_the_same_rounds(whole):
+    """Amid the parts of the data, while they are joined or filtered, amid training, and amid the evaluation."""
     file, folder = whole
     killed, log = folder.with_name("killed"), folder.with_name("killed.log")
     words = [str(file), f"run_dir={killed}"]
-    # the processes of the stages: amid the parts of the data, amid training, and before the evaluation is written
     kill_when(words, log, (killed / "1/grow/parts/00001.jsonl").exists)
+    kill_at_write(words, log, killed, "1/grow/rows.jsonl")
     kill_when(words, log, (killed / "1/mark/parts/00001.jsonl").exists)
     assert not (killed / "1/mark/rows.jsonl").exists()
+    kill_at_write(words, log, killed, "1/keep/rows.jsonl")
     kill_when(words, log, (killed / "1/learn/checkpoints/last.ckpt").exists)
     kill_when(words, log, (killed / "1/measure/config.yaml").exists)
     assert not (killed / "1/measure/stage.json").exists()
@@ -84,13 +93,13 @@ def test_rounds_that_are_killed_in_every_stage_are_the_same_rounds(whole):
     assert not list(killed.rglob("parts"))
 
 
+@pytest.mark.slow
 def test_rounds_that_are_killed_at_every_write_are_the_same_rounds(whole):
     file, folder = whole
     killed, log = folder.with_name("killed-writes"), folder.with_name("killed-writes.log")
     words = [str(file), f"run_dir={killed}"]
     for name in WRITES:
-        assert finish(words, log, name) == -signal.SIGKILL
-        assert (killed / name).with_name(f".{Path(name).name}.part").exists() and not (killed / name).exists()
+        kill_at_write(words, log, killed, name)
     assert finish(words, log) == 0
     assert not differences(killed, folder)
 
