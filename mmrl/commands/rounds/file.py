@@ -139,8 +139,8 @@ def check_stage_name(name: Any, place: str) -> None:
     """Refuse names that cannot be those of folders and references."""
     if not isinstance(name, str) or not _STAGE_NAME.fullmatch(name) or name in ("base", "newest", "round", "folder"):
         raise ConfigError(
-            f"{place}: {name!r} is no name of a stage; take letters, digits and _, beginning with a letter, and none of "
-            "base, newest, round, folder"
+            f"{place}: {name!r} is no name of a stage; take letters, digits and _, beginning with a letter, and none "
+            "of base, newest, round, folder"
         )
 
 
@@ -150,7 +150,9 @@ def read_stage(node: Any, place: str) -> Stage:
         raise ConfigError(f"{place} must be a mapping with kind, got {node!r}")
     kind = node.get("kind")
     if kind not in KINDS:
-        raise ConfigError(f"{place}.kind: {kind!r} is no kind of stage.{suggest(str(kind), KINDS)} Kinds: {list(KINDS)}")
+        raise ConfigError(
+            f"{place}.kind: {kind!r} is no kind of stage.{suggest(str(kind), KINDS)} Kinds: {list(KINDS)}"
+        )
     options = {key: value for key, value in node.items() if key != "kind"}
     schema = OmegaConf.structured(KINDS[kind])
     OmegaConf.set_readonly(schema, False)

@@ -75,8 +75,8 @@ def check_same_file(run_dir: Path, file: RoundsFile) -> bool:
         for key, old, new in _differences(before, plain):
             if key != "rounds" or new < old:
                 raise ConfigError(
-                    f"run_dir={run_dir} holds rounds with another {key}: {old!r} before, now {new!r}; give the value of "
-                    "before to resume, or another run_dir to begin again"
+                    f"run_dir={run_dir} holds rounds with another {key}: {old!r} before, now {new!r}; give the value "
+                    "of before to resume, or another run_dir to begin again"
                 )
     return before is not None and before["rounds"] == plain["rounds"]
 

@@ -117,7 +117,9 @@ def _expand(section: Mapping[str, Any], place: str, number: int) -> Iterator[_En
         lists = isinstance(columns, dict) and columns and all(isinstance(v, list) and v for v in columns.values())
         if not lists or len({len(column) for column in columns.values()}) != 1:
             raise ConfigError(f"{here}.for must be lists of one length by name, as {{threshold: [0.0, 0.5]}}")
-        if wrong := [key for key in columns if key in ("round", "folder") or not re.fullmatch(r"[A-Za-z]\w*", str(key))]:
+        if wrong := [
+            key for key in columns if key in ("round", "folder") or not re.fullmatch(r"[A-Za-z]\w*", str(key))
+        ]:
             raise ConfigError(f"{here}.for.{wrong[0]}: choose another name, of letters, digits and _")
         for repetition, row in enumerate(zip(*columns.values()), start=1):
             values = {**dict(zip(columns, row)), "round": number}
@@ -203,7 +205,9 @@ def _find(name: str, place: str, before: Sequence[StageRun], rounds: int) -> Sta
             f"{sorted({step.round for step in candidates})}"
         )
     names = list(dict.fromkeys(step.stage_name for step in before))
-    raise ConfigError(f"{place}: no earlier stage is named {stage_name!r}.{suggest(stage_name, names)} Earlier: {names}")
+    raise ConfigError(
+        f"{place}: no earlier stage is named {stage_name!r}.{suggest(stage_name, names)} Earlier: {names}"
+    )
 
 
 def write_folders(word: str, folders: Mapping[str, str]) -> str:

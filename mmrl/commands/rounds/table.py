@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rich.table import Table
@@ -80,7 +81,7 @@ def plot_scores(folder: Path, ended: Ended, title: str) -> Path | None:
     bounds = [(result.get("lower", result["mean"]), result.get("upper", result["mean"])) for _, result in measured]
     errors = [[m - b[0] for m, b in zip(means, bounds)], [b[1] - m for m, b in zip(means, bounds)]]
     axes.errorbar(range(len(means)), means, yerr=errors, color=COLOURS[0], marker="o", capsize=3, linewidth=1.4)
-    for number, (one, other) in enumerate(zip(measured, measured[1:])):
+    for number, (one, other) in enumerate(pairwise(measured)):
         if one[0].round != other[0].round:
             axes.axvline(number + 0.5, color="#bbbbbb", linewidth=0.8, linestyle=":")
     names = [step.name for step, _ in measured]

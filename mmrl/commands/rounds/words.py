@@ -1,4 +1,4 @@
-"""The overrides of a stage's process: those of the file, of the stage and of the command line, and what the machine sets."""
+"""The overrides of a stage's process: of the file, the stage and the command line, and what the machine sets."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def merge_words(*lists: Sequence[str]) -> list[str]:
     for word in (word for words in lists for word in words):
         key = word.partition("=")[0].lstrip("+")
         if key in groups():
-            heads = (f"{key}.", f"{SHORT.get(key, key)}.")
-            merged = {name: other for name, other in merged.items() if not name.startswith(heads)}
+            full = SHORT.get(key, key)
+            heads = (f"{key}.", f"{full}.")
+            merged = {name: other for name, other in merged.items() if name != full and not name.startswith(heads)}
         merged.pop(key, None)
         merged[key] = word
     return list(merged.values())

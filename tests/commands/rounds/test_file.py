@@ -38,7 +38,10 @@ def read(tmp_path, *words, **values):
 
 
 WRONG = {
-    "kind": (stages(keep={"kind": "filtre"}), r"stages\.keep\.kind: 'filtre' is no kind of stage\. Did you mean 'filter'"),
+    "kind": (
+        stages(keep={"kind": "filtre"}),
+        r"stages\.keep\.kind: 'filtre' is no kind of stage\. Did you mean 'filter'",
+    ),
     "no kind": ({"grow": {"count": 2}}, r"stages\.grow\.kind: None is no kind"),
     "key": (stages(keep={"quantil": 0.5}), r"stages\.keep\.quantil: .*Did you mean 'quantile'"),
     "type": (stages(grow={"count": "many"}), r"stages\.grow\.count: .*many"),
@@ -59,7 +62,10 @@ WRONG = {
     "passes": (stages(learn={"reads": None, "passes": 2}), r"stages\.learn\.passes counts passes over rows"),
     "word": (stages(learn={"overrides": ["recipe"]}), r"stages\.learn\.overrides: 'recipe' is no override"),
     "name": ({"newest": STAGES["grow"]}, r"stages\.newest: 'newest' is no name of a stage"),
-    "two of a name": ({"grow": STAGES["grow"], "block": {**BLOCK, "stages": {"grow": STAGES["grow"]}}}, "has this name"),
+    "two of a name": (
+        {"grow": STAGES["grow"], "block": {**BLOCK, "stages": {"grow": STAGES["grow"]}}},
+        "has this name",
+    ),
     "block": (stages(more={**FRESH, "kind": "fit"}), r"stages\.more\.kind: a block has the keys for, stages"),
     "lists": (stages(more={**FRESH, "for": {"a": [1], "b": [1, 2]}}), r"stages\.more\.for must be lists of one length"),
     "empty": ({}, "stages is empty"),
@@ -94,7 +100,10 @@ CONFIGURATIONS = {
         stages(learn={"overrides": ["method=dpo", "setting=sums", "data.evaluation=null"]}),
         r"^stages\.learn: .*preference",
     ),
-    "no evaluation": (stages(measure={"overrides": ["data.evaluation=null"]}), r"^stages\.measure: data\.evaluation is"),
+    "no evaluation": (
+        stages(measure={"overrides": ["data.evaluation=null"]}),
+        r"^stages\.measure: data\.evaluation is",
+    ),
     "turns": (
         stages(grow={"overrides": ["evaluation.rollout={_target_: mmrl.rollouts.text.tools.ToolRollout}"]}),
         r"^stages\.grow: ",
@@ -136,7 +145,7 @@ def test_weights_of_a_round_or_of_the_base(tmp_path):
 def test_the_command_line_changes_keys_and_adds_overrides(tmp_path):
     file, steps = read(tmp_path, "stages.grow.count=3", "rounds=2", "trainer.max_epochs=1")
     assert steps[0].stage.count == 3 and len(steps) == 10 and file.words == ["trainer.max_epochs=1"]
-    with pytest.raises(ConfigError, match="the file has no stages.grew"):
+    with pytest.raises(ConfigError, match=r"the file has no stages\.grew"):
         read(tmp_path, "stages.grew.count=3")
 
 

@@ -3,9 +3,12 @@
 import pytest
 import yaml
 
+from mmrl.commands.rounds.checks import check_steps
 from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
+from mmrl.commands.rounds.words import build_words
 from mmrl.config.option_files import find_options
+from tests.checkpoints import qwen2
 from tests.test_methods import HEADER, STATUS
 
 FILES = {name: file.path for name, file in find_options()["rounds"].items() if not file.origin}
@@ -39,3 +42,17 @@ def test_tulu3_pairs_answers_of_two_policies():
     assert steps["1/pairs"].reads == ("1/on_policy", "1/off_policy")
     assert (steps["1/on_policy"].weights, steps["1/off_policy"].weights) == ("1/sft", "0/weak")
     assert [steps[name].weights for name in ("1/dpo", "1/rlvr")] == ["1/sft", "1/dpo"]
+
+
+def test_a_file_takes_a_checkpoint_and_problems_of_the_user(tmp_path):
+    """Every stage is composed and parsed, with the setting of pretrained policies."""
+    rows = "".join(f'{{"question": "{i} plus 1?", "answer": {i + 1}}}\n' for i in range(40))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    words = ["policy=text", f"policy.path={qwen2(tmp_path / 'model')}", "task=dataset"]
+    words += [f"task.path={tmp_path / 'rows.jsonl'}", "data.sampling.max_tokens=16", "optimizer.lr=1e-6"]
+    file = read_rounds(["star", "start={}", "stages.fit.weights=base", *words])
+    steps = list_steps(file)
+    check_steps(file, steps, tmp_path / "run")
+    fit = build_words(file, next(step for step in steps if step.kind == "fit"), tmp_path / "run")
+    assert [word for word in fit if word.startswith(("task", "data.task"))] == words[2:4]
+    assert "optimizer.lr=1e-6" in fit and "optimizer.lr=5e-4" not in fit

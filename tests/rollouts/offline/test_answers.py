@@ -101,5 +101,5 @@ def test_a_missing_or_broken_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         collect(Answers(str(tmp_path / "rows.jsonl")))
     (tmp_path / "rows.jsonl").write_text('{"key": ')
-    with pytest.raises(ValueError, match="rows.jsonl:1: not JSON"):
+    with pytest.raises(ValueError, match=r"rows\.jsonl:1: not JSON"):
         collect(Answers(str(tmp_path / "rows.jsonl")))
