@@ -76,10 +76,18 @@ class Execution:
 
     def _weights(self, step: StageRun) -> str | None:
         """Return the checkpoint that a step takes: of a fit, or the base; None for the policy as it is configured."""
-        path = self._receipt(step.weights).weights if step.weights is not None else self.file.values["base"]
-        if path is not None and not Path(path).is_file():
+        name = self._receipt(step.weights).weights if step.weights is not None else self.file.values["base"]
+        if name is None:
+            return None
+        path = self.run_dir / name if step.weights is not None else Path(name).absolute()
+        if not path.is_file():
             raise ConfigError(f"{step.place}.weights: {path} is missing; restore it, or begin again in another run_dir")
-        return path
+        return str(path)
+
+    def _relative(self, weights: str | None) -> str | None:
+        """Return the path of a checkpoint below the folder of the rounds, which can be moved; a base keeps its own."""
+        path = Path(weights) if weights is not None else None
+        return str(path.relative_to(self.run_dir)) if path and path.is_relative_to(self.run_dir) else weights
 
     def _rows(self, names: Sequence[str], place: str) -> list[Path]:
         return [check_rows(self.run_dir / name, self._receipt(name), place) for name in names]
@@ -132,7 +140,7 @@ class Execution:
             (rows,) = self._rows(step.reads, step.place)
             count = self._receipt(step.reads[0]).result["rows"]
             if not count:
-                return Receipt(weights, note="skipped: no rows")
+                return Receipt(self._relative(weights), note="skipped: no rows")
         words = self._fit_words(step, rows, weights)
         if stage.passes is not None:
             words = merge_words(words, [f"trainer.max_epochs={self._iterations(words, stage.passes, count)}"])
@@ -140,7 +148,7 @@ class Execution:
         last = last_checkpoint(folder)
         words.append(f"ckpt_path='{last}'" if last.is_file() else "overwrite=true")
         self._start(step, ["fit", *words])
-        return Receipt(str(last), result={"rows": count} if step.reads else {})
+        return Receipt(self._relative(str(last)), result={"rows": count} if step.reads else {})
 
     def _fit_words(self, step: StageRun, rows: Path | None, weights: str | None) -> list[str]:
         pairs = any(each.pairs for each in self.steps if each.name in step.reads)
@@ -153,7 +161,7 @@ class Execution:
         stage = step.stage
         assert isinstance(stage, EvaluateStage)
         weights = self._weights(step)
-        words = [*play_words(self._words(step)), f"seed={self.file.values['seed']}", f"run_dir={folder}"]
+        words = [*play_words(self._words(step)), f"seed={self.file.values['seed']}", f"run_dir='{folder}'"]
         checkpoint = [] if weights is None else [f"checkpoint={weights}"]
         self._start(step, ["evaluate", *words, *stage.options(), *checkpoint])
         result = json.loads((folder / "evaluation.json").read_text())

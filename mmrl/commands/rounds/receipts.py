@@ -25,7 +25,8 @@ class Receipt:
     """Result of a step that has ended.
 
     Args:
-        weights: the checkpoint that a later step takes from it; None for the base, and for steps that are no fit.
+        weights: the checkpoint that a later step takes from it, below the folder of the rounds; None for the policy as
+            it is configured, and for steps that are no fit.
         rows: hash of its rows; None for a step without rows.
         result: numbers for the table, the same whenever the step runs.
         note: why the step was skipped; empty where it ran.

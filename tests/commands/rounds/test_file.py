@@ -93,6 +93,17 @@ def test_a_wrong_key_of_the_file_is_refused(values, message, tmp_path):
         read(tmp_path, **values)
 
 
+def test_a_stage_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "twice.yaml"
+    path.write_text(
+        "stages:\n  grow: {kind: sample}\n  keep: &keep {kind: filter, reads: grow}\n  grow: {kind: sample}\n"
+    )
+    with pytest.raises(ConfigError, match=r"twice\.yaml: not YAML \(the key 'grow' stands twice"):
+        read_rounds([str(path)])
+    path.write_text("stages:\n  grow: &grow {kind: sample}\n  again: {<<: *grow, count: 2}\n")
+    assert read_rounds([str(path)]).values["stages"]["again"] == {"kind": "sample", "count": 2}
+
+
 CONFIGURATIONS = {
     "unknown override": (stages(learn={"overrides": ["recipe=sftt"]}), r"^stages\.learn: recipe=sftt: no such recipe"),
     "reserved": (stages(learn={"overrides": ["recipe=sft", "seed=3"]}), r"^stages\.learn: seed=3 is set by the rounds"),

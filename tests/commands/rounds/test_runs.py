@@ -33,10 +33,10 @@ def rounds(tmp_path_factory):
     place = tmp_path_factory.mktemp("rounds")
     model = qwen2(place / "model")
     file = write_file(place / "mine.yaml", rounds=2, common=[*FOLDER_POLICY, f"policy.path={model}"], stages=STAGES)
-    process = start(run_rounds, [str(file), f"run_dir={place / 'run'}"], place / "log")
+    process = start(run_rounds, [str(file), f"run_dir={place / 'my run'}"], place / "log")
     process.join(300)
     assert process.exitcode == 0, (place / "log").read_text()[-3000:]
-    return place / "run", Path(model)
+    return place / "my run", Path(model)
 
 
 def weights(folder: Path, name: str) -> dict[str, torch.Tensor]:
