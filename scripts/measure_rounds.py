@@ -1,8 +1,9 @@
 """Run a file of conf/rounds over seeds and store its held-out scores: scripts/measure_rounds.py rest --seeds 0 1 2
 
-Each evaluation is compared with the one before it and with the first one, seed by seed: the mean difference has
-Student's 95 % interval over the seeds. docs/results/rounds/NAME.json has the numbers of every seed, and hashes of the
-configuration and code of every fit; NAME.png has the scores over the stages. Seeds that have ended are not run again.
+Each evaluation is compared with the one before it and with the first one, and the last one of a round with that of the
+round before, seed by seed: the mean difference has Student's 95 % interval over the seeds.
+docs/results/rounds/NAME.json has the numbers of every seed, the stages, and hashes of the configuration and code of
+every fit; NAME.png has the scores over the stages. Seeds that have ended are not run again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from mmrl.experiments.runner import describe_machine
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "results" / "rounds"
 LEAST_SEEDS = 3
+STAGES = ("rounds", "common", "start", "stages")
+"""Keys of a file that its result depends on."""
 
 
 def read_scores(folder: Path, steps: Sequence[StageRun]) -> dict[str, dict[str, float]]:
@@ -45,12 +48,19 @@ def read_scores(folder: Path, steps: Sequence[StageRun]) -> dict[str, dict[str, 
 
 
 def compare_stages(seeds: Mapping[int, Mapping[str, Mapping[str, float]]]) -> list[dict[str, Any]]:
-    """Compare each evaluation with the one before it and with the first one, paired over the seeds."""
+    """Compare each evaluation with the one before it and with the first one, paired over the seeds.
+
+    The last evaluation of a round is compared with that of the round before, too.
+    """
     names = list(next(iter(seeds.values())))
     rows: list[dict[str, Any]] = []
     for number, name in enumerate(names):
         row: dict[str, Any] = {"stage": name, "mean": mean(scores[name]["mean"] for scores in seeds.values())}
-        for key, other in (("before", names[number - 1]), ("first", names[0])) if number else ():
+        others = {"before": names[number - 1], "first": names[0]} if number else {}
+        ends = {each.partition("/")[0]: each for each in names[: number + 1]}  # the last one of each round
+        if number + 1 == len(names) or names[number + 1].partition("/")[0] != name.partition("/")[0]:
+            others |= {"round_before": list(ends.values())[-2]} if len(ends) > 1 else {}
+        for key, other in others.items():
             gains = [scores[name]["mean"] - scores[other]["mean"] for scores in seeds.values()]
             row[f"gain_over_{key}"] = {"stage": other, "mean": mean(gains), "interval": list(student_interval(gains))}
         rows.append(row)
@@ -117,6 +127,7 @@ def main() -> None:
         "metric": receipt.result["metric"] if receipt else "",
         "stages": compare_stages(seeds),
         "seeds": {str(seed): scores for seed, scores in seeds.items()},
+        "file": {key: file.values[key] for key in STAGES},
         "content": hash_fits(file, steps),
         "machine": describe_machine(1),
     }
