@@ -23,6 +23,12 @@ def test_a_file_has_a_header_and_steps(name):
     assert FILES[name].read_text().startswith("# ")
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_every_stage_of_a_file_is_a_run(name, tmp_path):
+    file = read_rounds([name])
+    check_steps(file, list_steps(file), tmp_path / "run")
+
+
 def test_the_thresholds_of_rest_rise_and_its_learning_rates_fall():
     steps = list_steps(read_rounds(["rest"]))
     thresholds = [step.stage.min["reward"] for step in steps if step.stage_name == "keep" and step.round == 1]
