@@ -22,7 +22,7 @@ WRITES = (*(f"1/{name}/{file}" for name in DATA for file in ("rows.jsonl", "stag
 def finish(words: list[str], log: Path, *kill_before: str) -> int | None:
     """The exit code of rounds that run to their end, or to a file before which they die."""
     process = start(run_rounds, words, log, kill_before)
-    process.join(120)
+    process.join(400)
     if process.exitcode not in (0, -signal.SIGKILL):
         raise AssertionError(f"exit code {process.exitcode}\n{log.read_text()[-3000:]}")
     return process.exitcode
@@ -31,7 +31,7 @@ def finish(words: list[str], log: Path, *kill_before: str) -> int | None:
 def kill_when(words: list[str], log: Path, condition: Callable[[], bool]) -> None:
     """Kill rounds as soon as their folder meets a condition."""
     process = start(run_rounds, words, log)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 400
     while not condition():
         assert process.is_alive() and time.monotonic() < until, log.read_text()[-3000:]
         time.sleep(0.0005)
