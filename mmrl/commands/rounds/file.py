@@ -89,7 +89,7 @@ def find_file(place: str) -> Path:
     raise ConfigError(f"{place}: no such file, and no option of conf/rounds, which has {sorted(options)}.{hint}")
 
 
-class _Loader(yaml.SafeLoader):
+class _UniqueKeyLoader(yaml.SafeLoader):
     """Refuses a key that stands twice in a mapping, of which YAML would take the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -102,7 +102,7 @@ class _Loader(yaml.SafeLoader):
 
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ConfigError(f"{path}: not YAML ({reason})") from error
