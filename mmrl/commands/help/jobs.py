@@ -25,6 +25,7 @@ JOBS = {
         "a policy, with a recipe or a part of your own",
         (
             ("fit recipe=NAME", "train a policy"),
+            ("rounds NAME", "sample, filter, fit and evaluate in rounds"),
             ("new KIND NAME", "write a part of your own, with its test"),
             ("data record sim=NAME", "record episodes of a robot, or inspect them"),
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmrl.commands.help.rounds_usage import ROUNDS
+
 USAGES = {
     "fit": """mmrl fit: train a policy
 
@@ -59,6 +61,7 @@ Examples:
   mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
   mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt
 """,
+    "rounds": ROUNDS,
     "plan": """mmrl plan: memory of a run by phase and rank, before it starts
 
   mmrl plan [mmrl fit arguments] [OPTIONS]

@@ -48,7 +48,8 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
             _check_module(value.rpartition(".")[0], key, value, file, trust)
         elif name in _FUNCTIONS:
             for path in [value] if isinstance(value, str) and value else value if isinstance(value, list) else []:
-                _check_function(str(path), key, file, trust)
+                if re.search("[.:]", str(path)):  # a plain word is no path: it names a function of the task strings
+                    _check_function(str(path), key, file, trust)
         elif name == _PROGRAMS and isinstance(value, str) and value not in ("null", "~", "") and not trust:
             _check_program(value, key, file)
         elif name == "id" and isinstance(value, str) and ":" in value:  # of gymnasium: package:Name-v0
