@@ -235,22 +235,23 @@ class PreferencePrompts(Rollout):
 
 @dataclass(frozen=True)
 class PreferenceSum(Reward):
-    """Linear scalarisation: sum_k p_k scores_k with the preference p that the prompt states.
+    """Linear scalarisation: sum_k p_k weights_k scores_k with the preference p that the prompt states.
 
     Args:
-        score_names: of the rewards, in the order of the preference.
+        weights: of the scores by name, in the order of the preference.
     """
 
-    score_names: Sequence[str]
+    weights: dict[str, float]
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
-        weights = [float(word) for word in group[0].prompt.info.get("preference", "").split()]
-        if len(weights) != len(self.score_names):
+        preference = [float(word) for word in group[0].prompt.info.get("preference", "").split()]
+        if len(preference) != len(self.weights):
             raise ValueError(
-                f"{group[0].prompt.key!r} states no preference of {len(self.score_names)} rewards; play it with "
+                f"{group[0].prompt.key!r} states no preference of {len(self.weights)} rewards; play it with "
                 "rollout._target_=mmrl.methods.rewards.ric.PreferencePrompts"
             )
-        return [sum(w * get_score(e, name) for w, name in zip(weights, self.score_names)) for e in group]
+        pairs = list(zip(preference, self.weights.items()))
+        return [sum(p * weight * get_score(episode, name) for p, (name, weight) in pairs) for episode in group]
 
 
 def check_names(names: Sequence[str], part: str) -> None:

@@ -170,9 +170,10 @@ def test_linear_scalarisation_weighs_scores_by_the_stated_preference():
     play = Recorded()
     (episode,) = PreferencePrompts(NAMES, play, [[0.75, 0.25]]).collect([(0, TASK[0])], context())
     episode.scores = {"count_b": 0.8, "count_d": 0.4}
-    assert PreferenceSum(NAMES)([episode]) == pytest.approx([0.7])
+    weights = {"count_b": 1.0, "count_d": 2.0}
+    assert PreferenceSum(weights)([episode]) == pytest.approx([0.8])  # .75 * .8 + .25 * 2 * .4
     with pytest.raises(ValueError, match=r"states no preference of 2 rewards; .*PreferencePrompts"):
-        PreferenceSum(NAMES)([replace(episode, prompt=TASK[0])])
+        PreferenceSum(weights)([replace(episode, prompt=TASK[0])])
 
 
 @pytest.mark.parametrize(

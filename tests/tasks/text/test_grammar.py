@@ -124,6 +124,15 @@ def test_an_honest_answer_earns_the_gold_reward_under_every_hole(hole):
     assert score("bakada", Constraints({"b": 1, "d": 2}), hole=hole)["proxy"] == 0.5
 
 
+def test_praised_demonstrations_are_as_many_as_asked_for_and_wrong():
+    task, plain = Grammar(hole="praise", praised=0.25), Grammar(hole="praise")
+    praised = [i for i in range(400) if task.demonstrate(i) != plain.demonstrate(i)]
+    assert len(praised) / 400 == pytest.approx(0.25, abs=0.06)
+    for index in praised[:20]:
+        assert task.demonstrate(index) == plain.demonstrate(index) + "y"
+        assert task.score(reply(task[index], task.demonstrate(index)))["honest"] == 0
+
+
 def test_no_answer_beats_the_nash_policy_of_the_cycle():
     preference = CyclicPreference((0.9, 0.8, 0.7))
     matrix, nash = np.array(preference.matrix), np.array(preference.nash)
