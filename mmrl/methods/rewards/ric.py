@@ -78,10 +78,8 @@ class ScoreScale:
 
     @classmethod
     def measure(cls, scores: Sequence[float]) -> ScoreScale:
-        """Measure it on scores; refuse scores that are all equal."""
+        """Measure it on scores that are not all equal."""
         values = np.asarray(scores, dtype=float)
-        if values.std() == 0:
-            raise ValueError(f"all {len(values)} answers of the first iteration have the score {values[:1]}")
         z = (values - values.mean()) / values.std()
         lower, upper = np.quantile(z, [_TAIL, 1 - _TAIL])
         return cls(float(values.mean()), float(values.std()), float(lower), float(upper))
@@ -142,8 +140,9 @@ class RewardGoals(Rollout):
 class AnnotateScores(StatefulTransform):
     """Put the normalised rewards of each answer into its prompt, and drop answers that are good at nothing.
 
-    The scales are measured on the answers of the first iteration of all processes, and saved. The engine's log-probs
-    are those of the prompt before, so that rows have version -1, as logged ones.
+    The scale of a score is measured on the answers of the first iteration of all processes in which they differ, and
+    saved; until then the value is 0. The engine's log-probs are those of the prompt before, so that rows have version
+    -1, as logged ones.
 
     Args:
         scores: names of the rewards.
@@ -163,9 +162,10 @@ class AnnotateScores(StatefulTransform):
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         rows = [[get_score(episode, name) for name in self.scores] for episode in episodes]
         everyone = np.asarray(ctx.collector.gather(rows), dtype=float).reshape(-1, len(self.scores))
-        if not self.scales:
-            self.scales = {name: ScoreScale.measure(everyone[:, i]) for i, name in enumerate(self.scores)}
-        if ctx.iteration >= self.after:
+        for name, column in zip(self.scores, everyone.T):
+            if name not in self.scales and len(set(column)) > 1:
+                self.scales[name] = ScoreScale.measure(column)
+        if ctx.iteration >= self.after and len(everyone):
             limits = np.quantile(everyone, self.quantile, axis=0)
             pairs = [(e, row) for e, row in zip(episodes, rows) if np.any(np.asarray(row) >= limits)]
         else:
@@ -175,7 +175,7 @@ class AnnotateScores(StatefulTransform):
     def _label(self, episode: Episode, row: Sequence[float], ctx: Context) -> Episode:
         if len(episode.turns) != 1:
             raise ValueError(f"annotate_scores: {episode.prompt.key!r} has {len(episode.turns)} rows, not one")
-        values = [self.scales[name](score) for name, score in zip(self.scores, row)]
+        values = [self.scales[n](score) if n in self.scales else 0.0 for n, score in zip(self.scores, row)]
         prompt = annotate(episode.prompt, self.scores, values)
         done = replace(
             episode.turns[0].completion,

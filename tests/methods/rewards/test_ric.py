@@ -88,8 +88,6 @@ def test_a_scale_divides_both_sides_by_their_quantiles():
     scale = ScoreScale.measure([0.0, 0.0, 0.0, 4.0])  # mean 1, std sqrt(3): z is -.577 and 1.732
     assert scale(4.0) == pytest.approx(4, abs=1e-2) and scale(0.0) == pytest.approx(-4, abs=1e-3)
     assert scale(1.0) == 0 and scale(2.5) == pytest.approx(2, abs=1e-2) and scale(100.0) == 4 and scale(-9.0) == -4
-    with pytest.raises(ValueError, match="all 2 answers of the first iteration have the score"):
-        ScoreScale.measure([1.0, 1.0])
 
 
 def test_rewards_stand_after_the_prompt_with_one_decimal():
@@ -136,6 +134,16 @@ def test_answers_are_labelled_with_their_own_rewards_and_only_good_ones_stay(pol
     # the 0.7 quantile of (0, 1, 0, .5) is .55: one answer is good at b, another one at d
     kept = transform(episodes_of(policy, rows), context(policy, iteration=1))
     assert [e.scores for e in kept] == [dict(zip(NAMES, row)) for row in rows[1:3]]
+
+
+def test_a_score_that_is_the_same_for_all_answers_is_measured_when_they_differ(policy):
+    transform = AnnotateScores(NAMES, after=9)
+    (first, _) = transform(episodes_of(policy, [(0.5, 0.0), (0.5, 1.0)]), context(policy))
+    assert first.prompt.messages[-1]["content"].endswith(" <count_b> 0.0 <count_d> -4.0")
+    before = transform.scales["count_d"]
+    (first, _) = transform(episodes_of(policy, [(0.5, 0.2), (1.0, 0.3)]), context(policy, iteration=1))
+    assert transform.scales["count_b"].mean == 0.75 and transform.scales["count_d"] is before
+    assert first.prompt.messages[-1]["content"].endswith(" <count_b> -4.0 <count_d> -2.4")
 
 
 def test_scales_are_those_of_all_processes_and_are_saved(policy):
