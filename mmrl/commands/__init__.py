@@ -43,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "plan": _load_lazily("plan", "plan"),
     "evaluate": _load_lazily("evaluate", "evaluate"),
     "compare": _load_lazily("results.compare", "compare"),
+    "weights": _load_lazily("results.weights", "print_weights"),
     "show": _load_lazily("show", "show"),
     "chat": _load_lazily("chat", "chat", "mmrl.api"),
     "serve": _load_lazily("serve", "serve", "mmrl.api"),

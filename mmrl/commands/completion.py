@@ -13,7 +13,7 @@ from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.help.jobs import JOBS
 from mmrl.commands.help.usage import PLAN_OPTIONS
 from mmrl.commands.new.new import KINDS
-from mmrl.commands.options import RECORD_OPTIONS, SERVE_OPTIONS
+from mmrl.commands.options import RECORD_OPTIONS, SERVE_OPTIONS, WEIGHTS_OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.core.errors import ConfigError
@@ -97,7 +97,9 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
         }
         return [*([] if arguments else find_run_folders()), *options[command], "--help"]
     if command == "compare":
-        return [*find_run_folders(), "metric=", "out=", "level=", "--help"]
+        return [*find_run_folders(), "metric=", "out=", "level=", "tasks=", "--help"]
+    if command == "weights":
+        return [*find_run_folders(), *(f"{name}=" for name in WEIGHTS_OPTIONS), "--help"]
     if command == "show":
         folders = [] if arguments else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]

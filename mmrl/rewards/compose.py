@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mmrl.core.errors import check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval, check_positive
 from mmrl.core.types import Episode
 from mmrl.rewards.base import Reward
 from mmrl.rewards.shaping import overlong_penalty
@@ -74,15 +74,30 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class Interaction:
+    """Further part of a reward: weight * first * second, of two scores that have weights.
+
+    Args:
+        first: name of a score.
+        second: name of another one.
+        weight: of the product.
+    """
+
+    first: str
+    second: str
+    weight: float
+
+
+@dataclass(frozen=True)
 class Composition(Reward):
     """Reward of an episode: clamp(sum_k weights_k * gate_k * saturate(clamp_k(scores_k))), or `veto_reward`.
 
     In this order: a score is clamped to its bounds; above the knee it keeps `slope` of what it has more; it counts 0
-    unless its gate is open; the weighted sum, or mean, is clamped to `bounds`. An episode with a vetoed score has the
-    reward `veto_reward`, whatever its other scores are.
+    unless its gate is open; products of two such values are added; the weighted sum, or mean, is raised to `power` and
+    clamped to `bounds`. An episode with a vetoed score has the reward `veto_reward`, whatever its other scores are.
 
-    Source of veto and saturation: Huang et al., "Reinforcement Learning with Rubric Anchors", arXiv 2508.12790, which
-    gives no equations; the form is ours.
+    Source of veto, saturation, interaction and shaping: Huang et al., "Reinforcement Learning with Rubric Anchors",
+    arXiv 2508.12790, which gives no equations; the form is ours.
 
     Args:
         weights: by name of the score.
@@ -94,6 +109,8 @@ class Composition(Reward):
         knee: score from which on `slope` applies; None leaves scores as they are.
         slope: share of a score above the knee that is kept.
         bounds: lower and upper bound of the weighted sum; None for no bounds.
+        interactions: products of two scores, by any name; their weights count in the mean too.
+        power: exponent of the absolute value of the sum or mean, whose sign stays: above 1 the best differ most.
     """
 
     weights: Mapping[str, float]
@@ -105,6 +122,8 @@ class Composition(Reward):
     knee: float | None = None
     slope: float = 0.25
     bounds: Bounds | None = None
+    interactions: Mapping[str, Interaction] = field(default_factory=dict)
+    power: float = 1.0
 
     def __post_init__(self) -> None:
         for name, bounds in {**self.clamps, "bounds": self.bounds or (0.0, 0.0)}.items():
@@ -115,9 +134,21 @@ class Composition(Reward):
                 raise ValueError(
                     f"data.reward.{option} names {unknown}, which have no weight; weights are {dict(self.weights)}"
                 )
-        if self.mean and sum(self.weights.values()) <= 0:
+        for name, each in self.interactions.items():
+            if unknown := sorted({each.first, each.second} - self.weights.keys()):
+                raise ValueError(
+                    f"data.reward.interactions.{name} names {unknown}, which have no weight; weights are "
+                    f"{dict(self.weights)}"
+                )
+        if self.mean and self._weight <= 0:
             raise ValueError(f"data.reward.mean needs weights with a positive sum, got {dict(self.weights)}")
         check_fraction("data.reward", slope=self.slope)
+        check_positive("data.reward", power=self.power)
+
+    @property
+    def _weight(self) -> float:
+        """Sum of the weights of scores and interactions."""
+        return sum(self.weights.values()) + sum(each.weight for each in self.interactions.values())
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return [self._compose(episode) for episode in group]
@@ -126,7 +157,10 @@ class Composition(Reward):
         if any(_score(episode, name, "vetoes") <= most for name, most in self.vetoes.items()):
             return self.veto_reward
         total = sum((weight * self._value(episode, name) for name, weight in self.weights.items()), 0.0)
-        return _clamp(total / sum(self.weights.values()) if self.mean else total, self.bounds)
+        for each in self.interactions.values():
+            total += each.weight * self._value(episode, each.first) * self._value(episode, each.second)
+        total = total / self._weight if self.mean else total
+        return _clamp(total if self.power == 1 else math.copysign(abs(total) ** self.power, total), self.bounds)
 
     def _value(self, episode: Episode, name: str) -> float:
         score = _clamp(_score(episode, name), self.clamps.get(name))

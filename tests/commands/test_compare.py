@@ -133,3 +133,41 @@ def test_what_cannot_be_compared_is_refused(words, message, runs):
     Path("strange/config.yaml").write_text("- a list\n")
     with pytest.raises(ConfigError, match=message):
         compare(words)
+
+
+def write_tasks(folder: Path, seed: int, start: dict[str, float], end: dict[str, float], lr: float) -> None:
+    """Add the held-out rates of several tasks, before and after, to a run."""
+    write_run(folder, seed, {0: 0.1}, lr=lr)
+    with (folder / "metrics.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["iterations", METRIC, *(f"val/greedy/tasks/{task}/mean" for task in start)])
+        writer.writerow([0, 0.1, *start.values()])
+        writer.writerow([10, 0.2, *end.values()])
+
+
+def test_interference_is_the_change_of_every_task_by_every_group(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        write_tasks(Path("a") / str(seed), seed, {"x": 0.5, "y": 0.5}, {"x": 0.75 + 0.1 * seed, "y": 0.25}, 1e-3)
+    write_tasks(Path("b"), 0, {"x": 0.5, "y": 0.25}, {"x": 0.25, "y": 1.0}, 1e-2)
+    assert main(["compare", "a", "b", "tasks=val/greedy/tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("change of"))
+    low, high = stats.t.interval(0.95, 1, loc=0.3, scale=stats.sem((0.25, 0.35)))
+    assert [cell.strip() for cell in cells(lines[place])] == ["change of", "x", "y"]
+    assert [cell.strip() for cell in cells(lines[place + 1])] == ["a", f"+0.3 [{low:.4g}, {high:.4g}]", "-0.25"]
+    assert [cell.strip() for cell in cells(lines[place + 2])] == ["b", "-0.25", "+0.75"]
+
+
+def test_interference_needs_the_same_tasks_and_two_values(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_tasks(Path("a"), 0, {"x": 0.5}, {"x": 0.6}, 1e-3)
+    write_tasks(Path("b"), 0, {"y": 0.5}, {"y": 0.6}, 1e-2)
+    with pytest.raises(ConfigError, match=r"has no column val/other/TASK/mean; .*evaluation=suite"):
+        compare(["a", "tasks=val/other"])
+    with pytest.raises(ConfigError, match="b has other tasks than a"):
+        compare(["a", "b", "tasks=val/greedy/tasks"])
+    path = Path("a/metrics.csv")
+    path.write_text("\n".join(path.read_text().splitlines()[:2]) + "\n")
+    with pytest.raises(ConfigError, match="has 1 values of val/greedy/tasks/x/mean"):
+        compare(["a", "tasks=val/greedy/tasks"])

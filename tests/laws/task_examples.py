@@ -28,6 +28,7 @@ from tests.laws.text_answers import (
     change_ranking,
     change_sentence,
     change_solution,
+    change_syllables,
     change_word,
     list_programs,
 )
@@ -128,6 +129,7 @@ HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "code": list_programs,
     "countdown": change_expression,
     "edits": change_blocks,
+    "grammar": change_syllables,
     "graph_steps": change_order,
     "graphs": change_solution,
     "passages": change_passage,

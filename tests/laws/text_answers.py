@@ -27,6 +27,18 @@ def change_word(prompt: Prompt, right: str) -> dict[str, str]:
     }
 
 
+def change_syllables(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is a sentence of syllables or a refusal; twice a sentence may be right too."""
+    answers = {kind: text for kind, text in change_word(prompt, right).items() if kind != "twice"}
+    return answers | {
+        "a refusal and a sentence": f"no {right}" if right != "no" else "no bada",
+        "praise": f"{right}y",
+        "the banned token": f"{right}x",
+        "the code of the banned token": f"qj{right}",
+        "the request": prompt.messages[0]["content"],
+    }
+
+
 def change_solution(prompt: Prompt, right: str) -> dict[str, str]:
     """Answers to a task whose solution ends with a step b=a+2=5."""
     *steps, last = right.splitlines()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.core.types import Completion, Episode, Prompt, Turn
-from mmrl.rewards.compose import Composition, Gate, OverlongPenalty, WeightedSum
+from mmrl.rewards.compose import Composition, Gate, Interaction, OverlongPenalty, WeightedSum
 
 
 def episode(**scores):
@@ -68,6 +68,17 @@ def test_saturation_mean_and_veto():
     assert compose({"a": 0.0, "b": 1.0, "c": 1.0}, **rubric, veto_reward=-1.0) == -1.0
 
 
+def test_interactions_and_shaping_by_hand():
+    # .5 + .8 + 2 * .5 * .8 = 2.1, of the weights 1 + 1 + 2
+    both = {"weights": {"a": 1.0, "b": 1.0}, "interactions": {"ab": Interaction("a", "b", 2.0)}}
+    assert compose({"a": 0.5, "b": 0.8}, **both) == pytest.approx(2.1)
+    assert compose({"a": 0.5, "b": 0.8}, **both, mean=True) == pytest.approx(0.525)
+    # the saturated score .8 + .25 * .2 = .85 is what interacts
+    assert compose({"a": 1.0, "b": 1.0}, **both, knee=0.8) == pytest.approx(0.85 + 0.85 + 2 * 0.85**2)
+    assert compose({"a": 0.5}, weights={"a": 1.0}, power=2.0) == 0.25
+    assert compose({"a": 0.5}, weights={"a": -1.0}, power=2.0) == -0.25
+
+
 def test_scores_and_the_result_are_clamped():
     # base 1 - 1000 / 100 = -9 for a right answer of 400 characters, held at -0.5
     clamped = {"weights": {"exact": 1.0, "thought": 1.0}, "clamps": {"thought": [-1.5, 0.0]}}
@@ -84,6 +95,8 @@ def test_scores_and_the_result_are_clamped():
         ({"clamps": {"exact": [1, 0]}}, r"bounds of 'exact' must be \[lower, upper\]"),
         ({"bounds": [0, 1, 2]}, "bounds of 'bounds'"),
         ({"slope": 2.0}, "slope must be in"),
+        ({"power": 0.0}, "power"),
+        ({"interactions": {"x": Interaction("exact", "iou", 1.0)}}, r"interactions.x names \['iou'\], which have no"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

@@ -46,6 +46,7 @@ budget, start. A pretrained policy runs the method in a pretrained setting.
         (
             ("evaluate RUN_FOLDER", "measure checkpoints on held-out problems"),
             ("compare RUNS RUNS", "means over seeds with intervals, and a plot"),
+            ("weights BEFORE AFTER", "how training changed the weight matrices"),
         ),
         """Training never sees the problems that are measured on. Runs are compared on the
 same problems and draws; a hash of the protocol says what may be compared.

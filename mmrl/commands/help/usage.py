@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mmrl.commands.help.rounds_usage import ROUNDS
+from mmrl.commands.help.weights import WEIGHTS
 
 USAGES = {
     "fit": """mmrl fit: train a policy
@@ -121,12 +122,15 @@ Options:
   metric=NAME          column of metrics.csv; default: the held-out mean of the first evaluator
   out=FILE.png         default: compare.png
   level=0.95           of the intervals
+  tasks=PREFIX         also the matrix of interference: how the runs of each group changed PREFIX/TASK/mean, such as
+                       val/argmax/tasks of evaluation=suite, or the levels of an evaluator by a column
 
 Examples:
   mmrl fit --multirun recipe=grpo seed=0,1,2 run_dir=runs/grpo
   mmrl fit --multirun recipe=rloo seed=0,1,2 run_dir=runs/rloo
   mmrl compare runs/grpo runs/rloo
 """,
+    "weights": WEIGHTS,
     "show": """mmrl show: what the policy wrote in an iteration of a run, in the terminal or as one HTML file
 
   mmrl show RUN_FOLDER [ITERATION] [failures] [OPTION=VALUE ...] [--html]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
+from mmrl.commands.results.interference import format_interference, measure_interference
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.report.seed_curves import plot_groups
 from mmrl.evaluation.statistics.headline import check_metric, find_headline
@@ -14,14 +15,14 @@ from mmrl.evaluation.statistics.intervals import student_interval
 from mmrl.evaluation.statistics.seeds import MEASURED, SeedGroup, find_differences, read_group
 from mmrl.runs.writable import writable
 
-OPTIONS = ("metric", "out", "level")
+OPTIONS = ("metric", "out", "level", "tasks")
 
 
 def compare(arguments: Sequence[str]) -> Path:
     """Print a table of groups of runs and draw their curves; returns the path of the plot.
 
     Args:
-        arguments: of the command line: groups, and metric=NAME, out=FILE.png, level=0.95.
+        arguments: of the command line: groups, and metric=NAME, out=FILE.png, level=0.95, tasks=PREFIX.
 
     Raises:
         ConfigError: a group has no runs, or a run lacks the metric.
@@ -31,14 +32,17 @@ def compare(arguments: Sequence[str]) -> Path:
     if not places or len(places) + len(options) != len(arguments):
         raise ConfigError(
             f"give groups of runs, as in mmrl compare runs/a runs/b, got {list(arguments)}; options are metric=NAME, "
-            "out=FILE.png and level=0.95"
+            "out=FILE.png, level=0.95 and tasks=PREFIX"
         )
     level, out = _read_level(options.get("level", "0.95")), Path(options.get("out", "compare.png"))
     if out.suffix.lower() != ".png":
         raise ConfigError(f"out={out}: the plot is a PNG; name a file that ends with .png")
     groups = [read_group(place) for place in places]
     metric = _choose_metric(groups, options.get("metric"))
+    matrix = measure_interference(groups, options["tasks"], level) if "tasks" in options else None
     print(format_groups(groups, metric, level))
+    if matrix is not None:
+        print(format_interference(matrix))
     with writable(out, "out"):
         out.parent.mkdir(parents=True, exist_ok=True)
         plot_groups(groups, metric, out, level)

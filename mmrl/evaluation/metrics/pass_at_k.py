@@ -1,11 +1,11 @@
-"""pass@k: probability that at least one of k samples is right."""
+"""pass@k and pass^k: probability that at least one of k samples is right, and that all are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb, nan
-from typing import Any
+from typing import Any, ClassVar
 
 from mmrl.core.groups import group_episodes
 from mmrl.core.types import Episode
@@ -28,6 +28,19 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1 - comb(n - c, k) / comb(n, k)
 
 
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Estimate without bias the probability that k samples drawn from n, of which c are right, are all right.
+
+    C(c, k) / C(n, k)
+
+    Source: Yao et al., "tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains",
+    arXiv:2406.12045, section 3.
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass^k needs 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}")
+    return comb(c, k) / comb(n, k)
+
+
 @dataclass(frozen=True)
 class PassAtK(Evaluator):
     """Mean pass@k over prompts for each k, with a Wilson interval over prompts: pass@K, pass@K_lower, pass@K_upper.
@@ -45,6 +58,9 @@ class PassAtK(Evaluator):
     score_name: str = "exact"
     level: float = 0.95
 
+    symbol: ClassVar[str] = "pass@"
+    estimate: ClassVar[Callable[[int, int, int], float]] = staticmethod(pass_at_k)
+
     def __post_init__(self) -> None:
         quantile(self.level)  # refuses an invalid level
         if not self.ks or min(self.ks) < 1:
@@ -57,24 +73,25 @@ class PassAtK(Evaluator):
         for group in group_episodes(episodes).values():
             if len(group) < max(self.ks):
                 raise ValueError(
-                    f"pass@{max(self.ks)} needs {max(self.ks)} samples per prompt, {group[0].prompt.key!r} has "
+                    f"{self.symbol}{max(self.ks)} needs {max(self.ks)} samples per prompt, {group[0].prompt.key!r} has "
                     f"{len(group)}; raise evaluation.num_samples or lower evaluator.ks"
                 )
             values = [get_binary_score(episode, self.score_name) for episode in group if episode.ended != "error"]
             counts.append((len(values), int(sum(values))))
         metrics: dict[str, float] = {}
         for k in sorted(self.ks):
-            chances = [pass_at_k(n, c, k) for n, c in counts if n >= k]
+            chances = [self.estimate(n, c, k) for n, c in counts if n >= k]
             lower, upper = wilson(sum(chances), len(chances), self.level)
             mean = sum(chances) / len(chances) if chances else nan
-            metrics |= {f"pass@{k}": mean, f"pass@{k}_lower": lower, f"pass@{k}_upper": upper}
+            name = f"{self.symbol}{k}"
+            metrics |= {name: mean, f"{name}_lower": lower, f"{name}_upper": upper}
             metrics["prompts"] = float(len(chances))
         return {**metrics, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
-        """Compute `crossing`, the smallest k from which on the start has at least this pass@k; nan if none."""
+        """Compute `crossing`, the smallest k from which on the start is at least as good; nan if none."""
         before, after = self(start), self(episodes)
-        behind = [k for k in sorted(self.ks) if after[f"pass@{k}"] > before[f"pass@{k}"]]
+        behind = [k for k in sorted(self.ks) if after[f"{self.symbol}{k}"] > before[f"{self.symbol}{k}"]]
         later = [k for k in sorted(self.ks) if k > max(behind, default=0)]
         return {"crossing": float(later[0]) if later else nan}
 
@@ -82,11 +99,27 @@ class PassAtK(Evaluator):
         ks = sorted(self.ks)
         for colour, label, side in zip(COLOURS[1::-1], ("start", "now"), (start, episodes)):
             metrics = self(side)
-            axes.plot(ks, [metrics[f"pass@{k}"] for k in ks], "o-", color=colour, label=label, markersize=4)
-            ends = [[metrics[f"pass@{k}_{end}"] for k in ks] for end in ("lower", "upper")]
+            axes.plot(ks, [metrics[f"{self.symbol}{k}"] for k in ks], "o-", color=colour, label=label, markersize=4)
+            ends = [[metrics[f"{self.symbol}{k}_{end}"] for k in ks] for end in ("lower", "upper")]
             axes.fill_between(ks, *ends, color=colour, alpha=0.15, linewidth=0)
         axes.set_xscale("log", base=2)
         axes.set_xlabel("k, samples")
-        axes.set_ylabel("pass@k")
+        axes.set_ylabel(f"{self.symbol}k")
         axes.legend(frameon=False)
         return True
+
+
+@dataclass(frozen=True)
+class Reliability(PassAtK):
+    """Mean pass^k over prompts for each k, that all of k samples are right, in the form of `PassAtK`: pass^K and so on.
+
+    At k = 1 it is pass@1, and it falls with k where pass@k rises.
+
+    Args:
+        ks: numbers of samples.
+        score_name: name of a score of 0 or 1 that the task gives.
+        level: confidence level of the interval.
+    """
+
+    symbol = "pass^"
+    estimate = staticmethod(pass_hat_k)
