@@ -98,7 +98,7 @@ def serve(arguments: Sequence[str]) -> None:
     _end_calls(server, request.run)
 
 
-def _end_calls(server: PolicyServer | ScoreServer, run: str) -> None:
+def _end_calls(server: PolicyServer | TextPolicyServer | ScoreServer, run: str) -> None:
     """End the process where a call of the model goes on: Python would wait for its thread, however long it takes."""
     deadline = time.monotonic() + ENDING_S
     while server.busy and time.monotonic() < deadline:

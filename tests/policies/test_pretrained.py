@@ -85,7 +85,7 @@ LOADERS = {
     "text": TextPolicy,
     "vlm": VisionLanguagePolicy,
     "scorer": ScoringPolicy,
-    "classifier": lambda path: ClassifierReward(path)._parts(),
+    "classifier": lambda path: ClassifierReward(path).load(),
     "encoders": lambda path: GoalBaselineSimilarity(path, "a goal", "a baseline")._encoders(),
 }
 

@@ -61,6 +61,11 @@ class TextPolicyServer:
         self._server = ChatServer(MODEL, self._admit, self._chat.clean, self._answer)
         self._requests = 0
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call of the policy is under way."""
+        return self._batcher.busy_s > 0
+
     async def serve(self, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set.
 
