@@ -2,7 +2,7 @@
 
 TRL's trainers are built on a copy of the policy's model and asked for the loss of a batch; on our side it is that of a
 recipe. One row a loss: both numbers for the last batch, and over all batches the largest difference of the loss, and of
-an entry of the gradient.
+an entry of the gradient. Reward models are in trl_reward_losses.py.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ PREFERENCES = {
     "dpo": (["recipe=dpo"], {"loss_type": ["sigmoid"]}),
     "ipo": (["recipe=ipo", "objective.terms.preference.reduction=mean"], {"loss_type": ["ipo"]}),
     "hinge": (["recipe=dpo", "objective.terms.preference.loss_type=hinge"], {"loss_type": ["hinge"]}),
+    "robust": (
+        ["recipe=cdpo", "objective.terms.preference.loss_type=robust"],
+        {"loss_type": ["robust"], "label_smoothing": 0.1},
+    ),
 }
 
 
@@ -125,7 +129,7 @@ class Case:
         """The recipe's annotators, weighting and objective."""
         batch = self.batch
         ctx = Context(None, None, self.policy, Sampling(), seed=0, iteration=0, models=dict(self.learner.models))
-        for name, annotator in self.data.pipeline:
+        for name, annotator in self.data.annotators.items():
             if name != "group_advantage":
                 batch = annotator(batch, ctx)
         batch = batch.with_columns(loss_weights=self.data.weighting(batch, lambda number: number))
@@ -244,10 +248,10 @@ def _trainer(kind: Any, case: Case, args: Any, rows: Dataset, **more: Any) -> An
     return kind(model=model, args=args, train_dataset=rows, processing_class=case.policy.tokenizer, **more)
 
 
-def orpo_result(case: Case) -> Result:
-    """Our ORPO loss without the chosen rows' NLL, which TRL takes over prompt and completion."""
+def reference_free_result(case: Case) -> Result:
+    """Our ORPO or CPO loss without the chosen rows' NLL, which TRL takes over other tokens."""
     out, batch = case.learner.outputs(case.batch), case.batch
-    term = case.learner.objective.terms["preference"]
+    (term,) = case.learner.objective.terms.values()
     return backward(term(out, batch).mean() - term.metrics(out, batch)["nll"].mean(), case.policy.model)
 
 
@@ -267,12 +271,16 @@ def compare(seed: int = 0) -> dict[str, tuple[Result, Result]]:
         args = options(CPOConfig, folder, loss_type="simpo", beta=2.0, simpo_gamma=1.0, cpo_alpha=0.0)
         theirs = reference_free_loss(case, folder, CPOTrainer, args, lambda t, *logps: t.cpo_loss(*logps)[0].mean())
         out["simpo"] = theirs, case.ours()
+        case = Case(["recipe=cpo"], folder, seed, paired=True)
+        args = options(CPOConfig, folder, loss_type="sigmoid", beta=0.1)
+        theirs = reference_free_loss(case, folder, CPOTrainer, args, lambda t, *logps: t.cpo_loss(*logps)[0].mean())
+        out["cpo"] = theirs, reference_free_result(case)
         case = Case(["recipe=orpo"], folder, seed, paired=True)
         args = options(ORPOConfig, folder, beta=0.1)
         theirs = reference_free_loss(
             case, folder, ORPOTrainer, args, lambda t, *logps: -t.odds_ratio_loss(*logps)[0].mean()
         )
-        out["orpo"] = theirs, orpo_result(case)
+        out["orpo"] = theirs, reference_free_result(case)
         case = Case(["recipe=sft_conversations"], folder, seed)
         out["sft"] = sft_loss(case, folder), case.ours()
         for beta in (0.0, 0.5, 1.0):
@@ -290,7 +298,8 @@ def differences(theirs: Result, ours: Result) -> tuple[float, float]:
     return abs(theirs.loss - ours.loss), largest
 
 
-def main(batches: int) -> None:
+def main(batches: int, compare: Callable[[int], dict[str, tuple[Result, Result]]] = compare) -> None:
+    """Print the table of a comparison on random batches."""
     print("| loss | TRL's | ours | difference | of the gradient, which is at most |\n|---|---|---|---|---|")
     results = [compare(seed) for seed in range(batches)]
     for name, (theirs, ours) in results[-1].items():

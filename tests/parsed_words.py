@@ -1,36 +1,64 @@
-"""Parse the words of many runs up to the typed configuration, each section that they have in common once."""
+"""Parse the words of many runs up to the typed configuration, each part that they have in common once."""
 
-import json
 from typing import Any
 
-from mmrl.commands.cli import CLI
-from mmrl.config.compose import ROOTS, compose, to_lightning
+from jsonargparse import Namespace
+from jsonargparse._common import lenient_check, parsing_defaults, validating_defaults
+from jsonargparse._typehints import sub_defaults
 
-PARSED: dict[tuple[str, str], Any] = {}
-"""The typed configuration of each section, trainer, model or data, by its plain values."""
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.config.dry_calls.parser import DataFirstParser
+
+PARSED: dict[Any, Namespace] = {}
+"""The typed arguments of each part, by its parser, its plain arguments and what is asked for."""
+
+
+class PartParser(DataFirstParser):
+    """The parser, which parses a part as it did before where its plain arguments are equal: no part depends on others.
+
+    What is refused is parsed each time, and so is what has other than plain values.
+    """
+
+    def parse_object(self, obj: Any, namespace: Any = None, env: Any = None, defaults: bool = True, **options: Any):
+        if not getattr(self, "_inner_parser", False):  # the whole configuration
+            return super().parse_object(obj, namespace, env, defaults, **options)
+        asked = (env, defaults, *options.items(), *(flag.get() for flag in FLAGS))
+        key = (id(self), list_plain(obj), list_plain(namespace), asked)
+        if None in key:
+            return super().parse_object(obj, namespace, env, defaults, **options)
+        if key not in PARSED:
+            PARSED[key] = super().parse_object(obj, namespace, env, defaults, **options).clone()
+        return PARSED[key].clone()
+
+
+FLAGS = (sub_defaults, lenient_check, parsing_defaults, validating_defaults)
+"""What the parser is doing while it parses a part."""
+
+
+def list_plain(value: Any) -> Any:
+    """A value that can be compared and hashed, with the types of all parts of it; None for one with other objects."""
+    if isinstance(value, str | int | float) or value is None:
+        return (type(value), value)
+    if isinstance(value, Namespace | dict):
+        pairs = vars(value) if isinstance(value, Namespace) else value
+        parts = [(key, list_plain(part)) for key, part in pairs.items()]
+        return None if any(part is None for _, part in parts) else (type(value), *parts)
+    if isinstance(value, list | tuple):
+        parts = [list_plain(part) for part in value]
+        return None if None in parts else (type(value), *parts)
+    return None
 
 
 class SectionCLI(CLI):
-    """The CLI, which parses a section as it did before where its plain values are equal: no section depends on others.
+    """The CLI, which parses a part as it did before where its plain arguments are equal.
 
-    What is checked of several sections together is checked each time.
+    What is checked of several parts together is checked each time.
     """
 
-    def parse_arguments(self, parser: Any, args: Any) -> None:
-        parse = parser.parse_object
-
-        def parse_new(given: dict[str, Any]) -> Any:
-            keys = {root: (root, json.dumps(given[root], sort_keys=True, default=str)) for root in ROOTS}
-            known = {root for root in ROOTS if keys[root] in PARSED}
-            config = parse({name: part for name, part in given.items() if name not in known}, _skip_required=True)
-            for root in ROOTS:
-                if root not in known:
-                    PARSED[keys[root]] = config[root].clone()
-                config[root] = PARSED[keys[root]].clone()
-            return config
-
-        parser.parse_object = parse_new
-        super().parse_arguments(parser, args)
+    def init_parser(self, **options: Any) -> Any:
+        self.parser_class = PartParser
+        return super().init_parser(**options)
 
 
 def check_words(words: list[str]) -> None:

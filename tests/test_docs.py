@@ -124,6 +124,11 @@ class Guide:
             self._serve(rest)
         elif program == "mmrl" and rest[0] == "fit" and "--config" not in rest:
             self._fit(rest[1:])
+        elif program == "mmrl" and rest[0] == "rounds":  # a process for each stage
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "executable", quick_python())
+                patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+                assert main(rest) == 0
         elif program == "mmrl":
             assert main([re.sub(r"^num_episodes=.*", "num_episodes=2", word) for word in rest]) == 0, words
         elif program == "python" and rest[0] == "-m":

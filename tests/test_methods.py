@@ -10,13 +10,13 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import find_options
 from mmrl.core.errors import ConfigError
+from mmrl.experiments.papers import STATUS
 from tests.checkpoints import llava, openvla, pi0, qwen2
 from tests.parsed_words import check_words
 
 FILES = {name: file.path for name, file in find_options()["method"].items() if not file.origin}
 THEMES = {name: path.parent.name for name, path in FILES.items()}
 HEADER = {"title", "year", "source", "status", "differs"}
-STATUS = {"exact", "variant", "inspired"}
 LINES = 25
 """Of a method beside the numbers of its paper."""
 CONTROL = sorted(name for name, theme in THEMES.items() if theme == "control")
@@ -51,6 +51,7 @@ NEEDED = {
     "rlcm": (*SIM, "policy=tiny_consistency_vla"),  # a chain that no published policy has
     "rlfr": ("policy.hidden_layers=[0.5]",),
     "search_r1": ("task=wiki",),
+    "secrets_rlhf": SCORER,
     "simple_vla_rl": OPENVLA,
     "vrag_rl": ("policy=vlm", "task=small_acuity"),
 }
@@ -62,9 +63,10 @@ SECOND = {
     "rlcoder": "generator",
     "rlgf": "guide",
     "rlmec": "editor",
+    "secrets_rlhf": "member_1 member_2 member_3",
     "verirl": "reward_model",
 }
-"""The model beside the policy that these methods sample from or read; a recipe makes it, a user names it."""
+"""The models beside the policy that these methods sample from or read; a recipe makes them, a user names them."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,7 @@ def words_of(method: str, setting: str, folders) -> list[str]:
     chosen = {word.partition("=")[0]: word for word in (*theme, *NEEDED.get(method, ()))}
     option = chosen["policy"].partition("=")[2]
     path = [f"policy.path={folders[option]}"] if option in folders else []
-    second = [f"model.frozen_models.{SECOND[method]}.path={folders['text']}"] if method in SECOND else []
+    second = [f"model.frozen_models.{name}.path={folders['text']}" for name in SECOND.get(method, "").split()]
     return [f"method={method}", f"setting={setting}", *chosen.values(), *path, *second, "run_dir=same"]
 
 

@@ -72,7 +72,7 @@ SMALL = {
         "vision_config: {model_type: siglip_vision_model, hidden_size: 16, intermediate_size: 32, image_size: 16, "
         "num_hidden_layers: 1, num_attention_heads: 2, patch_size: 8, vision_use_head: false}}",
     ),
-    "tiny_scorer": tuple(f"policy.config.{word}" for word in TEXT),
+    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_scorer", "mini_scorer")},
     "control": (),
     "squashed": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
@@ -242,7 +242,7 @@ def learning_run(run: str, folder, last: int) -> DictConfig:
 def test_every_run_learns_with_every_term_and_not_without_rows(run, tmp_path):
     learning = LEARNING.get(run, 1)
     cfg = learning_run(run, tmp_path, learning + 1)
-    cli = CLI(to_lightning(cfg))
+    cli = SectionCLI(to_lightning(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
     cli.fit()
     data = cli.datamodule

@@ -1,6 +1,7 @@
 """No retired words, functions are verbs, and the field's words are found in the repository."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -70,6 +71,25 @@ FIELD = (
 )
 
 
+@functools.cache
+def read(file: Path) -> str:
+    return file.read_text()
+
+
+@functools.cache
+def list_nodes(file: Path) -> list[ast.AST]:
+    """Every node of a module, in the order of `ast.walk`."""
+    return list(ast.walk(ast.parse(read(file))))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """Files are read and parsed once for all tests of this module, and not kept for others."""
+    yield
+    read.cache_clear()
+    list_nodes.cache_clear()
+
+
 def _is_participle(word: str) -> bool:
     return word in PARTICIPLES or (word.endswith("ed") and len(word) > 3 and word not in VERBS)
 
@@ -83,13 +103,13 @@ def _is_participle_name(name: str) -> bool:
 @pytest.mark.parametrize("word", RETIRED)
 def test_a_retired_word_is_not_used(word):
     pattern = re.compile(rf"(?<![\w.]){re.escape(word)}(?![\w])")
-    assert [f"{file.relative_to(ROOT)}" for file in FILES if pattern.search(file.read_text())] == []
+    assert [f"{file.relative_to(ROOT)}" for file in FILES if word in read(file) and pattern.search(read(file))] == []
 
 
 def test_a_function_is_a_verb_and_no_past_participle():
     found = []
     for file in CODE:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in list_nodes(file):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not _is_participle_name(node.name):
                 continue
             if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
@@ -102,7 +122,7 @@ def test_a_class_has_a_name_of_its_own():
     places: dict[str, list[Path]] = {}
     for file in CODE:
         folder = file.relative_to(ROOT)
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in list_nodes(file):
             if isinstance(node, ast.ClassDef) and folder.parts[0] in ("mmrl", "tasks", "sims"):
                 places.setdefault(node.name, []).append(folder)
     several = {name: files for name, files in places.items() if len(files) > 1}
@@ -112,7 +132,7 @@ def test_a_class_has_a_name_of_its_own():
         assert len(folders) == len(files) and all(file.parts[0] == "tasks" for file in files), f"{name}: {files}"
         modules = {".".join(file.with_suffix("").parts) for file in files}
         for file in CODE:
-            for node in ast.walk(ast.parse(file.read_text())):
+            for node in list_nodes(file):
                 if isinstance(node, ast.ImportFrom) and node.module in modules:
                     shared = name in [alias.name for alias in node.names]
                     assert not shared or file.relative_to(ROOT).parent in folders, f"{file}: {node.module}.{name}"
@@ -122,7 +142,7 @@ def test_a_first_line_of_a_docstring_is_literal():
     """It begins with no participle before a preposition (`Called by ...`), and has no word of a riddle."""
     found = []
     for file in CODE:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in list_nodes(file):
             kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
             first = ((isinstance(node, kinds) and ast.get_docstring(node)) or "").split("\n\n")[0].lower()
             if _is_participle_name("_".join(re.findall(r"\w+", first)[:2])) or RIDDLE.search(first):
@@ -132,7 +152,7 @@ def test_a_first_line_of_a_docstring_is_literal():
 
 def test_prose_of_the_package_has_no_word_of_a_riddle():
     package = [file for file in FILES if file.relative_to(ROOT).parts[0] in ("mmrl", "tasks", "sims", "scripts")]
-    lines = ((file, line) for file in package for line in file.read_text().splitlines())
+    lines = ((file, line) for file in package for line in read(file).splitlines())
     assert [(str(file), line) for file, line in lines if RIDDLE.search(line)] == []
 
 
@@ -142,7 +162,7 @@ def test_local_names_are_nouns_of_the_value():
     names = [
         (f"{file.relative_to(ROOT)}:{node.lineno} {node.id}", node.id.lstrip("_"))
         for file in package
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in list_nodes(file)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     wrong = [place for place, name in names if name in LOCALS]
@@ -152,7 +172,7 @@ def test_local_names_are_nouns_of_the_value():
 @pytest.mark.parametrize("word", FIELD)
 def test_a_word_of_the_field_is_found(word):
     pattern = re.compile(re.escape(word), re.IGNORECASE)
-    assert any(pattern.search(file.read_text()) for file in FILES if file.relative_to(ROOT).parts[0] != "tests")
+    assert any(pattern.search(read(file)) for file in FILES if file.relative_to(ROOT).parts[0] != "tests")
 
 
 def test_the_rule_tells_verbs_from_participles():

@@ -61,7 +61,7 @@ def load_policy(
     run = run if isinstance(run, Run) else Run(Path(run))
     check_named_code(check_yaml(run.folder / "config.yaml"), run.folder / "config.yaml", trust)
     config = yaml.safe_load((run.folder / "config.yaml").read_text())
-    policy = _build(Policy, config["model"]["init_args"]["policy"], "policy")
+    policy = build_part(Policy, config["model"]["init_args"]["policy"], "policy")
     path = find_checkpoint(run.folder, str(checkpoint))
     try:
         load_weights(policy, str(path), trust=trust)
@@ -76,8 +76,8 @@ def load_policy(
     return LoadedPolicy(run, policy.to(device).eval(), sampling, seed, data["task"])
 
 
-def _build(kind: type, spec: Mapping[str, Any], name: str) -> Any:
-    """A part of a configuration, {class_path, init_args}, by the typed parser."""
+def build_part(kind: type, spec: Mapping[str, Any], name: str) -> Any:
+    """Build a part of a configuration, {class_path, init_args}, by the typed parser."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(kind, name, fail_untyped=False, required=True)
     try:
@@ -123,7 +123,7 @@ class LoadedPolicy:
     @cached_property
     def task(self) -> Task:
         """The run's task on its held-out split; its simulator must be the one of the training (contract.json)."""
-        task = _build(Task, copy.deepcopy(self._task), "task")
+        task = build_part(Task, copy.deepcopy(self._task), "task")
         check_contract(self.run.folder, task.contract())
         return task.on("held_out")
 

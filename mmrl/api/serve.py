@@ -1,17 +1,22 @@
-"""`mmrl serve`: answer observations with a run's policy over websockets, or conversations with a model's scores."""
+"""`mmrl serve`: a run's actions over websockets, a text policy's completions or a reward model's scores over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import ipaddress
+import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import yaml
+
 from mmrl.api.loaded_policy import load_policy
-from mmrl.api.serving.scores import ScoreServer, find_classifier
+from mmrl.api.serving.chat import TextPolicyServer, find_parser
+from mmrl.api.serving.scores import ENDING_S, ScoreServer, find_classifier
 from mmrl.api.serving.server import PolicyServer
 from mmrl.commands.options import SERVE_OPTIONS as OPTIONS
 from mmrl.commands.options import parse_count, parse_switch, split_options
@@ -90,6 +95,18 @@ def serve(arguments: Sequence[str]) -> None:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
         raise ConfigError(f"host={request.host} port={request.port}: {error.strerror}; choose another port=") from error
+    _end_calls(server, request.run)
+
+
+def _end_calls(server: PolicyServer | ScoreServer, run: str) -> None:
+    """End the process where a call of the model goes on: Python would wait for its thread, however long it takes."""
+    deadline = time.monotonic() + ENDING_S
+    while server.busy and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if server.busy:
+        _report(f"{run}: a call of the model does not end within {ENDING_S:g} s; the server ends without its answer")
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _build_score_server(request: ServeRequest, classifier: str) -> ScoreServer:
@@ -98,23 +115,23 @@ def _build_score_server(request: ServeRequest, classifier: str) -> ScoreServer:
     return ScoreServer(model, request.token)
 
 
-def _build_policy_server(request: ServeRequest) -> PolicyServer:
-    require_packages()
+def _build_policy_server(request: ServeRequest) -> PolicyServer | TextPolicyServer:
     loaded = load_policy(
         request.run, request.checkpoint, request.decode, request.seed, request.device, trust=request.trust
     )
-    contract = read_contract(request.run)
     if not loaded.acts:
-        raise ConfigError(
-            f"{request.run}: its task has no simulator and no recorded actions, so its policy has no actions to serve; "
-            "`mmrl chat` talks to it"
+        config = yaml.safe_load((loaded.run.folder / "config.yaml").read_text())
+        return TextPolicyServer(
+            loaded.policy, loaded.sampling, request.seed, request.token, request.max_batch, find_parser(config)
         )
+    require_packages()
+    contract = read_contract(request.run)
     return PolicyServer(
         loaded.policy, loaded.sampling, request.seed, contract, request.token, request.max_batch, _report
     )
 
 
-async def _serve(server: PolicyServer | ScoreServer, request: ServeRequest) -> None:
+async def _serve(server: PolicyServer | TextPolicyServer | ScoreServer, request: ServeRequest) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -123,7 +140,8 @@ async def _serve(server: PolicyServer | ScoreServer, request: ServeRequest) -> N
     def announce(port: int) -> None:
         token = "with a token" if request.token else "without a token"
         scheme = "ws" if isinstance(server, PolicyServer) else "http"
-        print(f"{request.run}: serving at {scheme}://{address}:{port} {token}; Ctrl-C ends it", flush=True)
+        path = "/v1" if isinstance(server, TextPolicyServer) else ""
+        print(f"{request.run}: serving at {scheme}://{address}:{port}{path} {token}; Ctrl-C ends it", flush=True)
 
     await server.serve(request.host, request.port, announce, stop)
 

@@ -129,6 +129,8 @@ class BestCheckpoint(EarlyStopping):
             )
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._observe(trainer, pl_module, trainer.current_epoch)  # of a run that another callback ended
+        self._save(trainer)
         if trainer.is_global_zero and self.best.values:
             print(f"best weights: iteration {self.best.iteration}, {self._file}", flush=True)
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import lightning as L
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from mmrl.data.rollout_data import RolloutData
-from mmrl.files.atomic import replace_path
+from mmrl.evaluation.report.evaluator_plot import save_plot
 
 
 class EvaluationPlots(L.Callback):
@@ -31,13 +29,4 @@ class EvaluationPlots(L.Callback):
             if decode not in held_out.latest:  # a run resumed at its end has measured nothing
                 continue
             for name, evaluator in held_out.evaluators.items():
-                figure = Figure(figsize=(6, 4), dpi=130, layout="constrained")
-                FigureCanvasAgg(figure)
-                axes = figure.add_subplot()
-                if not evaluator.plot(axes, start, held_out.latest[decode]):
-                    continue
-                axes.set_title(f"{decode}: {name}", loc="left")
-                axes.spines[["top", "right"]].set_visible(False)
-                folder = self.run_dir / "plots"
-                with replace_path(folder / f"{decode}-{name}.png") as file:
-                    figure.savefig(file, metadata={"Software": None})
+                save_plot(self.run_dir, decode, name, evaluator, start, held_out.latest[decode])

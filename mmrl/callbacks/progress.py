@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import RichProgressBar
 from rich import get_console
 
 from mmrl.data.rollout_data import RolloutData
+from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics
 from mmrl.rollouts.base import ContinuingRollout
 
@@ -47,6 +48,7 @@ class Progress(RichProgressBar):
         self._plain = not get_console().is_terminal
         self._prints = True  # whether this is the first process of the run
         self._measured = False  # whether the held-out metrics are of this iteration
+        self._latest: Any = None  # the evaluation that the last line could show
         self._started = self._ended = 0.0
         if self._plain:
             super().disable()
@@ -66,7 +68,7 @@ class Progress(RichProgressBar):
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)
-        if self._plain and self._prints and trainer.current_epoch == 0 and (text := _format_start(trainer)):
+        if self._plain and self._prints and trainer.current_epoch == 0 and (text := _format_latest(trainer)):
             print(f"{format_stage()}start: held-out {text}", flush=True)
         self._started, self._measured = time.perf_counter(), False
 
@@ -90,6 +92,13 @@ class Progress(RichProgressBar):
         names = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
         line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, names)
         print(f"{format_stage()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
+        self._latest = getattr(_held_out(trainer), "latest", None)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Print an evaluation that was made after the last line, as of a run that a callback ends early."""
+        latest = getattr(_held_out(trainer), "latest", None)
+        if self._plain and self._prints and latest and latest is not self._latest:
+            print(f"{format_stage()}end: held-out {_format_latest(trainer)}", flush=True)
 
     def _reset_progress_bar_ids(self) -> None:
         super()._reset_progress_bar_ids()
@@ -190,10 +199,14 @@ def _format_held_out(metrics: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
-def _format_start(trainer: Any) -> str:
-    """Held-out metrics of the policy before training."""
+def _held_out(trainer: Any) -> HeldOut | None:
     data = getattr(trainer, "datamodule", None)
-    held_out = data.evaluation if isinstance(data, RolloutData) else None
+    return data.evaluation if isinstance(data, RolloutData) else None
+
+
+def _format_latest(trainer: Any) -> str:
+    """Held-out metrics of the latest evaluation; empty without one."""
+    held_out = _held_out(trainer)
     if held_out is None or not held_out.latest:
         return ""
     return _format_held_out(

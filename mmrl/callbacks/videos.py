@@ -11,8 +11,8 @@ from lightning.pytorch.trainer.states import TrainerFn
 from mmrl.data.rollout_data import RolloutData
 from mmrl.evaluation.report.checkpoint_metrics import success_rates
 from mmrl.evaluation.video.clips import compose_clip
-from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos, prepare_recording
+from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.loggers.base import SampleLogger
 
 
@@ -20,7 +20,7 @@ class Videos(L.Callback):
     """After every evaluation, write <run_dir>/videos/<iteration>/<decode>-<number>.mp4 and log them.
 
     The videos show the first held-out initial states under the first decode, played again with the draws of the
-    evaluation. Only in runs of one process.
+    evaluation. A video that ffmpeg does not write is counted, and the run goes on. Only in runs of one process.
 
     Args:
         run_dir: folder of the run.
@@ -33,6 +33,7 @@ class Videos(L.Callback):
             if value < least:
                 raise ValueError(f"trainer.callbacks.videos.{name} must be at least {least}, got {value}")
         self.folder, self.count, self.size = Path(run_dir) / "videos", count, size
+        self.writer = CountingVideoWriter()
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         data: RolloutData = trainer.datamodule  # type: ignore[attr-defined]
@@ -55,7 +56,13 @@ class Videos(L.Callback):
         score = next((rate.score_name for rate in success_rates(data.evaluation).values()), None)
         for number in range(len(videos.episodes)):
             frames = compose_clip({"policy": videos}, number, score)
-            file = write_video(frames, self.folder / str(data.iteration) / f"{decode}-{number}.mp4", videos.fps)
+            path = self.folder / str(data.iteration) / f"{decode}-{number}.mp4"
+            file = self.writer.write(frames, path, videos.fps)
+            if file is None:
+                continue
             for logger in trainer.loggers:
                 if isinstance(logger, SampleLogger):
                     logger.log_video(f"videos/{file.stem}", file, trainer.global_step)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.writer.warn_failures()

@@ -39,6 +39,7 @@ def _import_uncollected(name: str) -> ModuleType:
 
 COMMANDS: dict[str, Command] = {
     "fit": _load_lazily("fit", "fit"),
+    "rounds": _load_lazily("rounds.rounds", "rounds"),
     "plan": _load_lazily("plan", "plan"),
     "evaluate": _load_lazily("evaluate", "evaluate"),
     "compare": _load_lazily("results.compare", "compare"),

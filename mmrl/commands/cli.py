@@ -21,9 +21,10 @@ from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.dry_calls.data import check_data
 from mmrl.config.dry_calls.parser import DataFirstParser
+from mmrl.config.dry_calls.processor import build_configured, check_processor
 from mmrl.config.errors.parser import check_empty, format_parser_error
 from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
-from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_trainable
+from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_settings, check_trainable
 from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
@@ -39,6 +40,7 @@ from mmrl.distributed.fsdp2 import is_fsdp2
 from mmrl.files.atomic import replace_path
 from mmrl.loggers.base import ContinuedLogger
 from mmrl.policies.base import Policy
+from mmrl.policies.processor import Processor
 from mmrl.runs.checkpoint_io import CheckpointFiles
 from mmrl.runs.resumable import check_resumable
 
@@ -92,6 +94,7 @@ class CLI(LightningCLI):
         self.checkpoints = CheckpointFiles()
         self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
         self._whole = False  # whether all parts are built
+        self._processor: Processor | None = None  # that the configuration states for the policy
         self._receives = False  # whether the weights of policies come from the first process
         if isinstance(args, dict):
             check_seed("seed", args.get("seed_everything"))
@@ -137,13 +140,19 @@ class CLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         config = self._plain()
         reward = check_parts(config["model"], config["data"], self._trains)
+        check_settings(config["model"])
         check_wiring(config["model"], config["data"], config.get("recipe"))
         check_threads(config["trainer"], config["model"], config["data"])
         check_division(config["model"], config["trainer"])
+        self._processor = build_configured(config["model"])
         self.parser.add_instantiator(self._part, object)
         if is_first_process():
-            self.parser.check = partial(self._check, reward=reward)  # type: ignore[attr-defined]
+            self.parser.check = partial(self._check_data, reward=reward)  # type: ignore[attr-defined]
         self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
+
+    def _check_data(self, data: Any, reward: Any) -> None:
+        self._check(data, reward=reward)
+        check_processor(self._processor, data)
 
     def _dump_config(self) -> None:
         """Give the parts their hyperparameters, as Lightning does, without validating what has just been parsed."""
@@ -180,6 +189,9 @@ class CLI(LightningCLI):
             cause = error if is_user_error(error) else error.__cause__ or error
             raise explain_error(cause, "model or data", type(cause).__name__) from cause
         self._whole = True
+        processor = getattr(getattr(self.model, "policy", None), "processor", None)
+        if self._processor is None and self.parser.check is not None:  # type: ignore[attr-defined]  # of a checkpoint
+            check_processor(processor, self.datamodule)
 
     def to_yaml(self) -> str:
         """The whole configuration as YAML."""

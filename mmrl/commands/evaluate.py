@@ -28,13 +28,13 @@ from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
 from mmrl.evaluation.report import terminal_table
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
+from mmrl.evaluation.report.evaluator_plot import save_plot
 from mmrl.evaluation.report.html_report import HtmlReport
 from mmrl.evaluation.report.result import EpisodesByCheckpoint, EvaluationResult
 from mmrl.evaluation.report.single_answer import describe_single_answer
 from mmrl.evaluation.report.tables import format_metrics
 from mmrl.evaluation.statistics.paired import PairedComparison, compare_checkpoints
 from mmrl.evaluation.video.clips import compose_video
-from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
 from mmrl.files.atomic import check_inside, write_file
@@ -94,6 +94,7 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         report = HtmlReport(request.folder, evaluation, result, compared, _score(data), videos_by_decode)
         with writable(request.folder, "mmrl evaluate"):
             files = _write_report(request, report)
+            _write_plots(request.folder, data.evaluation.evaluators, episodes)
             send_evaluation(loggers, result, evaluation, _score(data), files)
     return result
 
@@ -208,6 +209,19 @@ def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str,
         Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {file}", highlight=False)
 
 
+def _write_plots(folder: Path, evaluators: dict[str, Any], episodes: EpisodesByCheckpoint) -> None:
+    """Write the plots of evaluators: of the last checkpoint, with the one that it is compared with."""
+    measured = list(episodes.values())
+    for decode, last in measured[-1].items():
+        for name, evaluator in evaluators.items():
+            first = measured[0].get(decode, last)
+            path = None
+            if evaluator.plots_alone or first is not last:
+                path = save_plot(folder, decode, name, evaluator, first, last)
+            if path is not None:
+                Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {path}", highlight=False)
+
+
 def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:
     """Write the report, and a video of each decode that was recorded; returns the videos."""
     console, files = Console(soft_wrap=True, markup=False, emoji=False), []
@@ -216,11 +230,14 @@ def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:
         first = {title: part.select(range(request.video_episodes)) for title, part in videos.items()}
         fps = next(iter(videos.values())).fps
         path = request.folder / "videos" / f"{decode}.mp4"
-        files.append(write_video(compose_video(first, report.score_name), path, fps / 2))
+        if report.writer.write(compose_video(first, report.score_name), path, fps / 2) is None:
+            continue
+        files.append(path)
         states = len(next(iter(first.values())).videos)
         console.print(
             f"written: {path} (the first {states} held-out initial states in order, none chosen by its outcome; "
             "half speed)",
             highlight=False,
         )
+    report.writer.warn_failures()
     return files

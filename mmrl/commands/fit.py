@@ -29,12 +29,10 @@ from mmrl.core.errors import ConfigError
 from mmrl.distributed.first_process import is_first_process
 from mmrl.files.atomic import FULL
 from mmrl.runs.closed_output import drop_closed_output
+from mmrl.runs.early_end import format_early_end
 from mmrl.runs.run_folder import checkpoints_of, claim_folder, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 from mmrl.runs.writable import writable
-
-ENDING = " Signaling Trainer to stop."
-"""End of the reason that Lightning's EarlyStopping gives."""
 
 
 def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = None) -> Path | None:
@@ -93,10 +91,10 @@ def _parse(arguments: Sequence[str] | dict[str, Any]) -> CLI:
 
 
 def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None, only_print: bool) -> dict[str, Any]:
-    line = choose_setting(arguments).line
-    if line and is_first_process():
-        print(f"# {line}", flush=True)
-    cfg = compose(arguments)
+    setting = choose_setting(arguments)
+    if setting.line and is_first_process():
+        print(f"# {setting.line}", flush=True)
+    cfg = compose(arguments, setting)
     if check is not None:
         check(cfg)
     folder, started = Path(str(cfg.run_dir)), os.environ.get("MMRL_STARTED")
@@ -135,7 +133,7 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
         cli.fit(trust)
     except SystemExit:
         if request.number is not None and first:
-            print(_format_stop(request, run_dir, trust), file=sys.stderr)
+            print(_format_stop(request, cli, trust), file=sys.stderr)
         raise
     except OSError as error:
         if error.errno not in FULL:
@@ -149,16 +147,6 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
         print(f"run folder: {run_dir}")
 
 
-def format_early_end(trainer: Any) -> str:
-    """Say after how many iterations a run ended before the last one, and why where a callback says so; else empty."""
-    done, last = trainer.current_epoch, trainer.max_epochs
-    if last in (None, -1) or done >= last:
-        return ""
-    reasons = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
-    reason = next((f": {text.removesuffix(ENDING)}" for text in reasons if text), "")
-    return f"ended after {done} of {last} iterations{reason}"
-
-
 def format_nothing_learned(data: Any) -> str:
     """Say that no iteration had a row to learn from, so that the weights are those of the start; else empty."""
     empty = getattr(data, "empty", None)
@@ -167,11 +155,16 @@ def format_nothing_learned(data: Any) -> str:
     return "nothing was learned: no iteration left an episode to learn from, and the weights are those of the start"
 
 
-def _format_stop(request: StopRequest, run_dir: Path, trust: bool) -> str:
+def _format_stop(request: StopRequest, cli: CLI, trust: bool) -> str:
     name = signal.Signals(request.number or signal.SIGTERM).name
     if format_stage():  # the run that the stage belongs to says how to go on
         return f"mmrl fit: {format_stage()}stopped by {name}"
-    return f"mmrl fit: stopped by {name}; {_format_resume_hint(run_dir, trust)}"
+    run_dir, data = Path(cli.config.run_dir), getattr(cli, "datamodule", None)
+    line = f"mmrl fit: stopped by {name}; {_format_resume_hint(run_dir, trust)}"
+    if getattr(data, "is_measured", True) or not checkpoints_of(run_dir):
+        return line
+    command = shlex.join(["mmrl", "evaluate", str(run_dir), *(["trust=true"] if trust else [])])
+    return f"{line}\nmmrl fit: the weights of this checkpoint are not evaluated; evaluate them with: {command}"
 
 
 def _format_resume_hint(run_dir: Path, trust: bool) -> str:

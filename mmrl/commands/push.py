@@ -13,11 +13,11 @@ from hydra.utils import get_class
 from mmrl.commands.catalogue.recipes import cite
 from mmrl.commands.cli import enter_project_of
 from mmrl.commands.results.model_card import build_metadata, format_training
-from mmrl.config.layers.files import read_paper
+from mmrl.config.layers.files import find_part, read_inherited_differences, read_paper, read_run
 from mmrl.config.option_files import find_options
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL
-from mmrl.experiments.papers import read_differences
+from mmrl.experiments.papers import STATUS, read_differences
 from mmrl.files.atomic import check_inside, write_file
 from mmrl.runs.checkpoint_file import read_manifest
 from mmrl.runs.run_folder import last_checkpoint
@@ -38,12 +38,6 @@ PIPELINES = {
     **dict.fromkeys(("ControlPolicy", "ActorPolicy"), "reinforcement-learning"),
 }
 """By class of policy: the task of the Hub."""
-STATUS = {
-    "exact": "implements the paper's equations",
-    "variant": "is a variant of the paper's method",
-    "inspired": "is inspired by the paper",
-}
-"""By the status in a recipe's header: what the recipe, and not the policy, is."""
 
 
 def push(arguments: Sequence[str]) -> Path:
@@ -146,7 +140,9 @@ def _read_paper(config: Mapping[str, Any]) -> Mapping[str, Any]:
         if header.get("title") or method not in options["method"]:
             return header
         choices = {"method": method, "setting": None}
-    return {**read_paper(choices), "differs": "; ".join(read_differences(choices).values()) or "none"}
+    method = find_part(read_run(choices), "method")
+    inherited = [f"{base}, which it extends: {text}" for base, text in read_inherited_differences(method).items()]
+    return {**read_paper(choices), "differs": "; ".join([*read_differences(choices).values(), *inherited]) or "none"}
 
 
 def format_evaluation(folder: Path) -> str:

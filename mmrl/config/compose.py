@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mmrl.config.layers.files import LAYERS, RUNS
-from mmrl.config.layers.settings import choose_setting, drop_headers
+from mmrl.config.layers.settings import Setting, choose_setting, drop_headers
 from mmrl.config.option_files import CONF as CONF
 from mmrl.config.option_files import OptionFile, find_options, groups, read_package
 from mmrl.config.overrides import (
@@ -116,8 +116,7 @@ _SHARED_KEYS = (
 PLAIN = ("seed", "capture", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
 _NAMED_BY_LIGHTNING = ("trainer.strategy",)  # a key of a group that takes a registered name too
-_MANY = 50
-"""More options than this are not listed in an error."""
+_MANY = 50  # more options than this are not listed in an error
 NEEDED = ("trainer", "learner", "data")
 """Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""
 
@@ -131,8 +130,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
     out = [] if names_recipe(arguments) else ["~recipe"]
     for argument in arguments:
         check_argument(argument)
-        key, value = argument.split("=", 1)
-        key = key.lstrip("+~") if key.startswith(("+", "~")) else key
+        key, _, value = argument.lstrip("+~").partition("=")
         head, _, rest = key.partition(".")
         if not rest and key in options:
             if value not in options[key] and (new := find_new_option(key, value)):
@@ -151,9 +149,8 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
         elif key in SHORT or key in ROOTS:
             raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
-            keys = [*PLAIN, *ROOTS, *SHORT, *options]
-            names = ", ".join(sorted(set(keys)))
-            raise ConfigError(f"{key}: unknown key.{_suggest(head, keys)} Top-level keys are {names}")
+            keys = sorted({*PLAIN, *ROOTS, *SHORT, *options})
+            raise ConfigError(f"{key}: unknown key.{_suggest(head, keys)} Top-level keys are {', '.join(keys)}")
     return out
 
 
@@ -169,9 +166,12 @@ def names_recipe(arguments: Sequence[str]) -> bool:
     return "recipe" in keys or not keys & set(LAYERS)
 
 
-def compose(arguments: Sequence[str]) -> DictConfig:
-    """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes."""
-    setting = choose_setting(arguments)
+def compose(arguments: Sequence[str], setting: Setting | None = None) -> DictConfig:
+    """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes.
+
+    `setting` is what `choose_setting` makes of the arguments; None asks it.
+    """
+    setting = setting or choose_setting(arguments)
     arguments = setting.words
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]

@@ -181,6 +181,24 @@ def check_division(model: Mapping[str, Any], trainer: Mapping[str, Any]) -> None
         raise ConfigError(str(error)) from error
 
 
+def check_settings(model: Mapping[str, Any]) -> None:
+    """Refuse settings of a policy that do not fit its architecture (`Policy.refuse_settings`), before it is built.
+
+    Args:
+        model: {class_path, init_args} of the learner.
+
+    Raises:
+        ConfigError: with the policy's reason.
+    """
+    policy = (model.get("init_args") or {}).get("policy")
+    if not isinstance(policy, Mapping) or "class_path" not in policy:
+        return
+    try:
+        load(policy["class_path"]).refuse_settings(policy.get("init_args") or {})
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
 def check_decodes(policy: Any, data: Any) -> None:
     """Refuse a decode of `data.sampling` or `data.evaluation.sampling` that the policy's `check_sampling` refuses."""
     if policy is None or getattr(data, "sampling", None) is None:

@@ -13,6 +13,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.function_path import resolve_path
 
 FUNCTIONS = "rollout.functions"
+AGENT = "rollout.agent"
 INPUTS = ("path", "held_out_path", "image_folder")
 """Arguments of tasks, rollouts and policies that name a file or folder to read."""
 OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
@@ -54,7 +55,10 @@ def _exists(path: str) -> bool:
 
 
 def resolve_tool_functions(cfg: DictConfig) -> None:
-    """Make the files of data.rollout.functions absolute."""
+    """Make the files of data.rollout.functions and data.rollout.agent absolute."""
+    agent = OmegaConf.select(cfg, f"data.{AGENT}")
+    if isinstance(agent, str) and agent:
+        [cfg.data.rollout.agent] = resolve_functions([agent], AGENT)
     paths = OmegaConf.select(cfg, f"data.{FUNCTIONS}")
     if paths:
         paths = paths if isinstance(paths, ListConfig) else [paths]

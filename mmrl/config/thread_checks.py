@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mmrl.config.wiring import build_nested, load
+from mmrl.config.wiring import build_nested, build_samplers, load
 from mmrl.core.errors import ConfigError
 from mmrl.distributed.fsdp2 import is_fsdp2
-from mmrl.engines.base import SamplesModels, list_models
+from mmrl.engines.base import list_models
 from mmrl.transforms.base import find_readers
 
 
@@ -43,9 +43,7 @@ def check_threads(trainer: Mapping[str, Any], model: Mapping[str, Any], data: Ma
     transforms = {name: build_nested(spec) for name, spec in (module.get("transforms") or {}).items() if spec}
     readers = [f"data.transforms.{name} reads {value!r}" for name, value in find_readers(transforms, names)]
     if sharded and load(engine["class_path"]).uses_policy:
-        rollout = module["rollout"]
-        samples_models = issubclass(load(rollout["class_path"]), SamplesModels)
-        sampled = list_models([*transforms.values(), *([build_nested(rollout)] if samples_models else [])])
+        sampled = list_models(build_samplers(module, list(transforms.values())))
         readers += [f"data.engine samples {name!r}, a model of the learner," for name in sorted(sampled)]
     if readers:
         remedy = "strategy=ddp or engine=vllm_server" if sharded else "a model of model.frozen_models"

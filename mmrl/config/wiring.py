@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,8 @@ from mmrl.core.errors import ConfigError
 from mmrl.engines.base import SamplesModels
 
 PREDICTED = (
-    "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
+    "needs {missing} from the policy; set model.policy.value_head=true for values, "
+    "model.policy.output_router_logits=true for the loads of experts, and name other numbers under "
     "model.policy.statistics"
 )
 SAMPLED = (
@@ -53,6 +54,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     models = further | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
     _check_recorded(provided, module, where)
+    _check_judges(module, where)
     written = (part.writes() for part in (load(module["rollout"]["class_path"]), *transforms))
     columns = (COLLATED | provided).union(*written)
     contexts = frozenset().union(*(transform.contexts() for transform in transforms))
@@ -84,7 +86,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         if spec is None:
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
-        need(term.reads(), columns, f"term {name!r}", UNWRITTEN)
+        need(term.reads(), columns | {"loss_weights"}, f"term {name!r}", UNWRITTEN)
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
         need(term.others(), _list_passes(models, contexts), f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
@@ -107,12 +109,46 @@ def _check_recorded(columns: frozenset[str], module: Mapping[str, Any], where: s
 
 
 def _check_sampled(module: Mapping[str, Any], transforms: Sequence[Any], need: Callable[..., None]) -> None:
-    """Check that there are the frozen models which rollout and transforms sample from."""
-    spec = module["rollout"]
-    samples_models = issubclass(load(spec["class_path"]), SamplesModels)
-    for part in (*([build_nested(spec)] if samples_models else []), *transforms):
-        if isinstance(part, SamplesModels):
-            need(part.sampled_models(), part=f"{type(part).__name__} of data", hint=SAMPLED)
+    """Check that there are the frozen models which rollout, transforms and judges sample from."""
+    for part in build_samplers(module, transforms):
+        need(part.sampled_models(), part=f"{type(part).__name__} of data", hint=SAMPLED)
+
+
+def build_samplers(module: Mapping[str, Any], transforms: Sequence[Any]) -> list[SamplesModels]:
+    """Return the parts of a data module whose requests may name frozen models, of which few are built for this.
+
+    Args:
+        module: arguments of the data module.
+        transforms: its transforms, built.
+    """
+    rollout = module["rollout"]
+    samples = issubclass(load(rollout["class_path"]), SamplesModels)
+    judges = [spec["init_args"]["judge"] for spec in _find_judges(module.get("reward"))]
+    parts = [*([build_nested(rollout)] if samples else []), *transforms, *map(build_nested, judges)]
+    return [part for part in parts if isinstance(part, SamplesModels)]
+
+
+def _find_judges(spec: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the rewards, within a reward too, whose judge is a model of the run."""
+    arguments = (spec.get("init_args") or {}) if isinstance(spec, Mapping) else {}
+    judge = arguments.get("judge")
+    if isinstance(judge, Mapping) and "class_path" in judge and getattr(load(judge["class_path"]), "of_run", False):
+        yield spec
+    for value in arguments.values():
+        yield from _find_judges(value)
+
+
+def _check_judges(module: Mapping[str, Any], where: str) -> None:
+    """Refuse log-probs of a judge whose weights are in an engine that gives none."""
+    engine = load(module["engine"]["class_path"]) if module.get("engine") else None
+    for spec in _find_judges(module.get("reward")):
+        form = spec["init_args"].get("form") or {}
+        reads = "class_path" in form and getattr(load(form["class_path"]), "reads_options", False)
+        if reads and engine is not None and not engine.uses_policy:
+            raise ConfigError(
+                f"{where}reward.form={form['class_path'].rpartition('.')[2]} reads log-probs of the judge, and "
+                f"{engine.__name__} gives none; use engine=local, a judge of its own, or a form with a written verdict"
+            )
 
 
 def _check_rows(rows: Mapping[str, Any], need: Callable[..., None]) -> None:

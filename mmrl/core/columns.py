@@ -117,6 +117,16 @@ COLUMNS: dict[str, Column] = {
         pad=-1,
     ),
     "preference": Column("[N]", "1", "1 preferred, -1 not, within its group; 0 neither"),
+    "head_scores": Column("[N, T, K]", "score", "reward model: scores of its heads"),
+    "labels": Column(
+        "[N, K]", "score", "what the heads of a reward model learn: numbers, 0 or 1, or one class; NaN where unknown"
+    ),
+    "preference_margin": Column(
+        "[N]", "score", "by how much the preferred row of the pair is better, as the data say; NaN where they do not"
+    ),
+    "preference_probability": Column(
+        "[N]", "1", "soft label: probability that the preferred row of the pair is better; NaN where the data have none"
+    ),
     "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
     "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
     "importance_weights": Column(

@@ -48,7 +48,7 @@ class PromptCollector(Scorer):
     """
 
     def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
-        super().__init__(task, reward.at(ctx.iteration), getattr(ctx.policy, "opened_tag", ""))
+        super().__init__(task, reward.at(ctx.iteration).bind(ctx), getattr(ctx.policy, "opened_tag", ""))
         self.rollout, self.curriculum, self.ctx = rollout, curriculum, replace(ctx, collector=self)
         self.choices, self.episodes, self.scoring = 0, 0, 0.0  # sampled choices, episodes, seconds of scoring
         self._next_slot = 0
@@ -197,13 +197,13 @@ def at_iteration(data: RolloutData, ctx: Context, iteration: int) -> Context:
 
 
 def find_models(data: RolloutData) -> dict[str, Policy]:
-    """Return the frozen models that the rollouts and transforms of a data module sample from, by name.
+    """Return the frozen models that the rollouts, transforms and reward of a data module sample from, by name.
 
     Raises:
         ConfigError: the learner has no such model, or trains it.
     """
     held_out = [] if data.evaluation is None else [data.evaluation.rollout, *data.evaluation.transforms.values()]
-    names = sorted(list_models([data.rollout, *data.transforms.values(), *held_out]))
+    names = sorted(list_models([data.rollout, data.reward, *data.transforms.values(), *held_out]))
     learner = data.trainer.lightning_module
     frozen: frozenset[str] = getattr(learner, "frozen_models", frozenset())
     if missing := [name for name in names if name not in frozen]:

@@ -38,6 +38,7 @@ from mmrl.evaluation.held_out import HeldOut
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
 from mmrl.rollouts.base import Rollout
+from mmrl.runs.early_end import ends_early
 from mmrl.schedules.base import Schedule
 from mmrl.schedules.scheduled import ScheduledScalars
 from mmrl.transforms.base import EpisodeTransform, check_group_size
@@ -114,6 +115,7 @@ class RolloutData(L.LightningDataModule):
         self.iteration = 0
         self.empty = EmptyIterations(max_empty_iterations, find_extract_key(task, rollout))
         self.finished = False  # every problem is solved, so that the run ends with this iteration
+        self._measured = -1  # iteration of the last evaluation on all held-out problems
         self.metrics: dict[str, float] = {}
         self.last_episodes: list[Episode] = []  # this rank's episodes, for callbacks
 
@@ -297,8 +299,17 @@ class RolloutData(L.LightningDataModule):
         self.scheduled.restore()
         models = sync_engine(self, learner.policy, self.iteration)
         with parallel.precision(self.trainer), gather_weights(*models), no_learning(learner.policy):
-            interim = 0 < self.iteration < self.trainer.max_epochs and not self.finished
-            return self.evaluation.measure(self.task, self.reward, build_context(self, learner), interim)
+            ends = self.finished or ends_early(self.trainer)
+            interim = 0 < self.iteration < self.trainer.max_epochs and not ends
+            metrics = self.evaluation.measure(self.task, self.reward, build_context(self, learner), interim)
+        if not interim or self.evaluation.interim_count is None:
+            self._measured = self.iteration
+        return metrics
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the weights of this iteration are measured on all held-out problems, or none are to be measured."""
+        return self.evaluation is None or self._measured == self.iteration
 
     def _measure(self) -> Iterator[dict[str, float]]:
         yield self.measure()

@@ -76,6 +76,24 @@ class Engine(ABC):
         """Predict the values of raw observations; 0 where engine or policy has no value function."""
         return [0.0] * len(observations)
 
+    def score_first(
+        self, observations: Sequence[Mapping[str, Any]], tokens: Sequence[Sequence[int]], model: str | None = None
+    ) -> list[list[float]]:
+        """Score tokens as the first one of a completion, without drawing any.
+
+        Args:
+            observations: raw, of n contexts.
+            tokens: ids that are scored in each context.
+            model: the frozen model that is asked; None for the policy.
+
+        Returns:
+            Log-probs in nats, at temperature 1 over everything that can be chosen, of each context's tokens.
+
+        Raises:
+            ConfigError: the engine has a copy of the weights, which scores what it draws alone.
+        """
+        raise ConfigError(f"{type(self).__name__} scores no tokens that it did not draw; use engine=local")
+
     def report(self) -> dict[str, float]:
         """Return the metrics since the last report, and reset them. Collective.
 
@@ -131,7 +149,7 @@ class Engine(ABC):
         if unknown := [name for name in names if name is not None and name not in self.engines]:
             raise ConfigError(
                 f"a request names the model {unknown[0]!r}, and the engine has {sorted(self.engines)}; name it under "
-                "model.frozen_models, and in sampled_models() of the rollout or transform that asks for it"
+                "model.frozen_models, and in sampled_models() of the part that asks for it"
             )
         done: dict[int, Completion] = {}
         for name in names:
@@ -195,7 +213,7 @@ def contexts(requests: Sequence[Request], policy: Policy) -> list[Observation]:
 
 @runtime_checkable
 class SamplesModels(Protocol):
-    """A rollout or an episode transform whose requests name frozen models."""
+    """A rollout, an episode transform or a reward whose requests name frozen models."""
 
     def sampled_models(self) -> frozenset[str]:
         """Return the names that its requests have, as in `model.frozen_models`."""

@@ -96,6 +96,26 @@ class LocalEngine(Engine):
                 values += super().predict_values(some) if predictions is None else predictions.float().tolist()
         return values
 
+    @torch.no_grad()
+    def score_first(
+        self, observations: Sequence[Mapping[str, Any]], tokens: Sequence[Sequence[int]], model: str | None = None
+    ) -> list[list[float]]:
+        if model is not None:
+            return self.engines[model].score_first(observations, tokens)
+        policy = self._policy_in_use()
+        encoded = [policy.encode(observation) for observation in observations]
+        rows = [(number, token) for number, ids in enumerate(tokens) for token in ids]
+        scores: list[list[float]] = [[] for _ in observations]
+        with evaluation_mode(policy):
+            for start in range(0, len(rows), self.max_rows):
+                piece = rows[start : start + self.max_rows]
+                numbers, ids = zip(*piece)
+                batch = _first_choices([encoded[number] for number in numbers], numbers, ids, policy)
+                out = policy(Batch({name: column.to(self._device) for name, column in batch.items()}))
+                for number, score in zip(numbers, out.full_logprobs[:, 0].float().tolist()):
+                    scores[number].append(score)
+        return scores
+
     def _policy_in_use(self) -> Policy:
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before it is used")
@@ -185,6 +205,23 @@ class LocalEngine(Engine):
                 )
             )
         return completions
+
+
+def _first_choices(
+    observations: Sequence[Observation], numbers: Sequence[int], ids: Sequence[int], policy: Policy
+) -> Batch:
+    """Rows of one token each, behind these encoded observations; rows of one number share theirs."""
+    single = torch.ones(len(ids), 1)
+    batch = Batch(
+        action=torch.tensor(ids)[:, None],
+        action_mask=single.bool(),
+        behavior_logprobs=0 * single,
+        temperature=single[:, 0],
+        prompt_id=torch.tensor(numbers),
+        prompt_length=torch.tensor([len(observation.get("input_ids", ())) for observation in observations]),
+    )
+    batch |= {f"obs.{name}": column for name, column in policy.collate(observations).items()}
+    return batch
 
 
 def _rows(column: Tensor | Ragged, lengths: Sequence[int]) -> Sequence[Tensor]:

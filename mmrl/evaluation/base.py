@@ -24,6 +24,8 @@ class Evaluator(ABC):
         """Compute changes since the start of the run; `start` has the episodes of the same problems at that time."""
         return {}
 
+    plots_alone = False  # whether one measurement has a plot; else it shows a change since the start
+
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
         """Plot the first and the latest episodes into matplotlib axes; returns False without a plot."""
         return False

@@ -149,7 +149,6 @@ class HeldOut:
         slots = range(len(indices)) if self.only is None else self.only
         # ranks take every world_size-th slot; seed and iteration are fixed, so checkpoints have the same draws
         mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]
-        scorer = Scorer(task, reward, getattr(ctx.policy, "opened_tag", ""))
         here = replace(
             ctx,
             task=task,
@@ -158,8 +157,9 @@ class HeldOut:
             iteration=0,
             purpose="eval",
             group_size=self.num_samples,
-            collector=scorer,
         )
+        scorer = Scorer(task, reward.bind(here), getattr(ctx.policy, "opened_tag", ""))
+        here = replace(here, collector=scorer)
         episodes = self.rollout.collect(mine, here)
         scorer.score(episodes)
         for transform in self.transforms.values():

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mmrl.config.compose import CONF
-from mmrl.config.layers.files import find_part, read_paper, read_run
+from mmrl.config.layers.files import find_part, read_inherited_differences, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
 from mmrl.experiments.comparison import Comparison, read_comparison
 from mmrl.experiments.results import FOLDER, format_result, read_result, result_file
@@ -32,9 +32,24 @@ band. "smoke": a recipe without an experiment; a test runs some iterations of it
 about what it learns.
 "compared": a table has it beside other recipes at equal budget.
 
+## How close a recipe is to its paper
+| status | the recipe |
+|---|---|
+{status}
+
+"differs" lists what the paper has otherwise. A method that extends another one takes over what differs there too,
+unless it changes that part; the page lists it under the name of the extended method.
+
+## Recipes by theme
 | theme | recipes |
 |---|---|
 """
+STATUS = {
+    "exact": "implements the paper's equations; what differs is a term that is left out, a weighting, sizes or data",
+    "variant": "is a variant of the paper's method: an equation or a step of the procedure is another one",
+    "inspired": "is inspired by the paper: it takes an idea, and its equations and its procedure are its own",
+}
+"""What each status of a header says about its recipe, as the end of a sentence."""
 TABLE = """| recipe | paper | status | result |
 |---|---|---|---|
 """
@@ -60,7 +75,9 @@ def render_pages() -> dict[str, str]:
     sources = Sources(compared=find_compared(CONF))
     parts = read_sources(CONF.parent, ("tasks", "sims", "mmrl"))
     return {
-        "index.md": INDEX + "\n".join(_format_theme(theme, papers) for theme, papers in themes.items()) + "\n",
+        "index.md": INDEX.format(status=_format_status())
+        + "\n".join(_format_theme(theme, papers) for theme, papers in themes.items())
+        + "\n",
         **{f"{theme}.md": render_theme(theme, papers, sources) for theme, papers in themes.items()},
         "parts.md": PARTS + "\n".join(_format_parts(parts)),
     }
@@ -69,7 +86,8 @@ def render_pages() -> dict[str, str]:
 def read_themes() -> dict[str, dict[str, dict[str, Any]]]:
     """Read the header `paper:` of every recipe of mmrl, by theme (the folder of its method) and name.
 
-    Where a recipe's own file says what differs, `method_differs` is what its method says.
+    Where a recipe's own file says what differs, `method_differs` is what its method says; `inherited` is what differs
+    in each method that its method extends.
     """
     themes: dict[str, dict[str, dict[str, Any]]] = {}
     for name, file in sorted(find_options()["recipe"].items()):
@@ -78,6 +96,7 @@ def read_themes() -> dict[str, dict[str, dict[str, Any]]]:
             paper, differs = read_paper(choices), read_differences(choices)
             if "recipe" in differs and "method" in differs:
                 paper["method_differs"] = differs["method"]
+            paper["inherited"] = read_inherited_differences(find_part(read_run(choices), "method"))
             themes.setdefault(_find_theme(name), {})[name] = paper
     return dict(sorted(themes.items()))
 
@@ -116,8 +135,9 @@ def find_compared(conf: Path) -> dict[str, list[Comparison]]:
 
 def read_differences(choices: Mapping[str, str | None]) -> dict[str, str]:
     """What differs from the paper, by group: what the run's method says, and what its own file says; not "none"."""
-    texts = {layer.group: (layer.keys.get("paper") or {}).get("differs") for layer in read_run(choices)}
-    return {group: str(text) for group, text in texts.items() if text not in (None, "none")}
+    headers = [(layer.group, layer.keys.get("paper") or {}) for layer in read_run(choices)]
+    texts = {group: str(header["differs"]) for group, header in headers if header.get("differs") is not None}
+    return {group: text for group, text in texts.items() if text != "none"}
 
 
 def find_page(recipe: str) -> str:
@@ -133,6 +153,10 @@ def _find_theme(recipe: str) -> str:
 def join_cells(cells: Sequence[str]) -> str:
     """Return a row of a Markdown table."""
     return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _format_status() -> str:
+    return "\n".join(join_cells((status, text)) for status, text in STATUS.items())
 
 
 def _format_theme(theme: str, papers: Mapping[str, Any]) -> str:
@@ -168,6 +192,8 @@ def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Itera
     )
     if paper.get("method_differs"):
         yield f"- its method differs: {paper['method_differs']}"
+    for base, text in paper.get("inherited", {}).items():
+        yield f"- `{base}`, which it extends, differs: {text}"
     result, file = read_result(name, sources.results), _find_experiment(name, sources)
     if result is not None and file is not None:
         explanation = yaml.safe_load(file.read_text()).get("explanation")

@@ -28,6 +28,7 @@ from mmrl.learners.resume import (
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
+from mmrl.runs.early_end import ends_early
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class BaseLearner(L.LightningModule):
         if isinstance(data, RolloutData):
             data.scheduled.observe(self.iteration_metrics)
             if data.finished and not self._was_evaluated():
-                self.report({f"val/{name}": value for name, value in data.measure().items()})
+                self.report(_measure_held_out(data))
         row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self.iteration_metrics}
         self._log_row(row, step=self.trainer.global_step)
         if not self._checked and self.trainer.global_step > 0:
@@ -166,6 +167,8 @@ class BaseLearner(L.LightningModule):
             self._postpone_stop()
             return
         self.trainer.should_stop |= self._should_stop
+        if self.trainer.check_val_every_n_epoch is not None and ends_early(self.trainer):
+            self.trainer.check_val_every_n_epoch = 1  # evaluated as after the last iteration
         highest, self._highest_lr = self._highest_lr, 0.0
         self.report({"train/learning_rate": highest})
         if highest == 0:
@@ -183,6 +186,13 @@ class BaseLearner(L.LightningModule):
         if self.trainer.should_stop and not getattr(getattr(self.trainer, "datamodule", None), "finished", False):
             self._should_stop, self.trainer.should_stop = True, False
 
+    def on_train_end(self) -> None:
+        """Evaluate a run that a callback ended when the evaluation of its last iteration was over."""
+        data = getattr(self.trainer, "datamodule", None)
+        plans = self.trainer.enable_validation and self.trainer.check_val_every_n_epoch is not None
+        if plans and self.trainer.should_stop and isinstance(data, RolloutData) and not data.is_measured:
+            self._log_row({"iterations": float(data.iteration), **_measure_held_out(data)}, self.trainer.global_step)
+
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Report the metrics of the data module's evaluators, which are equal on all ranks."""
         values = {f"val/{name}": float(value) for name, value in metrics.items()}
@@ -192,6 +202,10 @@ class BaseLearner(L.LightningModule):
 def _highest_learning_rate(optimizers: Iterable[Optimizer]) -> float:
     """Highest current learning rate of all parameter groups."""
     return max((float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups), default=0.0)
+
+
+def _measure_held_out(data: RolloutData) -> dict[str, float]:
+    return {f"val/{name}": value for name, value in data.measure().items()}
 
 
 def _has_learned(data: Any) -> bool:

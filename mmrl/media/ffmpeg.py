@@ -26,7 +26,7 @@ def count_frames(path: str, limit_s: float = LIMIT_S) -> int:
     Raises:
         RuntimeError: ffmpeg fails, or takes longer.
     """
-    command = [_find_program(), "-nostdin", "-i", path, "-map", "0:v:0", "-vf", "null", "-f", "null", "-"]
+    command = [find_program(), "-nostdin", "-i", path, "-map", "0:v:0", "-vf", "null", "-f", "null", "-"]
     try:
         ended = subprocess.run(command, capture_output=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:
@@ -49,7 +49,7 @@ def read_frames(path: str, width: int, height: int, limit_s: float = LIMIT_S) ->
     Raises:
         RuntimeError: the last frame is not whole, or ffmpeg takes longer.
     """
-    command = [_find_program(), "-nostdin", "-i", path, "-pix_fmt", "rgb24", "-vcodec", "rawvideo", "-f", "image2pipe"]
+    command = [find_program(), "-nostdin", "-i", path, "-pix_fmt", "rgb24", "-vcodec", "rawvideo", "-f", "image2pipe"]
     process = subprocess.Popen([*command, "-"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     is_late = threading.Event()
 
@@ -84,17 +84,22 @@ def check_program() -> None:
     Raises:
         ConfigError: with what to install.
     """
-    _find_program()
+    find_program()
 
 
-def _find_program() -> str:
+def find_program() -> str:
+    """Return the path of ffmpeg.
+
+    Raises:
+        ConfigError: there is none, with what to install.
+    """
     try:
         import imageio_ffmpeg
 
         return imageio_ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:  # RuntimeError: the package is there without the program
         raise ConfigError(
-            f"reading a video needs ffmpeg, and there is none ({error}): pip install imageio-ffmpeg, or name the "
+            f"a video needs ffmpeg, and there is none ({error}): pip install imageio-ffmpeg, or name the "
             "program in the environment variable IMAGEIO_FFMPEG_EXE"
         ) from error
 

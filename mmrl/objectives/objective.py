@@ -17,6 +17,7 @@ class Term(ABC):
     """One summand of the loss, per choice [N, T] or per row [N], to be minimised. It never reduces."""
 
     whole_groups: bool = False  # compares the rows of a group, which then never come into different micro-batches
+    whole_micro_batches: bool = False  # compares the rows of a micro-batch, so that their number changes the loss
 
     def reads(self) -> frozenset[str]:
         """Columns of the batch."""

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 
 def bradley_terry_loss(
     margin: Tensor,  # [P]
-    label_smoothing: float = 0.0,
+    label_smoothing: float | Tensor = 0.0,  # of each pair, [P], or of all
 ) -> Tensor:  # [P] nats
     """Bradley-Terry negative log-likelihood of a label, P(preferred wins) = sigmoid(margin); DPO's loss of log-ratios.
 
@@ -19,6 +19,19 @@ def bradley_terry_loss(
     Preference Optimization, 2023, equation 7, arXiv:2305.18290; with smoothing its conservative form (cDPO).
     """
     return -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
+
+
+def robust_loss(
+    margin: Tensor,  # [P]
+    flip_probability: float,
+) -> Tensor:  # [P] nats
+    """Robust DPO loss: under labels that are flipped with probability e its mean is the loss on the true labels.
+
+    loss = (-(1 - e) log sigmoid(m) + e log sigmoid(-m)) / (1 - 2 e).
+    Source: Provably Robust DPO: Aligning Language Models with Noisy Feedback, 2024, equation 12, arXiv:2403.00409.
+    """
+    noisy = -(1 - flip_probability) * logsigmoid(margin) + flip_probability * logsigmoid(-margin)
+    return noisy / (1 - 2 * flip_probability)
 
 
 def ipo_loss(
@@ -68,13 +81,22 @@ def log_odds(
     return logprob - (-logprob.expm1()).log()
 
 
+def smooth_label(
+    probability: Tensor,  # [P] that the preferred row is better
+    label_smoothing: float,
+) -> Tensor:  # [P]
+    """Probability that a label is wrong, of a soft label p of which a share e is turned: 1 - p (1 - e) - (1 - p) e."""
+    return 1 - (probability * (1 - label_smoothing) + (1 - probability) * label_smoothing)
+
+
 def paired_margin(
-    value: Tensor,  # [N] of each row
+    value: Tensor,  # [N, ...] of each row
     sign: Tensor,  # [N] 1 preferred, -1 not, 0 neither
     group: Tensor,  # [N] ids
-) -> Tensor:  # [N] the margin of the row's group
+) -> Tensor:  # [N, ...] the margin of the row's group
     """m_g = sum of the values of a group's preferred rows minus that of its others, given to each of its rows."""
     _, place = group.unique(return_inverse=True)
+    sign = sign.view(-1, *(1 for _ in value.shape[1:]))
     signed = torch.where(sign != 0, value, 0) * sign.to(value.dtype)
-    total = value.new_zeros(int(place.max()) + 1 if len(place) else 0).index_add(0, place, signed)
+    total = value.new_zeros(int(place.max()) + 1 if len(place) else 0, *value.shape[1:]).index_add(0, place, signed)
     return total[place]

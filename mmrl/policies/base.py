@@ -69,6 +69,10 @@ class Policy(nn.Module, ABC):
         return frozenset()
 
     @classmethod
+    def refuse_settings(cls, init_args: Mapping[str, Any]) -> None:
+        """Raise ValueError if settings do not fit the architecture, known from the configuration alone."""
+
+    @classmethod
     def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
         """Raise ValueError if so many processes cannot divide its sequences, known from the configuration alone."""
         refused = f"strategy.sequence_parallel={processes} divides the tokens of text policies, not of {cls.__name__}"
@@ -94,6 +98,9 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert one raw observation to tensors without a batch axis. A missing input is refused by name."""
+
+    def check_batch(self, observations: Sequence[Observation]) -> None:
+        """Refuse observations that cannot stand in one batch."""
 
     def observation_names(self) -> tuple[str, ...]:
         """Return the names of the raw observations that `encode` reads; empty where they are not known in advance."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from mmrl.core.types import Episode, Prompt, Task
+from mmrl.core.types import Context, Episode, Prompt, Task
 
 
 @runtime_checkable
@@ -35,6 +35,14 @@ class Reward(ABC):
 
     def at(self, iteration: int) -> Reward:
         """Return the reward of an iteration of training: itself, unless its weights follow a schedule."""
+        return self
+
+    def sampled_models(self) -> frozenset[str]:
+        """Return the names of the frozen models of the run that it asks, as in `model.frozen_models`."""
+        return frozenset()
+
+    def bind(self, ctx: Context) -> Reward:
+        """Return the reward of a context's episodes: itself, unless it asks the engine or the models of the run."""
         return self
 
     @abstractmethod

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mmrl.core.rng import derive_rng
-from mmrl.core.types import Episode, Task
+from mmrl.core.types import Context, Episode, Task
 from mmrl.rewards.base import Reward
 
 
@@ -53,6 +53,12 @@ class Corruption(Reward):
 
     def at(self, iteration: int) -> Reward:
         return replace(self, inner=self.inner.at(iteration))
+
+    def sampled_models(self) -> frozenset[str]:
+        return self.inner.sampled_models()
+
+    def bind(self, ctx: Context) -> Reward:
+        return replace(self, inner=self.inner.bind(ctx))
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return [self._corrupt(episode, reward) for episode, reward in zip(group, self.inner(group))]

@@ -12,8 +12,11 @@ from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from mmrl.files.atomic import append_to, replace_file
+from mmrl.files.foreign import read_foreign
 
 NAME, INDEX = "metrics.csv", "iterations"
+_REMEDY = "give the folder of a run, with the metrics.csv that it wrote"
+_LARGEST = 2**30  # bytes
 
 
 class MetricsCSV(Logger):
@@ -77,13 +80,20 @@ class MetricsCSV(Logger):
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read the complete rows of a metrics file as text, without empty values; a missing file has no rows."""
+    """Read the complete rows of a metrics file as text, without empty values; a missing file has no rows.
+
+    Raises:
+        ValueError: it is no file, or no table of texts in UTF-8.
+    """
     if not path.exists():
         return []
-    text = path.read_text()
+    text = read_foreign(path, _REMEDY, _LARGEST).decode()
     whole = text[: text.rfind("\n") + 1]  # a last line without a newline is incomplete
     reader = csv.DictReader(io.StringIO(whole, newline=""))
-    return [{name: value for name, value in row.items() if name and value} for row in reader]
+    try:
+        return [{name: value for name, value in row.items() if name and value} for row in reader]
+    except csv.Error as error:
+        raise ValueError(f"{path}: {error}; {_REMEDY}") from error
 
 
 def _before(rows: list[dict[str, str]], iteration: float) -> list[dict[str, str]]:

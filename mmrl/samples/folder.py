@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.files.atomic import write_file
+from mmrl.files.foreign import read_foreign
 from mmrl.files.strict_json import parse_json
 from mmrl.samples.check import check_group
 
 FOLDER = "rollouts"
+_LARGEST = 2**30  # bytes of a file
 
 
 class SampleFolder:
@@ -60,14 +62,14 @@ class SampleFolder:
         """Read the groups of an iteration.
 
         Raises:
-            ValueError: there is no such file, or a line of it is broken.
+            ValueError: there is no such file, it is something else, or a line of it is broken.
         """
         file = self._file(iteration)
         if not file.exists():
             numbers = ", ".join(map(str, self.iterations())) or "none"
             raise ValueError(f"{file}: no such file; iterations with samples are: {numbers}")
         remedy, groups = "remove the file, or run again", []
-        for number, line in enumerate(file.read_bytes().split(b"\n"), start=1):
+        for number, line in enumerate(read_foreign(file, remedy, _LARGEST).split(b"\n"), start=1):
             if line:
                 groups.append(parse_json(line, f"{file}:{number}", remedy))
                 check_group(groups[-1], f"{file}:{number}", remedy)

@@ -49,6 +49,19 @@ class ChatParser(ToolCallParser):
     def example(self) -> str:
         """Return how a call is written."""
 
+    @abstractmethod
+    def write_calls(self, calls: Sequence[ToolCall]) -> str:
+        """Write calls as a model does, for chat templates that leave them out of an assistant's message."""
+
+    def read_content(self, text: str) -> str:
+        """Return what a turn with calls says before the first of them, its reasoning included."""
+        reasoning, end, answer = text.rpartition(self.thought_end)
+        return f"{reasoning}{end}{self.cut_calls(answer)}".rstrip()
+
+    @abstractmethod
+    def cut_calls(self, text: str) -> str:
+        """Return the text before the first call of a turn that has one."""
+
     def format_result(self, text: str) -> str:
         return text
 
@@ -67,6 +80,13 @@ class HermesParser(ChatParser):
             raise NoCall("write every call between <tool_call> and </tool_call>")
         return [build_call(parse_json(body)) for body in bodies]
 
+    def write_calls(self, calls: Sequence[ToolCall]) -> str:
+        bodies = (json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False) for call in calls)
+        return "\n".join(f"<tool_call>\n{body}\n</tool_call>" for body in bodies)
+
+    def cut_calls(self, text: str) -> str:
+        return text.partition("<tool_call>")[0]
+
     def example(self) -> str:
         return '<tool_call>\n{"name": "NAME", "arguments": {"ARGUMENT": VALUE}}\n</tool_call>'
 
@@ -83,6 +103,14 @@ class LlamaParser(ChatParser):
         if not marked and not {"name", "arguments"} <= set(call):
             return []  # an answer in JSON
         return [build_call(call)]
+
+    def write_calls(self, calls: Sequence[ToolCall]) -> str:
+        return "\n".join(
+            json.dumps({"name": call.name, "parameters": call.arguments}, ensure_ascii=False) for call in calls
+        )
+
+    def cut_calls(self, text: str) -> str:
+        return text.rpartition("<|python_tag|>")[0]
 
     def example(self) -> str:
         return '{"name": "NAME", "parameters": {"ARGUMENT": VALUE}}'
@@ -103,5 +131,19 @@ class MistralParser(ChatParser):
                 calls += map(build_call, parse_list(part))
         return calls
 
+    def write_calls(self, calls: Sequence[ToolCall]) -> str:
+        bodies = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        return f"[TOOL_CALLS]{json.dumps(bodies, ensure_ascii=False)}"
+
+    def cut_calls(self, text: str) -> str:
+        return text.partition("[TOOL_CALLS]")[0]
+
     def example(self) -> str:
         return '[TOOL_CALLS][{"name": "NAME", "arguments": {"ARGUMENT": VALUE}}]'
+
+
+def add_to_system(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
+    """Append a text to the system message, which is added where there is none."""
+    if messages and messages[0]["role"] == "system":
+        return ({**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:])
+    return ({"role": "system", "content": text}, *messages)

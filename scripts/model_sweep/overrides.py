@@ -41,7 +41,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "gptj": {"rotary_dim": 4},
     "granitemoehybrid": {**MAMBA, "layer_types": ["linear_attention", "full_attention"]},
     "kimi_linear": NO_LATENT_GROUPS,
-    "longcat_flash": NO_LATENT_GROUPS,
+    "longcat_flash": {**NO_LATENT_GROUPS, "zero_expert_num": 4},
     "minicpm3": NO_LATENT_GROUPS,
     "sarvam_mla": NO_LATENT_GROUPS,
     "youtu": NO_LATENT_GROUPS,

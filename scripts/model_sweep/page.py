@@ -26,6 +26,10 @@ A type that is refused is refused when it is loaded, with the reason that stands
 are encoder-decoders and classes without `generate`, which their configuration alone shows. "Not tried" are types that
 transformers itself does not build, or does not run with a picture, at the sizes that were tried; a checkpoint of such a
 type is [compared when it is loaded](how-to/checkpoint.md), as any other is. {counts}
+
+Folders that no type stands for are refused by name too: a type of the folder's own code (`auto_map`), which is never
+run, a renamed or missing `model_type`, the name of another type, an unknown kind of layer, and more experts than there
+are weights or fewer than a token gets. A folder of a known type with code of its own loads the class of transformers.
 """
 PATH = re.compile(r"policy\.path='[^']*' cannot be loaded: |/[\w/.\-]*sweep_models_[\w/.\-]*")
 
@@ -62,3 +66,13 @@ def _clean(reason: str) -> str:
     """One line without places of this run, cut at a word."""
     text = PATH.sub("", reason).replace("|", "/").replace("<", "&lt;")
     return text if len(text) <= 160 else text[:160].rsplit(" ", 1)[0] + " ..."
+
+
+def list_exact(page: str) -> list[tuple[str, str]]:
+    """List the types and families that a page says are exact."""
+    text, _, images = page.partition("## Images and text")
+    return [
+        (match[1], family)
+        for family, part in (("text", text), ("image", images))
+        for match in re.finditer(r"^\| `([^`]+)` \| yes ", part, flags=re.MULTILINE)
+    ]

@@ -3,19 +3,22 @@
 Pairs: {"prompt": text, "chosen": text, "rejected": text}, or each a list of chat messages, where chosen and rejected
 are the assistant's turn. Without "prompt", chosen and rejected are whole conversations that begin alike, and what they
 share is the prompt. Single answers: {"prompt", "completion", "label"}, where label says whether the completion is
-desirable. A column "tools" holds the schemas of the tools that the prompt shows.
+desirable; with "labels" (a number, a list or numbers by name) they are rated. {"prompt", "completions": [text],
+"scores": [number]} are several answers, of which the best and the worst are a pair. A column "tools" holds the schemas
+of the tools that the prompt shows; `tasks.preferences.columns` reads the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mmrl.core.types import AssistantMessage
 from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 from tasks.chat import join_text, read_message, read_tools
+from tasks.preferences.columns import read_candidates, read_columns
 
 _REMEDY = "write one complete object per line"
 _LABELS = {"true": True, "false": False, "1": True, "0": False}
@@ -31,6 +34,7 @@ class Pair:
     chosen: str | None
     rejected: str | None
     tools: tuple[dict[str, Any], ...] = ()
+    columns: dict[str, Any] = field(default_factory=dict)  # margin, probability, labels, candidates, subset, id
 
     @property
     def answers(self) -> dict[str, str]:
@@ -65,7 +69,27 @@ def pairs(file: Path, skip_bad: bool = False) -> tuple[tuple[Pair, ...], list[st
             f"{odd.place}: the row has {sorted(odd.answers)} and {pairs_read[0].place} has "
             f"{sorted(pairs_read[0].answers)}; a file has pairs, or single completions with labels, not both"
         )
+    _refuse_gaps(pairs_read)
     return tuple(pairs_read), skipped
+
+
+def _refuse_gaps(pairs_read: list[Pair]) -> None:
+    """Refuse a number that some rows have and others lack, and labels of other names."""
+    first = pairs_read[0]
+    for name in ("margin", "probability", "labels"):
+        for row in pairs_read:
+            if (name in row.columns) != (name in first.columns):
+                has, lacks = (row, first) if name in row.columns else (first, row)
+                raise ValueError(
+                    f"{lacks.place}: the row has no column {name!r}, and {has.place} has one; give it to all rows"
+                )
+    names = first.columns.get("labels", {}).keys()
+    odd = next((row for row in pairs_read if row.columns.get("labels", {}).keys() != names), None)
+    if odd is not None:
+        raise ValueError(
+            f"{odd.place}: the labels are {sorted(odd.columns['labels'])}, and those of {first.place} are "
+            f"{sorted(names)}; write null for a label that is not known"
+        )
 
 
 def pair(record: dict[str, Any], place: str, filled: bool = False) -> Pair:
@@ -78,9 +102,12 @@ def pair(record: dict[str, Any], place: str, filled: bool = False) -> Pair:
     """
     try:
         tools = read_tools(record.get("tools"), "tools", place, filled)
+        columns = read_columns(record, place)
+        if record.get("completions") is not None and record.get("scores") is not None:
+            return _candidates(record, tools, columns, place, filled)
         if record.get("completion") is not None and record.get("chosen") is None:
-            return _single(record, tools, place, filled)
-        return _pair(record, tools, place, filled)
+            return replace(_single(record, tools, place, filled), columns=columns)
+        return replace(_pair(record, tools, place, filled), columns=columns)
     except BadPair:
         raise
     except ValueError as error:
@@ -90,6 +117,7 @@ def pair(record: dict[str, Any], place: str, filled: bool = False) -> Pair:
 def _single(record: dict[str, Any], tools: Any, place: str, filled: bool) -> Pair:
     """Parse {"prompt", "completion", "label"}."""
     completion, prompt, label = record["completion"], record.get("prompt"), record.get("label")
+    label = True if label is None and record.get("labels") is not None else label  # an answer that is rated
     value = _LABELS.get(str(label).strip().lower()) if isinstance(label, bool | int | str) else None
     if value is None:
         raise BadPair(
@@ -107,6 +135,14 @@ def _single(record: dict[str, Any], tools: Any, place: str, filled: bool) -> Pai
     if not answer.strip() and not isinstance(answer, AssistantMessage):
         raise BadPair(f"{place}: column 'completion' is empty; fill it in or delete the row")
     return Pair(place, messages, answer if value else None, None if value else answer, tools)
+
+
+def _candidates(record: dict[str, Any], tools: Any, columns: dict[str, Any], place: str, filled: bool) -> Pair:
+    """Parse {"prompt", "completions", "scores"}: the pair of the best and the worst answer, with all of them."""
+    answers, scores = read_candidates(record, place)
+    best, worst = answers[scores.index(max(scores))], answers[scores.index(min(scores))]
+    pair = _pair({"prompt": record.get("prompt"), "chosen": best, "rejected": worst}, tools, place, filled)
+    return replace(pair, columns=columns | {"completions": answers, "gold": scores})
 
 
 def _plain_turn(text: str) -> list[dict[str, str]]:

@@ -30,6 +30,9 @@ class Preferences(Task):
     Args:
         path: of the file; None for a small one that comes with the task, about sums.
         held_out_fraction: share of the distinct prompts that is held out.
+        held_out_path: of a file whose rows are the held-out ones, such as RewardBench's; the other file is then trained
+            on as a whole.
+        flipped_fraction: share of the training pairs whose answers are exchanged, to plant wrong labels.
         desirable_only: leave out single answers that are not desirable, so that the others can be imitated.
         skip_bad: leave rows out from which nothing can be learned, with a warning that counts them; else the first one
             is refused.
@@ -39,6 +42,8 @@ class Preferences(Task):
 
     path: str | None = None
     held_out_fraction: float = 0.2
+    held_out_path: str | None = None
+    flipped_fraction: float = 0.0
     desirable_only: bool = False
     skip_bad: bool = False
     split: str = "train"
@@ -49,14 +54,19 @@ class Preferences(Task):
     def __post_init__(self) -> None:
         check_split(self.name, self.split)
         check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "[0, 1)", flipped_fraction=self.flipped_fraction)
 
     @property
     def _pairs(self) -> tuple[Pair, ...]:
-        file = EXAMPLE if self.path is None else Path(self.path).expanduser().resolve()
-        if not file.is_file():
-            raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
-        version = (file.stat().st_mtime_ns, file.stat().st_size)  # so that a changed file is read again
-        rows = _splits(file, version, self.held_out_fraction, self.skip_bad, self.desirable_only, self.seed)[self.split]
+        file = _locate(EXAMPLE if self.path is None else self.path, "task.path")
+        if self.held_out_path is not None and self.split == "held_out":
+            other = _locate(self.held_out_path, "task.held_out_path")
+            return _whole(other, _version(other), self.skip_bad)
+        split = (file, _version(file), self.held_out_fraction, self.skip_bad, self.desirable_only, self.seed)
+        if self.split == "train":
+            rows = _train(*split, self.held_out_path is not None, self.flipped_fraction)
+        else:
+            rows = _splits(*split)["held_out"]
         if not rows:
             raise ValueError(f"task 'preferences': split {self.split!r} has no desirable answer; add rows")
         return rows
@@ -71,7 +81,7 @@ class Preferences(Task):
             key=f"{self.name}/{self.split}/{index}",
             messages=pair.messages,
             answer=pair.chosen,
-            info=dict(pair.answers),
+            info={**pair.answers, **pair.columns},
             place=pair.place,
             tools=pair.tools,
         )
@@ -98,6 +108,44 @@ class Preferences(Task):
                 "such rows out"
             )
         return pair.chosen
+
+
+def _locate(path: str | Path, key: str) -> Path:
+    file = Path(path).expanduser().resolve()
+    if not file.is_file():
+        raise FileNotFoundError(f"task 'preferences': there is no file {file}; set {key} to a preference file")
+    return file
+
+
+def _version(file: Path) -> tuple[int, int]:
+    return file.stat().st_mtime_ns, file.stat().st_size  # so that a changed file is read again
+
+
+@lru_cache(maxsize=8)
+def _whole(file: Path, version: tuple[int, int], skip_bad: bool) -> tuple[Pair, ...]:
+    return pairs(file, skip_bad)[0]
+
+
+@lru_cache(maxsize=8)
+def _train(
+    file: Path,
+    version: tuple[int, int],
+    fraction: float,
+    skip_bad: bool,
+    desirable_only: bool,
+    seed: int,
+    whole: bool,
+    flipped: float,
+) -> tuple[Pair, ...]:
+    """Rows of the training split, or of the whole file, a share of them with exchanged answers."""
+    splits = _splits(file, version, fraction, skip_bad, desirable_only, seed)
+    rows = splits["train"] + (splits["held_out"] if whole else ())
+    order = derive_rng("preferences", "flip", seed).permutation(len(rows)) if flipped else ()
+    exchanged = set(order[: round(flipped * len(rows))].tolist()) if flipped else set()
+    return tuple(
+        replace(row, chosen=row.rejected, rejected=row.chosen) if number in exchanged else row
+        for number, row in enumerate(rows)
+    )
 
 
 @lru_cache(maxsize=8)

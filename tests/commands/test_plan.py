@@ -9,6 +9,7 @@ import lightning as L
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from mmrl.__main__ import main
 from mmrl.commands.cli import CLI
@@ -16,6 +17,7 @@ from mmrl.commands.plan import build_plan, parse, plan
 from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.memory import CUDA_CONTEXT
 from mmrl.commands.planning.optimizer import measure_optimizer
+from mmrl.commands.planning.packs import shares_prefix
 from mmrl.commands.planning.parameters import measure_module
 from mmrl.commands.planning.passes import PackTrace, PlannedGroup, TextPasses, combine
 from mmrl.commands.planning.planning import Given
@@ -95,6 +97,68 @@ def test_exact_terms_are_the_bytes_of_a_run(more, tmp_path, monkeypatch):
     assert ("reference" in terms) == ("model.reference=true" in more)
 
 
+class Copies(L.Callback):
+    """Bytes of the copies from which a run samples beside its learner, those of the policy's own tensors left out."""
+
+    most = 0
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        own, snapshots = {t.data_ptr() for t in list_tensors(pl_module.policy)}, trainer.datamodule._snapshots
+        copies = [t for copy in (*snapshots._used.values(), *snapshots._spare) for t in list_tensors(copy)]
+        self.most = max(self.most, sum({t.data_ptr(): t.nbytes for t in copies if t.data_ptr() not in own}.values()))
+
+
+def list_tensors(module):
+    return [*module.parameters(), *module.buffers()]
+
+
+@pytest.mark.parametrize(
+    "more", [["data.staleness=1"], ["data.staleness=3"], ["data.staleness=2", "policy.lora.r=4"]], ids=str
+)
+def test_copies_of_asynchronous_collection_are_those_of_a_run(more, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [*WORDS, "recipe=grpo_async", *more, "trainer.max_epochs=6"]
+    words = [word for word in words if word not in ("recipe=grpo", "trainer.max_epochs=1")]
+    phases = build_plan(words, Given(trace=False)).ranks[0].phases
+    cli = CLI(to_lightning(compose([*words, "run_dir=run"])))
+    cli.trainer.callbacks.append(counted := Copies())
+    cli.fit()
+    assert {phase["weight copies"] for phase in phases.values()} == {counted.most} and counted.most > 0
+
+
+@pytest.mark.parametrize(
+    ("shared", "lengths", "choices"), [(False, (9, 20), 1080), (True, (500, 520), 30)], ids=["padded", "shared"]
+)
+def test_masks_are_counted_and_never_allocated(shared, lengths, choices, monkeypatch):
+    """All rows in one pass, of two prompts: B sequences of L tokens need masks of B * L * L entries.
+
+    One is boolean; the CPU's attention makes one of fp32 in each of the three layers and keeps it for backward.
+    """
+    policy, real = build_on_meta(TextPolicy, {"config": dict(CONFIG)}), TextPolicy(config=dict(CONFIG))
+    fake_weights(policy)
+    devices, count = set(), LiveBytes._count
+
+    def record(self, storage, is_mask):
+        devices.update({storage.device.type} if is_mask else ())
+        count(self, storage, is_mask)
+
+    monkeypatch.setattr(LiveBytes, "_count", record)
+    prompts = Prompts([{"input_ids": torch.full((n,), 7)} for n in lengths], "here")
+    passes = []
+    for each in (policy, real):
+        each.one_pass = True
+        each.prefix_sharing.masks = shared
+        batch = build_batch(real, prompts, rows=4, of_prompt=2, choices=choices)
+        tracer = TextPasses(each, "cpu", mixed=False)
+        (packed,) = tracer._pack(batch)
+        assert shares_prefix(packed.inputs) == shared
+        passes.append(tracer._trace(packed, batch))
+        if each is policy:
+            assert isinstance(packed.inputs.tensors["attention_mask"], FakeTensor) and devices <= {"meta"}
+    rows, length = packed.inputs.tensors["input_ids"].shape
+    assert passes[0] == passes[1] and passes[0].masks >= rows * length**2
+
+
 def test_live_bytes_are_those_of_storages():
     """10 x 100 fp32 are 4,000 bytes: an input, its product and its rectified copy; a view has none."""
     weight = nn.Parameter(torch.zeros(100, 100))
@@ -147,7 +211,7 @@ def test_saved_activations_are_those_that_autograd_saves():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        policy.score_inputs(packed, batch)
+        policy.score_inputs(packed.inputs, batch)
     saved = sum(size for place, size in held.items() if place not in weights)
     assert passes._trace(packed, batch).saved == pytest.approx(saved, rel=0.02)
 

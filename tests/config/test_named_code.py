@@ -146,6 +146,7 @@ FOREIGN = {
     "a scorer of steps": {"reward": {"init_args": {"scorer": {"init_args": {"function": "{run}/evil.py:score"}}}}},
     "a tool": {"tools": [{"class_path": TOOL, "init_args": {"function": "{outside}/evil.py:score"}}]},
     "a judge": {"reward": {"init_args": {"judge": {"init_args": {"function": "numpy:load"}}}}},
+    "an agent": {"data": {"init_args": {"rollout": {"init_args": {"agent": "{run}/evil.py:score"}}}}},
     "a function of an installed package": functions("numpy:load"),
     "a method of an installed package": functions("torch.hub:load"),
     "a project outside": part("evil.Reward", project="{outside}"),

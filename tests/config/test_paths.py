@@ -8,7 +8,9 @@ import yaml
 from jsonargparse import Namespace
 
 from mmrl.__main__ import main
+from mmrl.config.compose import compose, to_lightning
 from mmrl.config.paths import resolve_inputs
+from mmrl.core.errors import ConfigError
 from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.tiny_recipes import QUIET, TEXT, override
 
@@ -56,3 +58,17 @@ def test_only_what_exists_is_made_absolute(tmp_path, monkeypatch):
     absolute = str(tmp_path / "a.jsonl")
     assert (task.path, task.held_out_path, task.name) == (absolute, "org/name", "a.jsonl")
     assert task.parts["b"].path == absolute and config.rollout.path == "run/log.pt"
+
+
+def test_the_file_of_an_agent_is_made_absolute_and_brings_its_reward(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my_agent.py").write_text("def run(prompt, base_url, model, api_key):\n    return 1\n")
+    words = ["recipe=grpo", "rollout=agent", "rollout.agent=my_agent.py:run", "evaluation=agent"]
+    data = to_lightning(compose(words))["data"]["init_args"]
+    rollouts = (data["rollout"], data["evaluation"]["init_args"]["rollout"])
+    assert [part["init_args"]["agent"] for part in rollouts] == [f"{tmp_path / 'my_agent.py'}:run"] * 2
+    assert data["reward"]["class_path"] == "mmrl.rewards.returned.ReturnedReward"
+    other = compose([*words, "reward=my_agent.py:run"]).data.reward
+    assert other.functions == [f"{tmp_path / 'my_agent.py'}:run"]
+    with pytest.raises(ConfigError, match=r"rollout\.agent=none\.py:run: there is no file"):
+        compose(["recipe=grpo", "rollout=agent", "rollout.agent=none.py:run"])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -200,6 +201,10 @@ def test_a_written_result_pairs_as_the_one_that_was_played(tmp_path):
         assert (one.prompt.key, one.prompt.info["seed"]) == (other.prompt.key, other.prompt.info["seed"])
     with pytest.raises(ValueError, match="holds no measurement"):
         EvaluationResult.read(tmp_path / "nowhere")
+    (tmp_path / "episodes.jsonl").unlink()
+    os.mkfifo(tmp_path / "episodes.jsonl")
+    with pytest.raises(ValueError, match="it is a pipe, not a file"):
+        EvaluationResult.read(tmp_path)
 
 
 def test_some_states_play_as_they_do_among_all():

@@ -5,7 +5,15 @@ import json
 import yaml
 
 from mmrl.config.option_files import CONF
-from mmrl.experiments.papers import Sources, find_compared, find_page, read_themes, render_theme
+from mmrl.experiments.papers import (
+    STATUS,
+    Sources,
+    find_compared,
+    find_page,
+    read_themes,
+    render_pages,
+    render_theme,
+)
 
 PAPER = {"title": "A title", "year": 2024, "source": "arXiv:1", "status": "exact", "differs": "none"}
 RESULT = {
@@ -53,3 +61,20 @@ def test_every_recipe_is_on_the_page_of_its_methods_folder():
 def test_a_recipe_has_the_paper_of_its_method_and_what_it_says_itself():
     paper = read_themes()["losses"]["grpo_browser"]
     assert paper["title"].startswith("DeepSeekMath") and paper["status"] == "variant" and "click" in paper["differs"]
+
+
+def test_every_status_in_use_is_defined_on_the_index():
+    statuses = {paper["status"] for papers in read_themes().values() for paper in papers.values()}
+    rows = [line for line in render_pages()["index.md"].splitlines() if line.startswith("| ")]
+    assert statuses <= STATUS.keys() and all(f"| {status} | {text} |" in rows for status, text in STATUS.items())
+
+
+def test_what_differs_in_an_extended_method_is_on_the_page():
+    """SAPO and CISPO extend GRPO, the second by way of the clip of DAPO."""
+    themes = read_themes()
+    assert list(themes["losses"]["cispo"]["inherited"]) == ["dapo_clip", "grpo"]
+    page = render_theme("losses", themes["losses"], Sources())
+    text = themes["losses"]["grpo"]["differs"]
+    assert (
+        themes["losses"]["grpo"]["inherited"] == {} and page.count(f"- `grpo`, which it extends, differs: {text}") > 5
+    )

@@ -81,6 +81,10 @@ class Tabular(nn.Module):
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
             "latent_kl": self.value[state[:, 0]].square(),  # of a row
+            "router_probs": self.logits[state].softmax(-1).sum(1),  # [N, 4] of rows of T tokens
+            "expert_counts": torch.nn.functional.one_hot(self.logits[state].argmax(-1), 4).sum(1).float(),
+            "routed_lengths": torch.full((batch.rows,), float(state.shape[1])),
+            "features": torch.stack([self.value[state[:, 0]], self.value[state[:, 1]].square()], 1),  # of a row
             "visual_loss": self.value[state[:, 1]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
@@ -157,6 +161,9 @@ def rows(per_row: bool) -> Batch:
         policy_version=torch.zeros(n).long(),
         reference_point=torch.full((len(episode),), 0.3),
         preference=torch.tensor([0, 1, -1, 0, 0, 1, 0, 0, -1, 0, 0]).float(),
+        preference_margin=torch.tensor([0, 0.3, 0.3, 0, 0, 0.7, 0, 0, 0.7, 0, 0]),
+        preference_probability=torch.tensor([1, 0.9, 0.9, 1, 1, 0.6, 1, 1, 0.6, 1, 1]),
+        labels=torch.linspace(0, 1, n)[:, None],
         teacher_ids=likely,
         teacher_logprobs=torch.tensor([0.6, 0.3]).log().expand(n, t, 2),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,

@@ -58,6 +58,8 @@ LONG = (
     "\n" * 20_000,
 )
 """Texts that are slow for a careless pattern, parser or conversion of numbers."""
+MIXED = 8
+"""Wrong answers at most that stand on one line with the right one."""
 
 
 def fixed_answers() -> list[str]:
@@ -73,7 +75,7 @@ def stuffed_answers(right: str, others: Sequence[str]) -> dict[str, str]:
         others: answers to other problems that are wrong for this one.
     """
     wrong = [other for other in others if other != right]
-    many, lines = wrong[:8], right.splitlines() or [""]
+    many, lines = wrong[:MIXED], right.splitlines() or [""]
     return {
         "in the thought, another answer after it": f"<think>{right}</think>\n{wrong[0]}",
         "in the thought alone": f"<think>{right}</think>",

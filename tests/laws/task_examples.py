@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,6 +17,7 @@ from mmrl.config.compose import compose, groups
 from mmrl.core.types import Prompt, Task
 from mmrl.evaluation.task_baselines import TaskBaselines
 from mmrl.experiments.results import result_file
+from tasks.browser.task import Browser
 from tests.laws.text_answers import (
     change_blocks,
     change_call,
@@ -38,6 +40,8 @@ OTHERS = {
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
     "textarena": "games without an expert",
+    "cyclic": "preferences between answers; no answer is right",
+    "planted_preferences": "pairs of words; a policy's own answer has a reward, and none is right",
     "preferences": "pairs of answers; a policy's own answer has no score",
 }
 """Options whose episodes a verifier of text does not score, and why."""
@@ -95,6 +99,11 @@ def build_task(name: str) -> Task:
     words = [f"task.path={_rows()}"] if name == "dataset" else WORDS.get(name, [])
     config: Any = compose([f"task={name}", *words])
     return instantiate(config.data.task, _convert_="all")
+
+
+def drop_screenshots(task: Task) -> Task:
+    """The task, pages without their screenshots: these take a third of the time, and no score depends on them."""
+    return replace(task, screenshot=False, elements=True) if isinstance(task, Browser) else task
 
 
 def read_floor(name: str) -> TaskBaselines:

@@ -12,7 +12,7 @@ from mmrl.core.text_environment import EnvironmentTask, TextStep
 from mmrl.rollouts.text.scripted import play_episode
 from tests.laws.bombs import BOMBS
 from tests.laws.hostile_answers import list_near_misses
-from tests.laws.task_examples import BROWSERS, ENVIRONMENTS, build_task, read_floor, require_option
+from tests.laws.task_examples import BROWSERS, ENVIRONMENTS, build_task, drop_screenshots, read_floor, require_option
 from tests.times import fits
 
 MANY, FEW = 64, 8
@@ -103,7 +103,7 @@ def test_the_expert_solves_every_episode_in_time(task, request):
     assert 1 <= len(task.script(0)) <= task.max_turns
     count = min(MANY, read_floor(request.node.callspec.params["task"]).count // 2)
     for split in ("train", "held_out"):
-        part = task.on(split)
+        part = drop_screenshots(task).on(split)
         for prompt in first(part, count):
             episode = play_episode(part, prompt, lambda environment: environment.expert_action())
             assert episode.ended == "done" and part.score(episode)["exact"] == 1

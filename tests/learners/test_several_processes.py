@@ -50,6 +50,15 @@ HYBRID = (
     "num_key_value_heads: 2, head_dim: 8, layer_types: [linear_attention, full_attention], linear_num_key_heads: 2, "
     "linear_num_value_heads: 2, linear_key_head_dim: 8, linear_value_head_dim: 8, tie_word_embeddings: true}"
 )
+EXPERTS = (
+    "policy.config={model_type: qwen3_moe, hidden_size: 16, intermediate_size: 32, moe_intermediate_size: 16, "
+    "num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1, head_dim: 8, num_experts: 4, "
+    "num_experts_per_tok: 2, tie_word_embeddings: true}",
+    "policy.router_replay=true",
+    "policy.output_router_logits=true",
+    "objective.terms.load_balancing={_target_: mmrl.objectives.regularizer.LoadBalancing}",
+    "objective.coefficients={load_balancing: 0.1}",
+)
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
     "uneven": (
@@ -116,6 +125,9 @@ RUNS = {
     "qlora": ("recipe=grpo_kl", "policy.lora={r: 4}", "policy.quantization=nf4"),
     # layers with a recurrent state, in chunks of rows
     "hybrid": (f"policy.config={HYBRID}", "trainer.accumulate_grad_batches=2"),
+    # experts in one tensor a layer, whose loads are those of the rows of all processes
+    "experts": EXPERTS,
+    "expert_adapters": (*EXPERTS, "policy.lora={r: 2, target_parameters: experts}"),
     # logits in chunks of 6 tokens, of a tied output layer
     "chunked_logits": ("policy.max_logits=600", "trainer.accumulate_grad_batches=2"),
     # prompts of different lengths in one sequence

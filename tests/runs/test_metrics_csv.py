@@ -1,6 +1,9 @@
 """metrics.csv has every iteration once, whatever ended the run in between."""
 
 import csv
+import os
+
+import pytest
 
 from mmrl.runs.metrics_csv import MetricsCSV, read_rows
 from tests.runs.words import fit
@@ -76,3 +79,12 @@ def test_a_run_resumed_in_its_folder_has_all_rows_and_the_curve_of_all(tmp_path)
     again = rows(tmp_path)
     same = ("iterations", "step", "rollout/reward", "val/greedy/exact/mean")
     assert [[row[name] for name in same] for row in again] == [[row[name] for name in same] for row in whole]
+
+
+@pytest.mark.parametrize("content", [None, b"iterations,a\n1," + b"9" * 200_000 + b"\n", b"iterations\n\xff\n"])
+def test_a_file_of_others_is_refused_by_name(content, tmp_path):
+    """A pipe, on which reading would wait; a field longer than csv reads; another encoding."""
+    file = tmp_path / "metrics.csv"
+    os.mkfifo(file) if content is None else file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"metrics\.csv|utf-8"):
+        read_rows(file)

@@ -1,6 +1,7 @@
 """SIGTERM and Ctrl-C end a run with a checkpoint, the words to resume with and the status of the signal."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,11 +10,14 @@ import time
 import lightning as L
 import pytest
 
+from mmrl.__main__ import main
 from mmrl.callbacks.progress import STAGE
 from mmrl.runs.checkpoint_file import read_checkpoint, read_manifest
+from mmrl.runs.metrics_csv import read_rows
+from tests.quick_python import quick_python
 from tests.runs.processes import run
-from tests.runs.words import fit
-from tests.tiny_recipes import ROOT
+from tests.runs.words import LOGGED, fit
+from tests.tiny_recipes import ROOT, TEXT, override
 
 
 class Signalled(L.Callback):
@@ -90,6 +94,33 @@ def interrupt_twice(folder):
 def test_a_second_ctrl_c_ends_at_once(tmp_path):
     assert run(interrupt_twice, tmp_path) == 130
     assert read_manifest(tmp_path / "checkpoints" / "last.ckpt")["epoch"] == 0  # of the iteration before
+
+
+def test_a_process_that_is_stopped_names_the_commands_that_resume_and_evaluate_it(tmp_path):
+    folder, more = tmp_path / "run", ("scheduler=constant", "trainer.check_val_every_n_epoch=1000")
+    words = override([*TEXT, *LOGGED, f"run_dir={folder}", *more, "trainer.max_epochs=1000"], [])
+    command = [quick_python(), "-m", "mmrl", "fit", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    for _ in range(1200):
+        if (folder / "metrics.csv").is_file() and len(read_rows(folder / "metrics.csv")) > 1:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, message = process.communicate(timeout=120)
+    assert process.returncode == 143 and "Traceback" not in message
+    stopped, measured = message.splitlines()[-2:]
+    assert stopped.startswith("mmrl fit: stopped by SIGTERM; resume with: mmrl fit ")
+    assert measured.startswith("mmrl fit: the weights of this checkpoint are not evaluated; evaluate them with: ")
+
+    last = folder / "checkpoints" / "last.ckpt"
+    epochs = f"trainer.max_epochs={read_manifest(last)['epoch'] + 2}"
+    assert main(shlex.split(measured.partition("with: ")[2])[1:]) == 0 and (folder / "evaluation.json").is_file()
+    resume = shlex.split(stopped.partition("with: ")[2])[1:]
+    assert main([*resume, *(f"--{epochs}".split("="))]) == 0
+    assert fit(tmp_path / "whole", *more, epochs) == 0
+    resumed, whole = (tmp_path / name / "policy" / "model.safetensors" for name in ("run", "whole"))
+    assert resumed.read_bytes() == whole.read_bytes()
 
 
 PARENT = """

@@ -1,6 +1,7 @@
 """Files of samples: what is written is read, older iterations are thinned out, later ones are replaced."""
 
 import json
+import os
 
 import pytest
 
@@ -81,3 +82,12 @@ def test_a_broken_group_is_refused_by_place(broken, message, tmp_path):
     folder.write(1, [group(), group(**broken)])
     with pytest.raises(ValueError, match=rf"1\.jsonl:2.*{message}"):
         folder.read(1)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused(make, tmp_path):
+    samples = SampleFolder(tmp_path)
+    samples.path.mkdir()
+    make(samples.path / "0.jsonl")
+    with pytest.raises(ValueError, match=r"0\.jsonl"):
+        samples.read(0)

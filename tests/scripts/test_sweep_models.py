@@ -8,7 +8,9 @@ import transformers
 
 from scripts.model_sweep.checks import EXACT
 from scripts.model_sweep.configs import every_type
-from scripts.model_sweep.page import PAGE, format_page
+from scripts.model_sweep.features import measure_types
+from scripts.model_sweep.features_page import add_sample, find_part, format_features, replace_part
+from scripts.model_sweep.page import PAGE, format_page, list_exact
 from scripts.model_sweep.sweep import sweep
 
 ROOT = Path(__file__).parents[2]
@@ -89,3 +91,38 @@ def test_the_page_has_every_type_of_the_version_that_it_states():
             assert float(cells[3]) <= EXACT and cells[4] == "yes" and float(cells[5]) <= EXACT, kind
         else:
             assert cells[6], f"{kind} has no reason"
+
+
+def test_features_of_some_types_are_those_of_the_page(tmp_path):
+    """Adapters, and what mixtures of experts add; a sample of shards; the page numbers its reasons."""
+    types = [("qwen2", "text"), ("jamba", "text"), ("deepseek_v3", "text")]
+    features = measure_types(types, tmp_path / "features.json")
+    results = {each.kind: each.results for each in features}
+    assert results["qwen2"] == {"LoRA": "yes"}
+    assert results["jamba"]["LoRA"] == "yes, but not dt_proj" and results["jamba"]["router_replay"] == "yes"
+    assert "no load-balancing loss for deepseek_v3" in results["deepseek_v3"]["load_balancing"]
+    part = format_features(features)
+    assert re.search(r"^\d\. yes, but not dt_proj$", part, flags=re.MULTILINE)
+    text = (ROOT / PAGE).read_text()
+    assert find_part(replace_part(text, part)).strip() == part.strip()
+    assert list_exact(replace_part(text, part)) == list_exact(text)
+    page = {line.split(" | ")[1].strip("`"): line for line in find_part(text).splitlines() if line.startswith("| text")}
+    for line in part.splitlines():
+        if line.startswith("| text"):
+            kind, *cells = line.strip("|").split("|")[1:]
+            of_page = page[kind.strip(" `")].strip("|").split("|")[2:]
+            for cell, stored in zip(cells, of_page, strict=True):
+                assert cell.split()[:1] in ([], stored.split()[:1]), (kind, cell, stored)
+    add_sample(features, "FSDP2", {"text:qwen2": "yes", "image:qwen2": "no"})
+    assert features[0].results["FSDP2"] == "yes"
+
+
+def test_the_second_part_of_the_page_has_every_exact_type():
+    text = (ROOT / PAGE).read_text()
+    rows = re.findall(r"^\| (text|image) \| `([^`]+)` \|(.*)\|$", find_part(text), flags=re.MULTILINE)
+    assert {(kind, family) for family, kind, _ in rows} == set(list_exact(text))
+    reasons = len(re.findall(r"^\d+\. ", find_part(text), flags=re.MULTILINE))
+    for _, kind, cells in rows:
+        for cell in map(str.strip, cells.split("|")):
+            number = re.fullmatch(r"(?:yes|no) \((\d+)\)", cell)
+            assert cell in ("", "yes") or (number and 1 <= int(number[1]) <= reasons), (kind, cell)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.core.types import Request, Sampling
+from mmrl.core.types import Completion, Request, Sampling
 from mmrl.engines.base import Engine
 
 
@@ -18,14 +18,19 @@ class Served:
     """Answer to one request.
 
     Args:
-        output: the decoded action.
+        completion: what the policy sampled.
         rows: requests in the same call of the policy.
         seconds: of that call.
     """
 
-    output: Any
+    completion: Completion
     rows: int
     seconds: float
+
+    @property
+    def output(self) -> Any:
+        """The decoded action."""
+        return self.completion.output
 
 
 @dataclass
@@ -50,6 +55,7 @@ class Batcher:
         self._engine, self._max_batch = engine, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
+        self._unanswered: set[asyncio.Future[Served]] = set()
         self._began: float | None = None  # when the present call of the policy began
 
     async def ask(self, request: Request, sampling: Sampling) -> Served:
@@ -59,8 +65,15 @@ class Batcher:
             Exception: what the policy raised about this request.
         """
         future = asyncio.get_running_loop().create_future()
+        self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
         self._queue.put_nowait(_Waiting(request, sampling, future))
         return await future
+
+    def refuse_all(self, error: Exception) -> None:
+        """Answer every request that waits for the policy by an error."""
+        for future in list(self._unanswered):
+            _resolve(future, error)
 
     @property
     def busy_s(self) -> float:
@@ -108,7 +121,7 @@ class Batcher:
                 return [error]
             return [self._sample([request], sampling)[0] for request in requests]
         seconds, self._began = time.perf_counter() - start, None
-        return [Served(completion.output, len(requests), seconds) for completion in completions]
+        return [Served(completion, len(requests), seconds) for completion in completions]
 
 
 def _resolve(future: asyncio.Future[Served], result: Served | Exception) -> None:

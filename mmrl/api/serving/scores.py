@@ -17,6 +17,8 @@ from mmrl.rewards.models.learned import ClassifierReward
 
 MAX_BODY = 16 * 2**20
 """Bytes of a request."""
+ENDING_S = 3.0
+"""Seconds that open requests get when the server ends."""
 MAX_ROWS = 4096
 """Conversations of a request."""
 
@@ -48,6 +50,7 @@ class ScoreServer:
     def __init__(self, model: ClassifierReward, token: str | None = None):
         self._model, self._token = model, None if token is None else token.encode()
         self._worker = ThreadPoolExecutor(1)  # one request at a time
+        self.busy = False  # whether a call of the model is under way
 
     async def serve(self, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set.
@@ -59,7 +62,7 @@ class ScoreServer:
         """
         app = web.Application(client_max_size=MAX_BODY)
         app.add_routes([web.post("/score", self._score), web.get("/healthz", self._health)])
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING_S)
         await runner.setup()
         try:
             site = web.TCPSite(runner, host, port)
@@ -69,6 +72,13 @@ class ScoreServer:
         finally:
             await runner.cleanup()
             self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def _call(self, conversations: list[Any], tools: list[Any]) -> Any:
+        self.busy = True
+        try:
+            return self._model.score(conversations, tools)
+        finally:
+            self.busy = False
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(text="OK\n")
@@ -83,7 +93,7 @@ class ScoreServer:
         try:
             conversations, tools = read_conversations(await request.text())
             loop = asyncio.get_running_loop()
-            scores = await loop.run_in_executor(self._worker, self._model.score, conversations, tools)
+            scores = await loop.run_in_executor(self._worker, self._call, conversations, tools)
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
         except Exception as error:  # a template that refuses a conversation, for example

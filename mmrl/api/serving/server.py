@@ -77,6 +77,11 @@ class PolicyServer:
         self._tracebacks: set[str] = set()  # that were reported
         self.metadata = describe_policy(policy, sampling, contract or {})
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call of the policy is under way."""
+        return self._batcher.busy_s > 0
+
     async def serve(self, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
         """Serve until `stop` is set.
 
@@ -101,6 +106,7 @@ class PolicyServer:
             ) as server:
                 ready(next(iter(server.sockets)).getsockname()[1])
                 await stop.wait()
+                self._batcher.refuse_all(ValueError("the server ends"))  # closing waits for the answers
         finally:
             batches.cancel()
             with suppress(asyncio.CancelledError):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.layers.files import flatten
+from mmrl.config.layers.files import flatten, read_inherited_differences
 from mmrl.config.layers.settings import read_paper_setting
 from mmrl.config.option_files import read_comment
 
@@ -29,6 +29,7 @@ def describe_paper(paper: Mapping[str, Any], method: str) -> dict[str, Any]:
         "source": paper.get("source"),
         "status": paper.get("status"),
         "differs": paper.get("differs"),
+        **{f"differs in {base}": text for base, text in read_inherited_differences(method).items()},
         "paper_setting": format_paper_setting(method),
     }
 

@@ -25,6 +25,7 @@ JOBS = {
         "a policy, with a recipe or a part of your own",
         (
             ("fit recipe=NAME", "train a policy"),
+            ("rounds NAME", "sample, filter, fit and evaluate in rounds"),
             ("new KIND NAME", "write a part of your own, with its test"),
             ("data record sim=NAME", "record episodes of a robot, or inspect them"),
         ),
@@ -79,7 +80,7 @@ same problems and draws; a hash of the protocol says what may be compared.
         "a trained policy, to people, robots and the Hub",
         (
             ("chat RUN_FOLDER", "talk to a text or vision-language policy"),
-            ("serve RUN_FOLDER", "answer with actions, or a model's scores"),
+            ("serve RUN_FOLDER", "answer with actions, chat completions, or scores"),
             ("push RUN_FOLDER repo=NAME", "upload a policy, with a model card"),
         ),
         """  mmrl chat runs/mine                       in the run's chat template

@@ -12,7 +12,11 @@ from mmrl.config.option_files import find_options
 from mmrl.core.errors import ConfigError
 
 SLOTS = {
-    "term": "model: {objective: {terms: {policy: null, $name: {_target_: $module.$part}}}}",
+    "term": """model:
+  objective:
+    terms:
+      policy: null # takes the loss of the base out; without this line $name is added to it
+      $name: {_target_: $module.$part}""",
     "annotator": "data: {pipeline: [$name], annotators: {$name: {_target_: $module.$part}}}",
     "weighting": "data: {weighting: {_target_: $module.$part}}",
 }

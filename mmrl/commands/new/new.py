@@ -16,6 +16,8 @@ from mmrl.runs.writable import writable
 
 _LONGEST = 60
 """Letters of a name; it is part of several files' names."""
+_SHORT = "trainer.max_epochs=2"
+"""What makes the run that is printed a short one."""
 _USAGE = "give a kind and a name, as in `mmrl new task backwards`; `mmrl new --help` has the kinds"
 
 
@@ -31,8 +33,8 @@ def new(arguments: Sequence[str]) -> None:
     for path in paths:
         print(path)
     tests = [path.parent.as_posix() for path in paths if path.name.startswith("test_")]
-    test = f"python -m pytest {tests[0]} -k {name}, and " if tests else ""
-    print(f"try: {test}{files.command}")
+    test = f"python -m pytest {tests[0]} -k {name} && " if tests else ""
+    print(f"try: {test}{files.command} {_SHORT}")
 
 
 def _read_options(kind: str, rest: Sequence[str]) -> dict[str, str]:

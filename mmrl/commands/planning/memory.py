@@ -47,10 +47,21 @@ def peak(phases: Mapping[str, Phase]) -> int:
 
 
 def plan_phases(
-    held: Held, optimizer: OptimizerBytes, passes: Passes | None, engine: EngineBytes, processes: Processes
+    held: Held,
+    optimizer: OptimizerBytes,
+    passes: Passes | None,
+    engine: EngineBytes,
+    processes: Processes,
+    copies: int = 0,
 ) -> dict[str, Phase]:
-    """Return the terms of every phase; those of a rank's device, or of its process on a CPU."""
-    always = hold_always(held, optimizer, engine, processes)
+    """Return the terms of every phase; those of a rank's device, or of its process on a CPU.
+
+    Args:
+        copies: of the policy, from which asynchronous collection samples.
+    """
+    always = hold_always(held, optimizer, engine, processes) | {
+        "weight copies": copied_bytes(held.policy, copies, processes)
+    }
     gathered = gather(held, processes)
     shards, modules = processes.shards, [held.policy, *held.trained.values()]
     gradients = sum(size.trainable_bytes for size in modules)
@@ -99,6 +110,17 @@ def hold_always(held: Held, optimizer: OptimizerBytes, engine: EngineBytes, proc
     }
 
 
+def copied_bytes(policy: ModuleSize, copies: int, processes: Processes) -> int:
+    """Return the bytes of the copies that sample (`Snapshots`): whole on every rank, with frozen weights once at most.
+
+    A copy of a sharded policy has the precision of the forward pass; one of another policy shares its frozen weights.
+    """
+    if processes.shards == 1 or not copies:
+        return copies * (policy.trainable_bytes + policy.buffer_bytes)
+    whole = policy.parameter_bytes + (copies - 1) * policy.trainable_bytes
+    return round(whole * _gathered_fraction(policy, processes)) + copies * policy.buffer_bytes
+
+
 def gather(held: Held, processes: Processes) -> Phase:
     """Return the weights that FSDP2 gathers: the root, and two blocks, of which one is fetched ahead."""
     if processes.shards == 1:
@@ -143,7 +165,8 @@ def _learn_terms(passes: Passes | None, gradients: int, processes: Processes) ->
         if learn.first_peak > later:
             used, terms = learn.first_peak, {}
     logits, casts = min(learn.logits, used), min(learn.casts, used)
-    activations = min(learn.activations, used - logits - casts)
-    rest = used - activations - logits - casts
-    terms |= {"activations": activations, "logits": logits, "16-bit weights": casts}
+    masks = min(learn.masks, used - logits - casts)
+    activations = min(learn.activations, used - logits - casts - masks)
+    rest = used - activations - logits - casts - masks
+    terms |= {"activations": activations, "attention masks": masks, "logits": logits, "16-bit weights": casts}
     return terms | {"backward pass" if "gradients" in terms or sharded else "gradients": rest}

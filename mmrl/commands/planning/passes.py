@@ -9,9 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 
 from mmrl.commands.planning.live_bytes import LiveBytes
+from mmrl.commands.planning.packs import PlannedPack, describe_mask, plan_packs, without_content
 from mmrl.commands.planning.parameters import measure_module
 from mmrl.core.batch import Batch
 from mmrl.core.types import Sampling
@@ -19,7 +24,6 @@ from mmrl.ops.choice import draw
 from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.generation import next_logits
-from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.packed_inputs import PackedInputs
 from mmrl.policies.text.policy import TextPolicy
 
@@ -28,13 +32,14 @@ from mmrl.policies.text.policy import TextPolicy
 class LearnPass:
     """Bytes beyond weights of forward and backward over one micro-batch of packed batches."""
 
-    activations: int  # kept for backward, without logits
+    activations: int  # kept for backward, without logits and masks
     logits: int  # that exist at once, with their gradient
     casts: int  # copies of weights in 16 bits
     first_peak: int  # of a minibatch's first micro-batch, gradients that it allocates included
     next_peak: int  # of the others, without the gradients that exist then
     passes: int  # packed batches
     tokens: int
+    masks: int = 0  # attention masks over all pairs of tokens, kept for backward
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class PackTrace:
     forward_peak: int
     first_backward: int  # peak; it allocates the gradients
     next_backward: int  # peak without the gradients, which exist
+    masks: int = 0  # of `saved`, attention masks over all pairs of tokens
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class TextPasses:
 
     def __init__(self, policy: TextPolicy, device: str, mixed: bool):
         self.policy, self.device, self.mixed = policy, torch.device(device), mixed
+        self.mode: FakeTensorMode | None = getattr(next(policy.parameters()), "fake_mode", None)
         policy.measure_network()  # compares the output layer, which is no part of a pass
         self.known = (type(policy), repr(policy), repr(measure_module(policy)), policy.output_layer.max_logits)
 
@@ -93,16 +100,16 @@ class TextPasses:
                 return None
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.policy.train()
-        inputs, traced = list(self._pack(batch)), dict[Any, PackTrace]()
-        parts = self.policy.sequence_group.size  # processes that divide the tokens
-        for packed in inputs:
-            key = (*self.known, parts, _shape(packed), _shares_prefix(packed), checkpointing, self.mixed)
-            traced[_shape(packed)] = TRACED[key] if key in TRACED else self._trace(packed, batch)
-            TRACED[key] = traced[_shape(packed)]
-        shapes = [_shape(packed) for packed in inputs]
-        logits = [self._logits(rows * width // parts) for rows, _, width in shapes]
+        parts, traces, shapes = self.policy.sequence_group.size, list[PackTrace](), list[tuple[int, int, int]]()
+        for packed in self._pack(batch):
+            shapes.append(_shape(packed.inputs))
+            key = (*self.known, parts, shapes[-1], describe_mask(packed.inputs), checkpointing, self.mixed)
+            if key not in TRACED:
+                TRACED[key] = self._trace(packed, batch)
+            traces.append(TRACED[key])
+        logits = [self._logits(rows * width // parts) for rows, _, width in shapes]  # processes divide the tokens
         return combine(
-            [traced[shape] for shape in shapes],
+            traces,
             gradients=sum(p.nbytes for p in self.policy.parameters() if p.requires_grad),
             logits=[saved for saved, _ in logits],
             in_backward=max(passing for _, passing in logits),
@@ -114,13 +121,14 @@ class TextPasses:
         self.policy.eval()
         peaks, shapes = [0], set()
         for packed in self._pack(batch):
-            if _shape(packed) in shapes:
+            shape = (_shape(packed.inputs), describe_mask(packed.inputs))
+            if shape in shapes:
                 continue
-            shapes.add(_shape(packed))
-            live = LiveBytes(self.policy)
+            shapes.add(shape)
+            live = LiveBytes(self.policy, mode=self.mode)
             with torch.no_grad(), live, self._precision():
-                self.policy.score_inputs(packed, batch)
-            peaks.append(live.peak)
+                self.policy.score_inputs(packed.inputs, batch)
+            peaks.append(max(live.peak + packed.mask, packed.mask_peak))
         return max(peaks)
 
     def sample(self, observation: dict[str, Any], owner: Tensor, sampling: Sampling) -> RolloutPass:
@@ -145,8 +153,9 @@ class TextPasses:
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **policy.extra_inputs(observation)}
         positions = policy.positions(ids, attention, inputs)
+        padded, attention = not attention.all(), without_content(attention, self.mode)
         cache: Any = build_cache(policy.model, sampling.max_tokens)
-        live = LiveBytes(policy)
+        live = LiveBytes(policy, mode=self.mode)
         with live, self._precision():
             logits = next_logits(policy.model, inputs, attention, positions, cache)[owner]
             prefill = live.peak
@@ -157,9 +166,9 @@ class TextPasses:
             following = positions[..., owner, -1:] + sampling.max_tokens - 1
             width = ids.shape[1] + sampling.max_tokens - 1
             mask = (
-                None
-                if attention.all()
-                else torch.cat([attention[owner], attention.new_ones(len(owner), width - ids.shape[1])], 1)
+                torch.cat([attention[owner], attention.new_ones(len(owner), width - ids.shape[1])], 1)
+                if padded
+                else None
             )
             token = {"input_ids": ids[owner, -1:]}
             logits = next_logits(policy.model, token, mask, following, cache)
@@ -176,25 +185,17 @@ class TextPasses:
         chunk = policy.output_layer.rows_of_chunk(policy.model, tokens, policy.text_ids())
         return (tokens * of_token, tokens * of_token) if chunk is None else (0, 2 * min(chunk, tokens) * of_token)
 
-    def _pack(self, batch: Batch) -> Iterator[PackedInputs]:
-        """Pack a batch as the policy does, without comparing shared and unshared sequences."""
-        policy = self.policy
-        tokens = policy.extract_tokens(batch)
-        text = policy.model.config.get_text_config()
-        possible, across = policy.prefix_sharing.masks, policy.prefix_sharing.across
-        cost_model = packing.PackingCost.of_model(text, self.device)
-        most = packing.max_packed_tokens(policy.hidden_size, self.device)
-        padded = policy.takes_padding
-        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across, padded):
-            yield tokens.pack(packed, policy.prefix_sharing.mask, policy.sequence_group.size)
+    def _pack(self, batch: Batch) -> Iterator[PlannedPack]:
+        return plan_packs(self.policy, batch, self.device, self.mode)
 
-    def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:
-        live, casts = LiveBytes(self.policy), 0
+    def _trace(self, packed: PlannedPack, batch: Batch) -> PackTrace:
+        inputs, mask = packed.inputs, packed.mask
+        live, casts = LiveBytes(self.policy, _shape(inputs)[1], self.mode), 0
         with live, self._precision():
-            parts = self.policy.score_inputs(packed, batch)
-            saved, forward_peak = live.live, live.peak
+            parts = self.policy.score_inputs(inputs, batch)
+            saved, forward_peak, masks = live.live, live.peak, live.masks
             if self.mixed:  # the second pass shares the copies of the first
-                other = self.policy.score_inputs(packed, batch)
+                other = self.policy.score_inputs(inputs, batch)
                 casts = 2 * saved - live.live
                 del other
         live.reset_peak()
@@ -202,7 +203,8 @@ class TextPasses:
             torch.stack([part.sum().float() for part in parts if part.requires_grad]).sum().backward()
         for parameter in self.policy.parameters():
             parameter.grad = None
-        return PackTrace(saved, casts, forward_peak, live.peak, live.peak_of_rest)
+        forward_peak = max(forward_peak + mask, packed.mask_peak)
+        return PackTrace(saved + mask, casts, forward_peak, live.peak + mask, live.peak_of_rest + mask, masks + mask)
 
 
 def combine(
@@ -223,15 +225,16 @@ def combine(
         backward = part.first_backward if last else part.next_backward + gradients
         first_peak = max(first_peak, before + part.forward_peak, before + backward)
         before += part.saved - part.casts
-    casts = max(part.casts for part in parts)
+    casts, masks = max(part.casts for part in parts), sum(part.masks for part in parts)
     return LearnPass(
-        activations=before - sum(logits),
+        activations=before - sum(logits) - masks,
         logits=sum(logits) + in_backward,
         casts=casts,
         first_peak=first_peak,
         next_peak=next_peak,
         passes=len(parts),
         tokens=tokens,
+        masks=masks,
     )
 
 
@@ -239,11 +242,6 @@ def _shape(packed: PackedInputs) -> tuple[int, int, int]:
     """Sequences, tokens of a sequence, and scored tokens of a sequence."""
     rows, length = packed.tensors["input_ids"].shape
     return rows, length, packed.width
-
-
-def _shares_prefix(packed: PackedInputs) -> bool:
-    """Whether completions share a sequence, under an explicit mask."""
-    return packed.tensors["attention_mask"].dim() > 2 if isinstance(packed.tensors["attention_mask"], Tensor) else True
 
 
 def _cache_bytes(cache: Any) -> int:

@@ -127,7 +127,8 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
         kind = type(learner.policy).__name__
         notes.append(f"activations of {kind} are not counted: only text and vision-language policies are traced")
     traced, moved = _offload(learner, traced, processes, notes)
-    phases = [plan_phases(modules, optimizer, traced.passes, engine, processes) for engine in engines]
+    copies = data.staleness  # one for each version that samples beside the learner
+    phases = [plan_phases(modules, optimizer, traced.passes, engine, processes, copies) for engine in engines]
     loaded = [moved + modules.policy.bytes, moved + (0 if processes.strategy == "fsdp2" else modules.policy.bytes)]
     ranks = [
         RankPlan(name, of_rank, engine.sync, _host_bytes(whole, engine, traced, processes, peak(of_rank)), engine.files)

@@ -90,9 +90,11 @@ def _activation_lines(plan: RunPlan) -> list[str]:
     for name, trace in (("without", plan.without_checkpointing), ("with", plan.with_checkpointing)):
         if trace is not None:
             used = " (this run)" if (name == "with") == plan.checkpointing else ""
+            masks = f"attention masks {format_bytes(trace.masks)}, " if trace.masks else ""
             lines.append(
                 f"activations of a micro-batch {name} checkpointing: {format_bytes(trace.activations)}, logits and "
-                f"their gradient {format_bytes(trace.logits)}, {trace.tokens} tokens in {trace.passes} passes{used}"
+                f"their gradient {format_bytes(trace.logits)}, {masks}{trace.tokens} tokens in {trace.passes} passes"
+                f"{used}"
             )
     return lines
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from statistics import median
 
 from mmrl.commands.planning.planning import RunPlan
 from mmrl.core.errors import ConfigError
+from mmrl.runs.metrics_csv import read_rows
 
 PHASES = ("sync", "rollout", "score", "collate", "annotators", "learn")
 ASSUMPTIONS = (
@@ -33,8 +33,7 @@ class Seconds:
 
 def read_seconds(path: Path) -> dict[str, float]:
     """Read the median seconds of each phase of a run's metrics.csv, without its first iteration."""
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(path)
     medians = {}
     for phase in PHASES:
         values = [float(row[f"time/{phase}"]) for row in rows if row.get(f"time/{phase}")]

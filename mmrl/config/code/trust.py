@@ -21,6 +21,8 @@ _PROGRAMS = "python"
 """Arguments that name an interpreter to start."""
 _GUESTS = ("sims.workers.guest.NamedGuest",)
 """Classes whose `path` is the import path of a class."""
+_FUNCTIONS = ("function", "functions", "agent")
+"""Arguments that name functions: of rewards, tools, scorers of steps, judges and agents."""
 _STAGES = {"stages", "common"}
 """Arguments that hold arguments of the command line, of the runs of a warm start."""
 _TRUST = "read it, then give trust=true"
@@ -44,9 +46,10 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
         name = key.rpartition(".")[2]
         if name in ("class_path", "_target_") and isinstance(value, str):
             _check_module(value.rpartition(".")[0], key, value, file, trust)
-        elif name in ("function", "functions"):  # of rewards; of a tool, a scorer of steps and a judge
-            for path in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
-                _check_function(str(path), key, file, trust)
+        elif name in _FUNCTIONS:
+            for path in [value] if isinstance(value, str) and value else value if isinstance(value, list) else []:
+                if re.search("[.:]", str(path)):  # a plain word is no path: it names a function of the task strings
+                    _check_function(str(path), key, file, trust)
         elif name == _PROGRAMS and isinstance(value, str) and value not in ("null", "~", "") and not trust:
             _check_program(value, key, file)
         elif name == "id" and isinstance(value, str) and ":" in value:  # of gymnasium: package:Name-v0

@@ -98,6 +98,13 @@ def read_paper(choices: Mapping[str, str | None], options: Options | None = None
     return {key: value for layer in layers for key, value in (layer.keys.get("paper") or {}).items()}
 
 
+def read_inherited_differences(method: str) -> dict[str, str]:
+    """What differs from their papers in the methods that a method extends, by name, the nearest first."""
+    bases = read_layers("method", method)[:-1]
+    texts = {layer.name: (layer.keys.get("paper") or {}).get("differs") for layer in reversed(bases)}
+    return {name: str(text) for name, text in texts.items() if text not in (None, "none")}
+
+
 @functools.cache
 def default_choices() -> dict[str, str | None]:
     """The options of conf/config.yaml, by group."""

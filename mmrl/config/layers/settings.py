@@ -53,6 +53,7 @@ _TASK_KEYS = ("data.task", "data.rollout", "data.evaluation")
 _KINDS = {
     "mmrl.policies.text.vision.VisionLanguagePolicy": "pretrained_vlm",
     "mmrl.policies.text.policy.TextPolicy": "pretrained_text",
+    "mmrl.policies.text.scorer.ScoringPolicy": "pretrained_scorer",
 }
 """Settings of policies that extend a class; the first that fits. All others are robots'."""
 

@@ -24,6 +24,7 @@ def check_prompt_lengths(
 ) -> None:
     """Refuse a task with a prompt that does not fit into the policy's context together with its completion.
 
+    Prompts that cannot stand in one batch of the policy are refused, with the first one that differs from those before.
     Texts with tokens that stand for other inputs of the policy, such as an image's, are refused too, and messages
     with fields that its chat template leaves out.
 
@@ -41,7 +42,7 @@ def check_prompt_lengths(
     if limit is None and not reserved:
         len(task)  # reads the file and refuses malformed rows
         return
-    lengths = _Lengths(policy, sys.maxsize if limit is None else limit, observe)
+    lengths = _Lengths(policy, sys.maxsize if limit is None else limit, observe, beside=True)
     for prompt in task.prompts_to_check():
         if not prompt.messages:
             continue  # an initial state of a simulator has no text
@@ -99,10 +100,18 @@ def drop_long_prompts(task: Task, policy: Policy, observe: Observe = _OWN) -> Ta
 
 
 class _Lengths:
-    """Token counts of prompts; an upper bound is used where it is sufficient."""
+    """Token counts of prompts; an upper bound is used where it is sufficient.
 
-    def __init__(self, policy: Policy, limit: int, observe: Observe):
-        self.policy, self.limit, self.observe = policy, limit, observe
+    Args:
+        policy: that encodes them.
+        limit: of tokens.
+        observe: the raw observation of a prompt.
+        beside: also check that the encoded prompts can stand in one batch.
+    """
+
+    def __init__(self, policy: Policy, limit: int, observe: Observe, beside: bool = False):
+        self.policy, self.limit, self.observe, self.beside = policy, limit, observe, beside
+        self._shapes: dict[Hashable, Mapping[str, Any]] = {}  # the first encoded prompt with each set of inputs
         self._around: dict[Hashable, int] = {}
 
     def prompt(self, prompt: Prompt, more: int) -> tuple[str, int]:
@@ -121,7 +130,11 @@ class _Lengths:
 
     def _count(self, prompt: Prompt) -> int:
         with _name_place(prompt.place or prompt.key):
-            return len(self.policy.encode(self.observe(prompt))["input_ids"])
+            observation = self.policy.encode(self.observe(prompt))
+            if self.beside:
+                self._shapes.setdefault(tuple(sorted(observation)), observation)
+                self.policy.check_batch([*self._shapes.values(), observation])
+            return len(observation["input_ids"])
 
     def text(self, text: str, room: int) -> tuple[str, int]:
         """Number of tokens of a text, as text and as a number; an upper bound if it fits into `room`."""

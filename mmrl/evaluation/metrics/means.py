@@ -13,12 +13,21 @@ from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors,
 
 @dataclass(frozen=True)
 class MeanScores(Evaluator):
-    """Mean of every named score over the finished episodes, and `errors`, the number of those left out."""
+    """Mean of every named score over the finished episodes, and `errors`, the number of those left out.
+
+    Args:
+        partial: take the mean over the episodes that have the score, in place of refusing those that lack it.
+    """
+
+    partial: bool = False
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid = drop_errors(episodes)
         names = sorted({name for episode in valid for name in episode.scores})
-        means = {name: sum(get_score(episode, name) for episode in valid) / len(valid) for name in names}
+        means = {}
+        for name in names:
+            scored = [episode for episode in valid if name in episode.scores] if self.partial else valid
+            means[name] = sum(get_score(episode, name) for episode in scored) / len(scored)
         return {**means, "errors": count_errors(episodes)}
 
 

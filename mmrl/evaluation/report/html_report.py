@@ -18,6 +18,7 @@ from mmrl.evaluation.statistics.paired import PairedComparison
 from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
+from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.files.atomic import write_file
 from mmrl.files.contract import flatten_entries, format_value
 from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, load_page, render_section
@@ -38,6 +39,7 @@ class HtmlReport:
         compared: the two checkpoints problem by problem, per rate; empty for one checkpoint.
         score_name: score of 0 or 1 that says whether an episode succeeded; None when there is none.
         videos: by decode and checkpoint; empty for none.
+        writer: of the videos, which counts those that fail.
     """
 
     folder: Path
@@ -46,6 +48,7 @@ class HtmlReport:
     compared: Mapping[str, Sequence[PairedComparison]] = field(default_factory=dict)
     score_name: str | None = None
     videos: Mapping[str, Mapping[str, EpisodeVideos]] = field(default_factory=dict)
+    writer: CountingVideoWriter = field(default_factory=CountingVideoWriter)
 
     def write(self) -> Path:
         """Write <folder>/report.html."""
@@ -108,7 +111,7 @@ class HtmlReport:
 
     def _encode_videos(self, decode: str) -> list[Any]:
         last = list(self.evaluation.episodes.values())[-1][decode]
-        return encode_videos(self.videos[decode], select_episodes(last, self.score_name), self.score_name)
+        return encode_videos(self.videos[decode], select_episodes(last, self.score_name), self.score_name, self.writer)
 
     def _samples(self, decode: str) -> Markup | None:
         """Render prompts and completions of a decode, failures first; None where the policy writes no text."""

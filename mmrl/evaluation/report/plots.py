@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mmrl.files.atomic import replace_path
+from mmrl.files.foreign import check_regular
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377")
 """Source: Paul Tol, "Colour schemes", 2021, bright; distinct for colour-blind readers."""
@@ -46,6 +47,7 @@ class Curve:
 
 def read_metrics(path: str | Path, index: str = "epoch") -> dict[str, dict[float, float]]:
     """Read the values of every column by iteration from a sparse metrics.csv; the last value of an iteration counts."""
+    check_regular(path, "give the metrics.csv of a run")
     with open(path, newline="") as stream:
         rows = list(csv.DictReader(stream))
     if not rows or index not in rows[0]:

@@ -12,10 +12,12 @@ from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.by_task import get_task
 from mmrl.evaluation.protocol import NAME, Protocol
 from mmrl.files.atomic import write_file
+from mmrl.files.foreign import read_foreign
 from mmrl.files.strict_json import kind, need_object, parse_json
 from mmrl.samples.check import PROMPT, check_episode, check_form
 
 EPISODES = "episodes.jsonl"
+_LARGEST = 2**31  # bytes of it
 
 _ENTRIES = (
     *("checkpoint", "decode", "key", "slot", "sample_index", "seed", "task", "instruction", "ended", "error"),
@@ -66,7 +68,7 @@ class EvaluationResult:
             )
         played: dict[str, dict[str, list[Episode]]] = {}
         protocol, remedy = Protocol.read(folder), f"measure again: mmrl evaluate {folder}"
-        for number, line in enumerate((folder / EPISODES).read_bytes().split(b"\n"), start=1):
+        for number, line in enumerate(read_foreign(folder / EPISODES, remedy, _LARGEST).split(b"\n"), start=1):
             if line:
                 one = _read_row(line, f"{folder / EPISODES}:{number}", remedy)
                 played.setdefault(one["checkpoint"], {}).setdefault(one["decode"], []).append(_episode(one))

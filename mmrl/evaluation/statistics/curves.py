@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 from mmrl.evaluation.report.plots import Curve, plot_learning_curve, read_metrics
+from mmrl.files.foreign import check_regular
 
 _MAX_CURVES = 4  # number of distinguishable curves
 
@@ -20,6 +21,7 @@ def plot_run(run_dir: str | Path) -> Path | None:
     metrics = run_dir / "metrics.csv"
     if not metrics.exists():
         return None
+    check_regular(metrics, "remove what stands in the place of the run's metrics")
     with metrics.open() as file:
         columns = next(csv.reader(file), [])
     curves = [_training_curve(metrics)] if {"rollout/reward", "iterations"} <= set(columns) else []

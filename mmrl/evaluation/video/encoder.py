@@ -11,11 +11,10 @@ import imageio.v2 as imageio
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from mmrl.evaluation.video.mp4 import LIMIT_S, encode_mp4
 from mmrl.files.atomic import replace_path
 from mmrl.media.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
-_LIMIT_S = 600
-"""Seconds of processor time after which ffmpeg ends, in place of a file."""
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
@@ -56,8 +55,12 @@ def tile_panels(panels: Sequence[VideoPanel], instruction: str = "", height: int
     return tiles
 
 
-def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.0) -> Path:
-    """Write frames uint8 [H, W, 3] as MP4 (H.264, plays in browsers) or as an endless GIF, by the file's suffix."""
+def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.0, limit_s: float = LIMIT_S) -> Path:
+    """Write frames uint8 [H, W, 3] as MP4 (H.264, plays in browsers) or as an endless GIF, by the file's suffix.
+
+    Raises:
+        VideoError: ffmpeg fails or takes too long.
+    """
     path = Path(path)
     if not frames:
         raise ValueError(f"no frames to write to {path}")
@@ -65,11 +68,7 @@ def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.
     if path.suffix == ".mp4":
         if frames[0].shape[0] % 2 or frames[0].shape[1] % 2:
             raise ValueError(f"{path}: H.264 needs even sides, the frames are {frames[0].shape[:2]}")
-        # macro_block_size=1 keeps even sides that are not multiples of 16
-        options = {"codec": "libx264", "pixelformat": "yuv420p", "quality": 8, "macro_block_size": 1}
-        options["input_params"] = ["-timelimit", f"{_LIMIT_S}"]
-        with replace_path(path) as file:
-            imageio.mimsave(file, list(frames), fps=fps, **options)
+        encode_mp4(frames, path, fps, limit_s)
     elif path.suffix == ".gif":
         with replace_path(path) as file:
             imageio.mimsave(file, list(frames), duration=1000 / fps, loop=0)

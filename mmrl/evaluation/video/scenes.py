@@ -12,8 +12,8 @@ from PIL import Image
 
 from mmrl.core.types import Episode
 from mmrl.evaluation.video.clips import compose_clip, get_outcome, is_success
-from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos
+from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.samples.images import data_uri
 
 PER_KIND = 3  # number of failures, and of successes
@@ -67,9 +67,9 @@ def select_episodes(episodes: Sequence[Episode], score_name: str | None, each: i
 
 
 def encode_videos(
-    shown: Mapping[str, EpisodeVideos], slots: Sequence[int], score_name: str | None
+    shown: Mapping[str, EpisodeVideos], slots: Sequence[int], score_name: str | None, writer: CountingVideoWriter
 ) -> list[ReportVideo]:
-    """Encode a short video of each of these slots with all policies side by side."""
+    """Encode a short video of each of these slots with all policies side by side; one that fails is left out."""
     policies = {title: part.select(slots) for title, part in shown.items()}
     # the outcome in the list is that of the last policy, such as the trained one
     last = list(policies.values())[-1]
@@ -81,7 +81,9 @@ def encode_videos(
         poster = io.BytesIO()
         Image.fromarray(frames[-1]).save(poster, "JPEG", quality=80)
         with tempfile.TemporaryDirectory() as folder:
-            file = write_video(frames[::step], Path(folder) / "clip.mp4", last.fps / 2 / step)
+            file = writer.write(frames[::step], Path(folder) / "clip.mp4", last.fps / 2 / step)
+            if file is None:
+                continue
             video = data_uri(file.read_bytes(), "video/mp4")
         poster_uri = data_uri(poster.getvalue(), "image/jpeg")
         instruction = last.videos[i].instruction

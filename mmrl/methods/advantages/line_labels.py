@@ -18,7 +18,8 @@ from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
 from mmrl.rewards.steps import split_steps
-from mmrl.rollouts.text.forced import surround, truncate
+from mmrl.rollouts.text.forced import surround
+from mmrl.rollouts.text.joined import truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts, locate_steps
 

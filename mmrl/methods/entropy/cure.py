@@ -18,7 +18,8 @@ from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
 from mmrl.data.collate import collate
 from mmrl.distributed.whole_weights import refuse_sharded
-from mmrl.rollouts.text.forced import surround, truncate
+from mmrl.rollouts.text.forced import surround
+from mmrl.rollouts.text.joined import truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts
 

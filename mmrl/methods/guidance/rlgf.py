@@ -21,7 +21,8 @@ from mmrl.core.types import Completion, Context, Ended, Episode, PolicyOutput, P
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
-from mmrl.rollouts.text.forced import surround, truncate
+from mmrl.rollouts.text.forced import surround
+from mmrl.rollouts.text.joined import truncate
 
 
 class GuidedRollout(Rollout):

@@ -22,7 +22,7 @@ from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.groups import group_episodes
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Request, Turn
-from mmrl.rollouts.text.forced import truncate
+from mmrl.rollouts.text.joined import truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.best_worst import label_preference
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from mmrl.core.errors import ConfigError
+from mmrl.files.foreign import read_foreign
 
 TOKEN = "MMRL_SERVE_TOKEN"
+_LARGEST = 2**16  # bytes of the file
 
 
 def read_token(file: str | None, key: str) -> str | None:
@@ -20,8 +21,8 @@ def read_token(file: str | None, key: str) -> str | None:
     if file is None:
         return os.environ.get(TOKEN, "").strip() or None
     try:
-        token = Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        token = read_foreign(file, "give a file with one line", _LARGEST).decode().strip()
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{key}={file}: cannot be read ({error})") from error
     if not token or not (token.isascii() and token.isprintable()):
         raise ConfigError(f"{key}={file}: must hold one line of ASCII characters")

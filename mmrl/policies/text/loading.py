@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from functools import partial
@@ -23,6 +24,7 @@ from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.architecture import build_model, refuse_other_tasks
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.text.checks.chat_template import check_chat_template
+from mmrl.policies.text.routing.expert_weights import EXPERTS, list_expert_weights
 from mmrl.policies.text.tokenizer import set_pad_token
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 
@@ -198,7 +200,7 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
 
     Args:
         model: of transformers.
-        lora: arguments of `peft.LoraConfig`.
+        lora: arguments of `peft.LoraConfig`; `target_parameters` may be "experts", see `list_expert_weights`.
         quantization: of the linear layers below the adapters, see `QuantizedLinear`.
     """
     quantize_linears(model, quantization, trainable=lora is None)
@@ -211,8 +213,17 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
             "policy.lora.ensure_weight_tying=true: exports of adapters on embeddings are untied, so each keeps its "
             "own; leave it out"
         )
+    if lora.get("target_parameters") == EXPERTS:
+        lora = {**lora, "target_parameters": list_expert_weights(model)}
     adapted = get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
     untie_adapted(adapted.get_base_model())
+    layers = [module.get_base_layer() for module in adapted.modules() if hasattr(module, "lora_A")]
+    owners = Counter(id(layer.weight) for layer in layers if isinstance(layer, nn.Linear))
+    if max(owners.values(), default=1) > 1:
+        raise ValueError(
+            f"policy.lora: layers of {model.config.model_type} share a weight, with which their adapters cannot be "
+            "merged; name others in policy.lora.target_modules, or train all weights"
+        )
     return adapted
 
 

@@ -31,6 +31,7 @@ from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.checks.division import refuse_settings
+from mmrl.policies.text.checks.experts import refuse_dense
 from mmrl.policies.text.fidelity import Plain, check_division, check_fidelity
 from mmrl.policies.text.generation import generate, next_logits
 from mmrl.policies.text.guided.allowed_ids import AllowedIds
@@ -43,6 +44,7 @@ from mmrl.policies.text.packing.plan import PackedBatch
 from mmrl.policies.text.packing.prefix_attention import set_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import MASKED_TYPES, PrefixSharing
 from mmrl.policies.text.packing.sequence_division import divide_inputs
+from mmrl.policies.text.routing.loads import OUTPUTS, place_loads
 from mmrl.policies.text.routing.recorded import COLUMNS, ExpertRecord
 from mmrl.policies.text.routing.routed_pass import checkpoint_contexts
 from mmrl.policies.text.routing.routing import prepare_routers
@@ -78,6 +80,7 @@ class TextPolicy(PackingPolicy):
         router_replay: of a mixture of experts, record the experts that sampling chose, and score rows with them; the
             routers' weights of these experts are computed anew, with gradient. Source: Stabilizing MoE Reinforcement
             Learning by Aligning Training and Inference Routers, 2025, arXiv:2510.11370.
+        output_router_logits: of a mixture of experts, return what the term `LoadBalancing` reads.
         template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
@@ -106,6 +109,7 @@ class TextPolicy(PackingPolicy):
         hidden_layers: Sequence[float] = (),
         freeze_router: bool = False,
         router_replay: bool = False,
+        output_router_logits: bool = False,
     ):
         super().__init__()
         if path is None and config is None:
@@ -136,7 +140,7 @@ class TextPolicy(PackingPolicy):
             self.try_processor()
             self.video_refusal = check_fidelity(self, plain, install).videos
         self.model = loading.add_lora(model, lora, quantization)
-        self.routing = prepare_routers(self, freeze_router, router_replay)
+        self.routing = prepare_routers(self, freeze_router, router_replay, output_router_logits)
         self.capturable = self.capturable if self.routing is None else None  # captured steps tell of no experts
         if value_head:
             self.value_head = loading.build_value_head(self.hidden_size, path)
@@ -158,7 +162,12 @@ class TextPolicy(PackingPolicy):
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         # `act` gives no values, since an engine may have only the language model; the annotator `values` writes them
         options = {"values": init_args.get("value_head"), "hidden_states": init_args.get("hidden_layers")}
+        options |= dict.fromkeys(OUTPUTS, init_args.get("output_router_logits"))
         return frozenset(name for name, value in options.items() if value).union(init_args.get("statistics") or ())
+
+    @classmethod
+    def refuse_settings(cls, init_args: Mapping[str, Any]) -> None:
+        refuse_dense(init_args, cls.auto_model)
 
     @classmethod
     def refuse_division(cls, init_args: Mapping[str, Any], processes: int) -> None:
@@ -255,7 +264,7 @@ class TextPolicy(PackingPolicy):
         plain = self.captured is None and len(inputs) == 1
         common = self.prefix_sharing.count_common(ids, attention) if plain else 0
         guide = None if sampling.guide is None else GuidedRows(self.grammars, sampling.guide, len(owner))
-        records = self.routing is not None and self.learns_from_rows and self.is_trained()
+        records = self.routing is not None and self.routing.replay and self.learns_from_rows and self.is_trained()
         record = ExpertRecord(self.routing, logits) if records else None  # type: ignore[arg-type]
         run = logits if record is None else record.step
         result = generate(
@@ -327,7 +336,7 @@ class TextPolicy(PackingPolicy):
         route = nullcontext() if self.routing is None else self.routing.score(part)
         if self.routing is not None:
             self.measure_network()  # not inside the pass
-        with route:
+        with route as routed:
             scores, out = self.output_layer.score(self.model, part, score, self.text_ids(), **options)
         results = list(scores)
         # hidden states [L, layers, D] of the scored tokens; the value head reads the last layer's
@@ -336,7 +345,8 @@ class TextPolicy(PackingPolicy):
         if self.value_head is not None:
             hidden = scored_states(out.hidden_states, [-1], part.width)[:, 0]
             results.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
-        return [inputs.choice_index, *(group.join(result, sequences)[inputs.logit_index] for result in results)]
+        loads = [] if self.routing is None else self.routing.sum_loads(routed, inputs)
+        return [inputs.choice_index, *(group.join(each, sequences)[inputs.logit_index] for each in results), *loads]
 
     def _mask_forbidden(self, logits: Tensor) -> Tensor:
         ids = torch.tensor(self.forbidden, device=logits.device)
@@ -345,6 +355,7 @@ class TextPolicy(PackingPolicy):
     def score_packed(self, tokens: BatchTokens, batches: list[PackedBatch], batch: Batch) -> PolicyOutput:
         """Score the rows of the batch in these packed batches."""
         choice_indices, *parts = self.score_batches(tokens, batches, batch)
+        loads = [parts.pop() for _ in range(1 + len(OUTPUTS))][::-1] if tokens.loads else []
         size = batch["action"].shape  # [N, T]; choices that no packed batch has are zero
         logprobs, entropy, *more = (
             part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
@@ -352,7 +363,7 @@ class TextPolicy(PackingPolicy):
         )
         names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
         values = more[-1] if self.value_head is not None else None
-        return PolicyOutput(logprobs, entropy, values, dict(zip(names, more)))
+        return PolicyOutput(logprobs, entropy, values, dict(zip(names, more)) | place_loads(loads, size[0]))
 
     def score_batches(
         self,
@@ -361,7 +372,10 @@ class TextPolicy(PackingPolicy):
         batch: Batch,
         statistics: Sequence[ChoiceStatistic] | None = None,
     ) -> list[Tensor]:
-        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...].
+
+        After them what `mmrl.policies.text.routing.loads.sum_loads` returns, if the tokens ask for it.
+        """
         allowed = self.grammars.allowed_ids(batch) if "packed_guides" in batch else None
         inputs = (tokens.pack(packed, self.prefix_sharing.mask, self.sequence_group.size) for packed in batches)
         scores = (self.score_inputs(each, batch, statistics, allowed) for each in inputs)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.errors import check_at_least
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling, assistant_message
 from mmrl.files.pretrained import build_pretrained, load_pretrained
@@ -41,9 +42,11 @@ HEADS = ("score", "classifier")
 
 
 class ScoringPolicy(Policy):
-    """Sequence classifier of transformers with one label: scores a prompt and an answer.
+    """Sequence classifier of transformers: one or several heads score a prompt and an answer.
 
-    `act` returns the score, `forward` predicts it as the row's value; the row's one choice is a placeholder. With
+    `act` returns the score, `forward` predicts it as the row's value; the row's one choice is a placeholder. Of several
+    heads both are the mean, and the heads' scores are `head_scores` [1, K] of a completion and `scores` of the output:
+    an ensemble on one network, or labels of their own. With
     `hidden`, the language model is frozen and only a perceptron on the last token's state is trained; each answer is
     then embedded once, when it is encoded. The model keeps the attention of transformers, without a cache and without
     sharing; padding on the right and training without noise are compared with the untouched model at load.
@@ -54,6 +57,8 @@ class ScoringPolicy(Policy):
         config: instead of a path, an architecture with random weights and the character tokenizer.
         hidden: widths of a perceptron on frozen embeddings; None trains the whole classifier.
         dtype: of the loaded weights.
+        heads: number of scores, or their names, which the saved classifier has as `id2label`.
+        features: also give the last token's state [N, D] as `features` of the output, for terms that read it.
     """
 
     def __init__(
@@ -62,8 +67,14 @@ class ScoringPolicy(Policy):
         config: dict[str, Any] | None = None,
         hidden: list[int] | None = None,
         dtype: str = "float32",
+        heads: int | list[str] = 1,
+        features: bool = False,
     ):
         super().__init__()
+        self.heads, names = read_heads(heads)
+        self.features = features
+        if features and hidden is not None:
+            raise ValueError("policy.features=true needs a network that is trained, and policy.hidden freezes it")
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path = path
@@ -71,16 +82,19 @@ class ScoringPolicy(Policy):
             with checkpoint_error(path):
                 self.tokenizer: Any = check_tokenizer(load_pretrained(AutoTokenizer, **locate_checkpoint(path)))
                 # for a language model, the head is initialised at random
-                model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
+                model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=self.heads, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
             options = dict(config or {})
             model_config = build_config(
-                options.pop("model_type", "qwen2"), options, **special_ids(self.tokenizer), num_labels=1
+                options.pop("model_type", "qwen2"), options, **special_ids(self.tokenizer), num_labels=self.heads
             )
             model = build_pretrained(AutoModelForSequenceClassification, model_config, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
+        if names:
+            model.config.id2label = dict(enumerate(names))
+            model.config.label2id = {name: number for number, name in enumerate(names)}
         noise = list_noise(model)
         self.model: Any = remove_noise(model)
         if path is not None and model.device.type != "meta":
@@ -89,7 +103,7 @@ class ScoringPolicy(Policy):
         self.head: nn.Module | None = None
         if hidden is not None:
             widths = [width, *hidden]
-            self.head = nn.Sequential(perceptron(widths, nn.ReLU), nn.Linear(widths[-1], 1))
+            self.head = nn.Sequential(perceptron(widths, nn.ReLU), nn.Linear(widths[-1], self.heads))
             self.model.requires_grad_(False)
             saved = Path(path or "") / "score_head.safetensors"
             if path is not None and saved.exists():
@@ -97,7 +111,11 @@ class ScoringPolicy(Policy):
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"values"})
+        return frozenset({"values", "features"} if init_args.get("features") else {"values"})
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset() if init_args.get("heads", 1) == 1 else frozenset({"head_scores"})
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages", "answer"], self)
@@ -138,24 +156,40 @@ class ScoringPolicy(Policy):
         }
 
     def scores(self, observation: Mapping[str, Any]) -> Tensor:
-        """Score collated answers, [N]."""
+        """Score collated answers: [N] the score, of several heads their mean."""
+        return _mean(self.head_scores(observation))
+
+    def head_scores(self, observation: Mapping[str, Any]) -> Tensor:
+        """Score collated answers by every head, [N, K]."""
         if self.head is not None:
-            return self.head(observation["embedding"])[:, 0]
+            return self.head(observation["embedding"])
         return self._score_rows(observation["input_ids"], observation["attention_mask"])
 
     def _score_rows(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return self.model(input_ids=ids, attention_mask=mask).logits[:, 0].float()
+        return self.model(input_ids=ids, attention_mask=mask).logits.float()
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        scores = self.scores(observation)
+        scores = self.head_scores(observation)
+        mean = _mean(scores)
         nothing = torch.zeros(len(scores), 1, device=scores.device)
-        return Action(nothing.long(), nothing, nothing == 0, scores.tolist(), values=scores)
+        extra = {} if self.heads == 1 else {"head_scores": scores[:, None]}
+        return Action(nothing.long(), nothing, nothing == 0, mean.tolist(), values=mean, extra=extra)
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        scores = self.scores(batch.observation())
+        observation, extra = batch.observation(), {}
+        if self.features:
+            ids, mask = observation["input_ids"], observation["attention_mask"]
+            out = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+            last = mask.sum(1) - 1  # rows are padded on the right
+            scores = out.logits.float()
+            extra["features"] = out.hidden_states[-1][torch.arange(len(ids), device=ids.device), last].float()
+        else:
+            scores = self.head_scores(observation)
+        if self.heads > 1:
+            extra["scores"] = scores
         nothing = scores.new_zeros(batch["action"].shape)
-        return PolicyOutput(nothing, nothing, scores)
+        return PolicyOutput(nothing, nothing, _mean(scores), extra)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         return torch.zeros(1, dtype=torch.long)
@@ -168,3 +202,22 @@ class ScoringPolicy(Policy):
         if self.head is not None:
             save_file(self.head.state_dict(), folder / "score_head.safetensors")
         (folder / "mmrl_policy.json").write_text(json.dumps({"class": type(self).__name__}) + "\n")
+
+
+def read_heads(heads: int | list[str]) -> tuple[int, list[str]]:
+    """Number of heads, and their names; empty without names.
+
+    Raises:
+        ValueError: no head, or a name twice.
+    """
+    if isinstance(heads, int):
+        check_at_least(1, "policy", heads=heads)
+        return heads, []
+    if not heads or len(set(heads)) != len(heads):
+        raise ValueError(f"policy.heads must be a number or different names, got {heads}")
+    return len(heads), list(heads)
+
+
+def _mean(scores: Tensor) -> Tensor:
+    """[N] of [N, K]; of one head its score as it is."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores.mean(1)

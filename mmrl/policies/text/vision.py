@@ -25,6 +25,7 @@ from mmrl.policies.text.videos import build_video_probes, refuse_videos, video_o
 
 PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids"})
 """Processor outputs that run along the tokens; every other one stays ragged."""
+VIDEOS = "pixel_values_videos"
 UNUSED = frozenset({"attention_mask", "labels", "video_metadata"})
 """Processor outputs that no model gets: the mask is that of the batch, labels make a model compute a loss, and times of
 frames are in the text or in inputs of their own."""
@@ -103,6 +104,9 @@ class VisionLanguagePolicy(TextPolicy):
             )
         inputs = {name: self._convert_input(name, value) for name, value in features.items() if name not in UNUSED}
         return {name: value[0] if name in PER_TOKEN else value for name, value in inputs.items()}
+
+    def check_batch(self, observations: Sequence[Observation]) -> None:
+        _refuse_other_frames([row[VIDEOS] for row in observations if VIDEOS in row])
 
     def try_processor(self) -> None:
         name = type(self.processor).__name__
@@ -210,17 +214,22 @@ class VisionLanguagePolicy(TextPolicy):
 def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
     """Build one ragged input of all rows; completions of a prompt share a tensor, which is stored once."""
     parts = [row.get(name, nothing) for row in observations]
-    if name == "pixel_values_videos" and len({part.shape[1:] for part in parts if len(part)}) > 1:
-        raise ValueError(
-            "videos of different numbers of frames cannot stand in one batch of this model, which counts padding as "
-            "frames; show every video with the same number: set task.frames, and leave task.fps out"
-        )
+    if name == VIDEOS:
+        _refuse_other_frames(parts)
     distinct = {id(part): part for part in parts}
     number = {key: i for i, key in enumerate(distinct)}
     sizes = torch.tensor([len(part) for part in distinct.values()])
     return Ragged(
         torch.cat(_pad_images(list(distinct.values()))), sizes, torch.tensor([number[id(part)] for part in parts])
     )
+
+
+def _refuse_other_frames(parts: Sequence[Tensor]) -> None:
+    if len({part.shape[1:] for part in parts if len(part)}) > 1:
+        raise ValueError(
+            "videos of different numbers of frames cannot stand in one batch of this model, which counts padding as "
+            "frames; show every video with the same number: set task.frames, and leave task.fps out"
+        )
 
 
 def _pad_images(parts: list[Tensor]) -> list[Tensor]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.core.types import Episode
+from mmrl.core.types import Context, Episode
 from mmrl.rewards.judges.client import NoAnswer as NoAnswer
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable
 
@@ -17,12 +17,23 @@ class LanguageJudge(ABC):
 
     Attributes:
         counts: numbers of the last call, by name: requests, failures, tokens, seconds.
+        sees_images: whether it reads the pictures of a question.
+        of_run: whether it is a model of the run, which cannot be asked before there is one.
     """
 
     sees_images = False
+    of_run = False
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+
+    def sampled_models(self) -> frozenset[str]:
+        """Return the names of the frozen models of the run that it asks."""
+        return frozenset()
+
+    def bind(self, ctx: Context) -> LanguageJudge:
+        """Return the judge of a context; see `mmrl.rewards.base.Reward.bind`."""
+        return self
 
     @abstractmethod
     def reply(self, questions: Sequence[Question]) -> list[Reply | NoAnswer]:
@@ -43,7 +54,13 @@ class LanguageJudge(ABC):
 
 
 class JudgeForm(ABC):
-    """Base class of what a judge is asked about a group of episodes, and what its verdicts say about each."""
+    """Base class of what a judge is asked about a group of episodes, and what its verdicts say about each.
+
+    Attributes:
+        reads_options: whether its verdicts are log-probs of a first word.
+    """
+
+    reads_options = False
 
     @abstractmethod
     def ask(self, group: Sequence[Episode]) -> list[Question]:

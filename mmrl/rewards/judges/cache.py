@@ -29,7 +29,13 @@ class ReplyCache:
         """The reply to a request, or None."""
         with self._open() as connection:
             row = connection.execute("SELECT reply FROM replies WHERE key = ?", (_key(request),)).fetchone()
-        return None if row is None else Reply(**json.loads(row[0]))
+        try:
+            return None if row is None else Reply(**json.loads(row[0]))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"reward.judge.cache={self.path}: a reply in it cannot be read ({error}); name another file, or remove "
+                "this one"
+            ) from error
 
     def put(self, request: Mapping[str, Any], reply: Reply) -> None:
         """Store the reply to a request."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
+
+from mmrl.core.errors import check_at_least, check_positive
 
 MAX_BYTES = 4 * 2**20
 """Longest body of an answer that is read, if nothing else is said."""
@@ -79,36 +82,30 @@ class OpenAIClient:
                 answered better, RefusedError where none will.
             counts: `retries` is added to it.
         """
-        return _run(self._ask_all(path, bodies, read, counts)) if bodies else []
 
-    async def _ask_all(
-        self,
-        path: str,
-        bodies: Sequence[Mapping[str, Any] | None],
-        read: Callable[[int, Any], Any],
-        counts: Counter[str],
-    ) -> list[Any]:
-        places = asyncio.Semaphore(self.max_requests)
-        timeout = aiohttp.ClientTimeout(total=self.timeout_s)
-        connector = aiohttp.TCPConnector(limit=self.max_requests)
-        async with aiohttp.ClientSession(headers=self._headers, timeout=timeout, connector=connector) as session:
+        async def ask(session: aiohttp.ClientSession, places: asyncio.Semaphore, number: int) -> Any:
+            failure = NoAnswer("it was not sent")
+            for attempt in range(self.retries + 1):
+                if attempt:
+                    counts["retries"] += 1
+                    await asyncio.sleep(min(self.backoff_s * 2 ** (attempt - 1), _MOST_WAIT_S))
+                try:
+                    async with places:
+                        return read(number, await self._send(session, path, bodies[number]))
+                except RefusedError as error:
+                    return NoAnswer(f"{self.url}{path} {error}")
+                except PassingError as error:
+                    failure = NoAnswer(f"{self.url}{path} {error}, {attempt + 1} times")
+            return failure
 
-            async def ask(number: int, body: Mapping[str, Any] | None) -> Any:
-                failure = NoAnswer("it was not sent")
-                for attempt in range(self.retries + 1):
-                    if attempt:
-                        counts["retries"] += 1
-                        await asyncio.sleep(min(self.backoff_s * 2 ** (attempt - 1), _MOST_WAIT_S))
-                    try:
-                        async with places:
-                            return read(number, await self._send(session, path, body))
-                    except RefusedError as error:
-                        return NoAnswer(f"{self.url}{path} {error}")
-                    except PassingError as error:
-                        failure = NoAnswer(f"{self.url}{path} {error}, {attempt + 1} times")
-                return failure
+        async def ask_each() -> list[Any]:
+            places = asyncio.Semaphore(self.max_requests)
+            timeout = aiohttp.ClientTimeout(total=self.timeout_s)
+            connector = aiohttp.TCPConnector(limit=self.max_requests)
+            async with aiohttp.ClientSession(headers=self._headers, timeout=timeout, connector=connector) as session:
+                return await asyncio.gather(*(ask(session, places, number) for number in range(len(bodies))))
 
-            return await asyncio.gather(*(ask(number, body) for number, body in enumerate(bodies)))
+        return _run(ask_each()) if bodies else []
 
     async def _send(self, session: aiohttp.ClientSession, path: str, body: Mapping[str, Any] | None) -> Any:
         """The JSON of one answer."""
@@ -132,8 +129,38 @@ class OpenAIClient:
             raise RefusedError(f"answered {status}: {text[:200]}")
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise PassingError(f"answered no JSON: {text[:200]!r}") from error
+        except (ValueError, RecursionError) as error:  # brackets nested thousands deep
+            raise PassingError(f"answered no JSON that can be read: {text[:200]!r}") from error
+
+
+class ServerConnection:
+    """Base class of a judge or reward that asks a server by an `OpenAIClient`, with the options of the connection.
+
+    Args:
+        url: of the interface, as http://127.0.0.1:8000/v1.
+        max_requests: under way at the same time.
+        timeout_s: of one request.
+        retries: further requests after one that failed.
+        backoff_s: wait before the first of them; it doubles up to 30 seconds.
+        key_variable: environment variable with the key that is sent; nothing is sent where it is not set.
+    """
+
+    place: ClassVar[str] = "reward"  # key of the configuration, for messages
+
+    def __init__(
+        self,
+        url: str,
+        max_requests: int = 16,
+        timeout_s: float = 60.0,
+        retries: int = 5,
+        backoff_s: float = 1.0,
+        key_variable: str = "",
+    ):
+        super().__init__()
+        check_at_least(0, self.place, retries=retries, backoff_s=backoff_s)
+        check_at_least(1, self.place, max_requests=max_requests)
+        check_positive(self.place, timeout_s=timeout_s)
+        self.client = OpenAIClient(url, max_requests, timeout_s, retries, backoff_s, os.environ.get(key_variable))
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

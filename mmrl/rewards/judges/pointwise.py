@@ -74,6 +74,8 @@ class YesNo(JudgeForm):
         name: of the score.
     """
 
+    reads_options = True
+
     instruction: str = "Is the answer to the question right?"
     probability: bool = False
     reference: bool = False

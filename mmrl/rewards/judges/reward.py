@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import Any
 
 from mmrl.core.errors import check_fraction
 from mmrl.core.groups import group_episodes
-from mmrl.core.types import Episode, Task
+from mmrl.core.types import Context, Episode, Task
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.judges.base import JudgeForm, LanguageJudge, NoAnswer
@@ -32,13 +33,23 @@ class JudgeReward(Reward):
         max_failed: share of the episodes of an iteration that may be without a verdict; with more the run ends.
     """
 
-    foreign = True
-
     def __init__(self, judge: LanguageJudge, form: JudgeForm, weights: dict[str, float], max_failed: float = 0.5):
         check_fraction("reward", max_failed=max_failed)
         if not weights:
             raise ValueError("reward.weights is empty; name a score, as in reward.weights.judge=1")
         self.judge, self.form, self.weights, self.max_failed = judge, form, weights, max_failed
+
+    @property
+    def foreign(self) -> bool:  # type: ignore[override]
+        return not self.judge.of_run
+
+    def sampled_models(self) -> frozenset[str]:
+        return self.judge.sampled_models()
+
+    def bind(self, ctx: Context) -> JudgeReward:
+        bound = copy.copy(self)
+        bound.judge = self.judge.bind(ctx)
+        return bound
 
     def check_task(self, task: Task) -> None:
         """Refuse prompts with images for a judge that sees none."""

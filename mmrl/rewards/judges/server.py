@@ -6,16 +6,15 @@ import base64
 import io
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PIL import Image
 
-from mmrl.core.errors import check_at_least, check_positive
+from mmrl.core.errors import check_at_least
 from mmrl.rewards.judges.base import LanguageJudge, NoAnswer, read_verdict
 from mmrl.rewards.judges.cache import ReplyCache
-from mmrl.rewards.judges.client import OpenAIClient, PassingError, RefusedError
+from mmrl.rewards.judges.client import PassingError, RefusedError, ServerConnection
 from mmrl.rewards.judges.questions import Question, Reply
 
 TOP_LOGPROBS = 20
@@ -23,8 +22,8 @@ TOP_LOGPROBS = 20
 _PATH = "/chat/completions"
 
 
-class ServerJudge(LanguageJudge):
-    """Judge behind POST URL/chat/completions of OpenAI's interface, asked by an `OpenAIClient`.
+class ServerJudge(ServerConnection, LanguageJudge):
+    """Judge behind POST URL/chat/completions of OpenAI's interface, asked through a `ServerConnection`.
 
     A reply that cannot be read is asked for again where replies are drawn, with a temperature above 0.
 
@@ -33,16 +32,14 @@ class ServerJudge(LanguageJudge):
         model: name of the model at the server.
         temperature: of the judge's sampling.
         max_tokens: of a reply.
-        max_requests: under way at the same time.
-        timeout_s: of one request.
-        retries: further requests after one that failed.
-        backoff_s: wait before the first of them; it doubles up to 30 seconds.
         key_variable: environment variable with the key that is sent; nothing is sent where it is not set.
         cache: SQLite file with replies by model, question and sampling; None keeps none.
         price: of a million tokens of the prompt and of the reply, for `rollout/judge_cost`.
         options: further fields of the request, as {top_p: 0.9}.
+        connection: further options of `ServerConnection`: max_requests, timeout_s, retries, backoff_s.
     """
 
+    place = "reward.judge"
     sees_images = True
 
     def __init__(
@@ -51,26 +48,20 @@ class ServerJudge(LanguageJudge):
         model: str | None = None,
         temperature: float = 0.0,
         max_tokens: int = 512,
-        max_requests: int = 16,
-        timeout_s: float = 60.0,
-        retries: int = 5,
-        backoff_s: float = 1.0,
         key_variable: str = "OPENAI_API_KEY",
         cache: str | None = None,
         price: tuple[float, float] = (0.0, 0.0),
         options: dict[str, Any] | None = None,
+        **connection: Any,
     ):
-        super().__init__()
         if not url or not model or not url.startswith(("http://", "https://")):
             raise ValueError(
                 "the judge needs reward.judge.url=http://HOST:PORT/v1 and reward.judge.model=NAME, got "
                 f"url={url!r} and model={model!r}"
             )
-        check_at_least(0, "reward.judge", temperature=temperature, retries=retries, backoff_s=backoff_s)
-        check_at_least(1, "reward.judge", max_tokens=max_tokens, max_requests=max_requests)
-        check_positive("reward.judge", timeout_s=timeout_s)
-        address = url.rstrip("/").removesuffix(_PATH)
-        self.client = OpenAIClient(address, max_requests, timeout_s, retries, backoff_s, os.environ.get(key_variable))
+        check_at_least(0, self.place, temperature=temperature)
+        check_at_least(1, self.place, max_tokens=max_tokens)
+        super().__init__(url.rstrip("/").removesuffix(_PATH), key_variable=key_variable, **connection)
         self.model, self.temperature, self.max_tokens = model, temperature, max_tokens
         self.price, self.options = tuple(price), dict(options or {})
         self.cache = None if cache is None else ReplyCache(cache)

@@ -22,12 +22,13 @@ class ClassifierReward(Reward):
         path: hub id or folder of the classifier and its tokenizer, read at the first call.
         device: where it runs; None takes a GPU where there is one.
         batch_size: answers per forward pass.
+        head: name or number of the label that is the score, of a classifier with several.
     """
 
     foreign = True
 
-    def __init__(self, path: str, device: str | None = None, batch_size: int = 64):
-        self.path, self.batch_size = path, batch_size
+    def __init__(self, path: str, device: str | None = None, batch_size: int = 64, head: str | int | None = None):
+        self.path, self.batch_size, self.head = path, batch_size, head
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
@@ -40,29 +41,48 @@ class ClassifierReward(Reward):
             conversations: lists of chat messages.
             tools: of each conversation, the schemas that its template shows.
         """
+        column = self._find_head()
+        return [heads[column] for heads in self.score_heads(conversations, tools)]
+
+    def score_heads(self, conversations: Sequence[Any], tools: Sequence[Any]) -> list[list[float]]:
+        """Score conversations by all labels of the classifier; arguments as of `score`."""
         model, tokenizer = self._parts
         texts = [_format(messages, each, tokenizer) for messages, each in zip(conversations, tools, strict=True)]
-        out: list[float] = []
+        out: list[list[float]] = []
         for start in range(0, len(texts), self.batch_size):
             inputs = tokenizer(
                 texts[start : start + self.batch_size], return_tensors="pt", padding=True, add_special_tokens=False
             ).to(self.device)
             inputs.pop("token_type_ids", None)
             with torch.no_grad():
-                out += model(**inputs).logits[:, 0].float().tolist()
+                out += model(**inputs).logits.float().tolist()
         return out
 
     def load(self) -> None:
-        """Read the model and its tokenizer now."""
-        _ = self._parts
+        """Read the model and its tokenizer now, and refuse a model without the head."""
+        self._find_head()
+
+    def _find_head(self) -> int:
+        """Number of the label that is the score."""
+        config = self._parts[0].config
+        if self.head is None:
+            if config.num_labels != 1:
+                raise ValueError(
+                    f"{self.path} has {config.num_labels} labels; a reward needs a classifier with one, or head= one "
+                    f"of {list(config.id2label.values())[:8]}; reward=ensemble combines heads"
+                )
+            return 0
+        names = {str(name): int(number) for number, name in config.id2label.items()}
+        number = names.get(str(self.head), self.head)
+        if not isinstance(number, int) or not 0 <= number < config.num_labels:
+            raise ValueError(f"{self.path} has no head {self.head!r}; it has {list(names)}")
+        return number
 
     @cached_property
     def _parts(self) -> tuple[Any, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         model = load_pretrained(AutoModelForSequenceClassification, self.path).to(self.device).eval()
-        if model.config.num_labels != 1:
-            raise ValueError(f"{self.path} has {model.config.num_labels} labels; a reward needs a classifier with one")
         tokenizer = load_pretrained(AutoTokenizer, self.path)
         model.config.pad_token_id = tokenizer.pad_token_id
         return model, load_pretrained(tokenizer.__class__, self.path, padding_side="right")

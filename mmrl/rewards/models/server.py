@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.core.errors import check_at_least, check_fraction, check_positive
+from mmrl.core.errors import check_fraction
 from mmrl.core.groups import group_episodes
 from mmrl.core.types import Episode
 from mmrl.rewards.base import Reward
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.judges.client import NoAnswer, OpenAIClient, PassingError
+from mmrl.rewards.judges.client import NoAnswer, PassingError, ServerConnection
 from mmrl.rewards.judges.reward import drop_unanswered, note_counts
 from mmrl.rewards.models.learned import list_messages
 
@@ -22,7 +21,7 @@ SCORE = "reward_model"
 """Name of the score."""
 
 
-class ServerReward(Reward):
+class ServerReward(ServerConnection, Reward):
     """Reward of an episode: sum_k weights_k * scores_k, with the score `reward_model` of a server among them.
 
     A request has the answers to one prompt, which the server scores in one batch: their scores are those of
@@ -32,12 +31,9 @@ class ServerReward(Reward):
     Args:
         url: of the server, as http://127.0.0.1:8000.
         weights: by name of the score.
-        max_requests: under way at the same time.
-        timeout_s: of one request.
-        retries: further requests after one that failed.
-        backoff_s: wait before the first of them; it doubles up to 30 seconds.
         key_variable: environment variable with the token of the server.
         max_failed: share of the episodes of an iteration that may be without a score; with more the run ends.
+        connection: further options of `ServerConnection`: max_requests, timeout_s, retries, backoff_s.
     """
 
     foreign = True
@@ -46,20 +42,14 @@ class ServerReward(Reward):
         self,
         url: str | None = None,
         weights: dict[str, float] | None = None,
-        max_requests: int = 16,
-        timeout_s: float = 60.0,
-        retries: int = 5,
-        backoff_s: float = 1.0,
         key_variable: str = "MMRL_SERVE_TOKEN",
         max_failed: float = 0.5,
+        **connection: Any,
     ):
         if not url or not url.startswith(("http://", "https://")):
             raise ValueError(f"the reward needs reward.url=http://HOST:PORT of a reward model's server, got {url!r}")
         check_fraction("reward", max_failed=max_failed)
-        check_at_least(0, "reward", retries=retries, backoff_s=backoff_s)
-        check_at_least(1, "reward", max_requests=max_requests)
-        check_positive("reward", timeout_s=timeout_s)
-        self.client = OpenAIClient(url, max_requests, timeout_s, retries, backoff_s, os.environ.get(key_variable))
+        super().__init__(url, key_variable=key_variable, **connection)
         self.weights, self.max_failed = weights or {SCORE: 1.0}, max_failed
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:

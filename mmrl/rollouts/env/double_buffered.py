@@ -85,7 +85,7 @@ class _Half:
         """Infer the actions of the live environments and begin to step them."""
         if not self.live:
             return
-        raws = episodic._rows(self.observation, self.live)
+        raws = episodic.split_observations(self.observation, self.live)
         if self.decision == 0:
             for episode, raw in zip(self.episodes, raws):
                 if "instruction" in raw:

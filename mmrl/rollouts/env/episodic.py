@@ -86,7 +86,7 @@ def _play(
     live = list(range(len(episodes)))
     decision = 0
     while live:
-        raws = _rows(observation, live)
+        raws = split_observations(observation, live)
         if decision == 0:
             for episode, raw in zip(episodes, raws):
                 if "instruction" in raw:
@@ -132,7 +132,7 @@ def _seed(prompt: Prompt) -> int:
     return prompt.info["seed"]
 
 
-def _rows(observation: Any, env_ids: Sequence[int]) -> list[dict[str, Any]]:
+def split_observations(observation: Any, env_ids: Sequence[int]) -> list[dict[str, Any]]:
     """The raw observation of each environment: its row of every entry, or {"state": row} of a plain array."""
     if isinstance(observation, Mapping):
         return [{name: rows[i] for name, rows in observation.items()} for i in env_ids]
@@ -184,6 +184,6 @@ def _bootstrap(observation: Any, episodes: Sequence[Episode], env_ids: Sequence[
     late = [(episode, i) for episode, i in zip(episodes, env_ids) if episode.ended == "time"]
     if not late or late[0][0].turns[-1].completion.value is None:
         return
-    values = ctx.engine.predict_values(_rows(observation, [i for _, i in late]))
+    values = ctx.engine.predict_values(split_observations(observation, [i for _, i in late]))
     for (episode, _), value in zip(late, values):
         episode.bootstrap_value = value

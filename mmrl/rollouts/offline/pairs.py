@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -88,10 +90,30 @@ class LabelledAnswers(Rollout):
 
 
 class PreferencePairs(LabelledAnswers):
-    """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them."""
+    """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them.
+
+    The columns `margin` and `probability` of `Prompt.info` are those of the pair; NaN where it has none.
+    """
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"preference", "preference_margin", "preference_probability"})
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        return [_with_numbers(episode) for episode in super().collect(prompts, ctx)]
 
     def label(self, prompt: Prompt) -> list[tuple[str, int]]:
         return list(zip(answers(prompt), (1, -1)))
+
+
+def _with_numbers(episode: Episode) -> Episode:
+    """Add margin and probability of the pair to its row."""
+    numbers = {name: episode.prompt.info.get(name) for name in ("margin", "probability")}
+    columns = {
+        f"preference_{name}": torch.tensor(float(value) if isinstance(value, int | float) else math.nan)
+        for name, value in numbers.items()
+    }
+    return replace(episode, turns=[turn.with_columns(**columns) for turn in episode.turns])
 
 
 def _same(one: Observation, other: Observation) -> bool:
@@ -101,7 +123,8 @@ def _same(one: Observation, other: Observation) -> bool:
 class ScoredPairs(Rollout):
     """Score both answers of every prompt with a reward model (accuracy on preference pairs).
 
-    The episode's scores are `right`, whether the preferred answer got more, and `margin`, how much more.
+    The episode's scores are `right`, whether the preferred answer got more, and `margin`, how much more; of a model
+    with several heads the margin is the mean of theirs and `spread` their standard deviation.
     """
 
     def check_task(self, task: Task) -> None:
@@ -116,5 +139,8 @@ class ScoredPairs(Rollout):
         for (slot, prompt), chosen, rejected in zip(prompts, done[::2], done[1::2]):
             margin = float(chosen.output) - float(rejected.output)
             scores = {"right": float(margin > 0), "margin": margin}
+            if "head_scores" in chosen.extra:
+                margins = chosen.extra["head_scores"] - rejected.extra["head_scores"]
+                scores["spread"] = float(margins.std(correction=0))
             out.append(Episode(prompt, slot, 0, [Turn(chosen)], info={"scores": scores}))
         return out

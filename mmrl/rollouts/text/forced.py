@@ -44,23 +44,3 @@ def surround(done: Completion, before: Tensor, after: Tensor, output: str) -> Co
         value=None if done.value is None or not done.value.dim() else fill(done.value, 0),
         extra=extra,
     )
-
-
-def truncate(done: Completion, length: int) -> Completion:
-    """Return the first `length` choices of a completion; one that was cut ended by its length."""
-    if len(done.action) <= length:
-        return done
-    if any(is_ragged(name) for name in done.extra if name != "packed_guides"):
-        raise ValueError(
-            "a completion of truncated sampling cannot be shortened; leave out sampling.top_k, top_p and min_p"
-        )
-    extra = {name: column[:length] if per_choice(name) else column for name, column in done.extra.items()}
-    return replace(
-        done,
-        action=done.action[:length],
-        behavior_logprobs=done.behavior_logprobs[:length],
-        action_mask=done.action_mask[:length],
-        value=done.value if done.value is None or not done.value.dim() else done.value[:length],
-        extra=extra,
-        ended="length" if done.ended == "done" else done.ended,
-    )

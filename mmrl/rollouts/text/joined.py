@@ -1,4 +1,4 @@
-"""Join the parts of a completion that were sampled one after another, each with weights of its own."""
+"""Join the parts of a completion that were sampled one after another, and shorten a completion."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mmrl.core.columns import is_ragged, per_choice
+from mmrl.core.columns import extends, is_ragged, per_choice
 from mmrl.core.types import Completion
 
 VERSIONS = "choice_versions"
+SUPPORT, GUIDES = "packed_support_ids", "packed_guides"
 
 
 def with_versions(done: Completion) -> Completion:
@@ -65,12 +66,31 @@ def end_at_stop(done: Completion, start: int, stops: Callable[[Tensor], Tensor],
     return done
 
 
+def truncate(done: Completion, length: int) -> Completion:
+    """Return the first `length` choices of a completion; one that is cut ended by its length."""
+    if len(done.action) <= length:
+        return done
+    return replace(_take_first(done, length), ended="length" if done.ended == "done" else done.ended)
+
+
 def _take_first(done: Completion, length: int) -> Completion:
-    """Return the first `length` choices."""
-    sizes = done.extra.get("support_sizes")
+    """Return the first `length` choices.
+
+    Ids of truncated sampling are cut by the choices that they belong to. The text of a guide, and columns that are
+    matched with the tokens of the row, such as recorded experts, stay whole.
+
+    Raises:
+        ValueError: another column has a number of values that no choice accounts for.
+    """
     columns = {name: column[:length] if per_choice(name) else column for name, column in done.extra.items()}
-    if sizes is not None:  # ids of truncated sampling, choice after choice
-        columns["packed_support_ids"] = done.extra["packed_support_ids"][: int(sizes[:length].sum())]
+    for name in filter(is_ragged, done.extra):
+        if name == SUPPORT and (sizes := done.extra.get("support_sizes")) is not None:
+            columns[name] = done.extra[name][: int(sizes[:length].sum())]
+        elif name != GUIDES and not extends(name):
+            raise ValueError(
+                f"a completion with the column {name!r} cannot be shortened to {length} choices, because its values do "
+                "not say which choice they belong to; leave out the part that writes it"
+            )
     return replace(
         done,
         action=done.action[:length],

@@ -16,7 +16,7 @@ from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCall, ToolCallParser
-from mmrl.tools.chat_parser import ChatParser
+from mmrl.tools.chat_parser import ChatParser, add_to_system
 from mmrl.tools.executor import ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
 from mmrl.tools.threads import PendingCall
@@ -242,13 +242,6 @@ class ToolUse(Rollout):
             for i, call, result in zip(ids, play.called, results)
         ]
         return [*play.messages, {"role": "assistant", "content": "", "tool_calls": calls}], answers
-
-
-def add_to_system(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
-    """Append a text to the system message, which is added where there is none."""
-    if messages and messages[0]["role"] == "system":
-        return ({**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:])
-    return ({"role": "system", "content": text}, *messages)
 
 
 @dataclass(eq=False)

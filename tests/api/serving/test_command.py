@@ -32,6 +32,7 @@ def test_options_have_usages_and_completions():
         (["a", "port=-1"], "at least 0"),
         (["a", "max_batch=0"], "at least 1"),
         (["a", "token_file=/nowhere"], "cannot be read"),
+        (["a", "token_file=/dev/zero"], "a device"),
         (["a", "host=0.0.0.0"], "a token is needed"),
         (["a", "host=example.org"], "a token is needed"),
     ],
@@ -46,6 +47,12 @@ def test_another_address_is_allowed_with_a_token(tmp_path):
     (tmp_path / "token").write_text("secret\n")
     request = parse(["a", "host=0.0.0.0", f"token_file={tmp_path / 'token'}"])
     assert request.token == "secret" and parse(["a", "host=::1"]).token is None
+
+
+def test_a_pipe_is_no_token_file(tmp_path):
+    os.mkfifo(tmp_path / "token")
+    with pytest.raises(ConfigError, match=r"token_file=.* a pipe"):
+        parse(["a", f"token_file={tmp_path / 'token'}"])
 
 
 def start(folder, port):

@@ -8,6 +8,7 @@ import yaml
 from mmrl.commands.new.files import PLACEHOLDER, TEMPLATES
 from mmrl.commands.new.method import SLOTS
 from mmrl.config.option_files import CONF, find_options
+from mmrl.experiments.papers import STATUS
 
 ROOT = Path(__file__).parents[3]
 HEADER = {"title", "year", "source", "status", "differs"}
@@ -29,7 +30,7 @@ def test_every_part_that_is_to_be_written_has_a_placeholder():
 def test_a_method_has_a_header_and_a_theme(name):
     keys = yaml.safe_load(METHODS[name].read_text())
     assert set(keys["paper"]) == HEADER and all(keys["paper"][key] for key in HEADER - {"year"})
-    assert keys["paper"]["status"] in ("exact", "variant", "inspired")
+    assert keys["paper"]["status"] in STATUS
     assert METHODS[name].parent.parent == CONF / "method"
     assert keys.get("paper_setting", {"place": "of none"})["place"]
 

@@ -73,6 +73,7 @@ def test_a_task_of_the_command_line_is_not_mixed_with_that_of_the_recipe():
         (["recipe=gspo", "policy=smollm2"], "pretrained_text"),
         (["recipe=gspo", *MODEL, "policy.lora.r=8"], "pretrained_text_lora"),
         (["recipe=grpo_counting_vlm", "policy=vlm", "policy.path=x"], "pretrained_vlm"),
+        (["recipe=bradley_terry", "policy.path=x"], "pretrained_scorer"),
         (["recipe=ppo_vla", "policy=openvla", "policy.path=x"], "pretrained_vla_lora"),
         (["recipe=ppo_vla", "policy=pi0", "policy.path=x"], "pretrained_vla"),
         (["start=graphs", *MODEL], "pretrained_text"),

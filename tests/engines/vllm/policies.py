@@ -24,14 +24,23 @@ VISION = {
     "patch_size": 8,
     "vision_use_head": False,
 }
-KINDS = ("qwen2", "llava", "qwen2_5_vl")
+KINDS = ("qwen2", "llava", "qwen2_5_vl", "qwen3_moe", "mixtral", "olmoe")
+EXPERTS = {
+    "qwen3_moe": {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+}  # fmt: skip
+"""Mixtures of experts, whose weights transformers stores fused and vLLM stores by kernels."""
 
 
 def policy(kind: str, folder: Path, **options: Any) -> TextPolicy:
     """A policy with random weights that are far enough from zero for its choices to differ."""
     torch.manual_seed(0)
-    if kind == "qwen2":
-        model: TextPolicy = TextPolicy(config={"model_type": "qwen2", **TEXT}, **options)
+    if kind in EXPERTS:
+        config = {"model_type": kind, **TEXT, "tie_word_embeddings": False, **EXPERTS[kind]}
+        model: TextPolicy = TextPolicy(config=config, **options)
+    elif kind == "qwen2":
+        model = TextPolicy(config={"model_type": "qwen2", **TEXT}, **options)
     elif kind == "llava":
         config = {"text_config": {"model_type": "qwen2", **TEXT}, "vision_config": VISION}
         model = VisionLanguagePolicy(config=config, **options)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_seed
@@ -81,3 +82,35 @@ def plain_generate(policy: TextPolicy, observation: dict[str, Any], tokens: int)
         **inputs, max_new_tokens=tokens, do_sample=False, pad_token_id=policy.tokenizer.pad_token_id, **options
     )
     return out[0, inputs["input_ids"].shape[1] :].tolist()
+
+
+def check_log_probs(policy: TextPolicy, prompts: Sequence[Prompt], sampling: Sampling) -> None:
+    """Log-probs of sampling are those of transformers on one row without padding, with its own positions and masks."""
+    for completion in completions(policy, prompts, sampling):
+        expected = plain_logits(policy, completion).log_softmax(-1).gather(1, completion.action[:, None])[:, 0]
+        assert_close(completion.behavior_logprobs, expected, atol=1e-4, rtol=0)
+
+
+def check_greedy(policy: TextPolicy, prompts: Sequence[Prompt], tokens: int) -> None:
+    """Greedy decoding is that of transformers."""
+    for completion in completions(policy, prompts, Sampling(decode="argmax", max_tokens=tokens)):
+        assert completion.action.tolist() == plain_generate(policy, completion.observation, tokens)
+
+
+def check_grouped(policy: TextPolicy, prompts: Sequence[Prompt], owners: Sequence[int], sampling: Sampling) -> None:
+    """Completions whose prompt is read once with its images and videos are those that read it alone.
+
+    Args:
+        policy: that samples.
+        prompts: of the completions.
+        owners: the prompt of each completion, whose seed is its place.
+        sampling: of all.
+    """
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    raws = [prompt.observation for prompt in prompts]
+    requests = [Request(raws[owner], seed, prompt_id=owner) for seed, owner in enumerate(owners)]
+    for request, completion in zip(requests, engine.sample(requests, sampling)):
+        (alone,) = engine.sample([request], sampling)
+        assert alone.action.tolist() == completion.action.tolist()
+        assert_close(alone.behavior_logprobs, completion.behavior_logprobs, atol=1e-4, rtol=0)

@@ -1,6 +1,7 @@
 """Videos of prompts: what processors are told, and that sampling, scoring and learning are those of transformers."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from PIL import Image
 from torch.testing import assert_close
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from mmrl.core.types import Prompt, Request, Sampling, Video
+from mmrl.core.types import Prompt, Request, Sampling, Task, Video
+from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text import cache
 from mmrl.policies.text.fidelity import Plain, verdicts
@@ -20,13 +22,36 @@ from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.text.oracle import (
     TINY,
     batch_of,
+    check_greedy,
+    check_grouped,
+    check_log_probs,
     completions,
     decided,
     largest_log_ratio,
-    plain_generate,
     plain_logits,
 )
 from tests.videos import KINDS, ask, make_video, save_checkpoint
+
+
+@dataclass(frozen=True)
+class Rows(Task):
+    """Prompts as they stand."""
+
+    prompts: Sequence[Prompt]
+    name = "rows"
+
+    def __len__(self):
+        return len(self.prompts)
+
+    def __getitem__(self, index):
+        return self.prompts[index]
+
+    def score(self, episode):
+        return {}
+
+    def on(self, split):
+        return self
+
 
 STOPS = tuple("abcdefgh0123")
 SAMPLING = Sampling(max_tokens=16, stop=STOPS)
@@ -111,27 +136,16 @@ def test_time_positions_follow_the_frame_rate(tmp_path):
 
 
 def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
-    for completion in completions(policy, PROMPTS, SAMPLING):
-        expected = plain_logits(policy, completion).log_softmax(-1).gather(1, completion.action[:, None])[:, 0]
-        assert_close(completion.behavior_logprobs, expected, atol=1e-4, rtol=0)
+    check_log_probs(policy, PROMPTS, SAMPLING)
 
 
 def test_greedy_decoding_is_that_of_transformers(policy):
-    for completion in completions(policy, PROMPTS[:3], Sampling(decode="argmax", max_tokens=8)):
-        assert completion.action.tolist() == plain_generate(policy, completion.observation, 8)
+    check_greedy(policy, PROMPTS[:3], 8)
 
 
 def test_completions_of_one_video_are_those_that_see_it_alone(policy, monkeypatch):
     monkeypatch.setattr(cache, "SHARED_FROM", 1)
-    engine = LocalEngine()
-    engine.sync(policy, 0)
-    raws = [prompt.observation for prompt in PROMPTS]
-    requests = [Request(raws[i], seed, prompt_id=i) for seed, i in enumerate((2, 0, 4, 2, 1, 2, 0, 3, 1))]
-    done = engine.sample(requests, SAMPLING)
-    for request, completion in zip(requests, done):
-        (alone,) = engine.sample([request], SAMPLING)
-        assert alone.action.tolist() == completion.action.tolist()
-        assert_close(alone.behavior_logprobs, completion.behavior_logprobs, atol=1e-4, rtol=0)
+    check_grouped(policy, PROMPTS, (2, 0, 4, 2, 1, 2, 0, 3, 1), SAMPLING)
 
 
 def test_grouped_rows_score_as_in_transformers_and_store_frames_once(policy):
@@ -216,6 +230,14 @@ def test_videos_of_different_lengths_are_refused_where_they_would_be_padded(tmp_
     policy = VisionLanguagePolicy(path=save_checkpoint("llava_onevision", tmp_path))
     with pytest.raises(ValueError, match=r"different numbers of frames .* set task\.frames"):
         completions(policy, [ask(0, "a", "video", frames=4), ask(1, "a", "video", frames=6)], SAMPLING)
+
+
+def test_a_task_with_videos_of_different_lengths_is_refused_before_the_run(tmp_path):
+    policy = VisionLanguagePolicy(path=save_checkpoint("llava_onevision", tmp_path))
+    rows = [ask(0, "a", "video", frames=4), ask(1, "no video"), ask(2, "b", "video", frames=4)]
+    check_prompt_lengths(Rows(rows), policy, 8)
+    with pytest.raises(ValueError, match=r"^row 3: videos of different numbers of frames .* set task\.frames"):
+        check_prompt_lengths(Rows([*rows, replace(ask(3, "a", "video", frames=6), place="row 3")]), policy, 8)
 
 
 def test_videos_and_video_parts_must_agree(policy):

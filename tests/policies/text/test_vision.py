@@ -16,10 +16,12 @@ from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.text.oracle import (
     TINY,
     batch_of,
+    check_greedy,
+    check_grouped,
+    check_log_probs,
     completions,
     decided,
     largest_log_ratio,
-    plain_generate,
     plain_logits,
 )
 
@@ -131,30 +133,17 @@ def test_pixels_are_stored_once_for_all_completions_of_a_prompt(policy):
 
 
 def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
-    """Oracle: transformers on one row without padding, with the positions and masks that it makes by itself."""
-    for completion in completions(policy, PROMPTS, SAMPLINGS["plain"]):
-        logits = plain_logits(policy, completion)
-        expected = logits.log_softmax(-1).gather(1, completion.action[:, None])[:, 0]
-        assert_close(completion.behavior_logprobs, expected, atol=1e-4, rtol=0)
+    check_log_probs(policy, PROMPTS, SAMPLINGS["plain"])
 
 
 @samplings
 def test_completions_of_one_image_are_those_that_see_it_alone(policy, sampling, monkeypatch):
-    """The prompt is read and held once; its images too."""
     monkeypatch.setattr(cache, "SHARED_FROM", 1)
-    engine = LocalEngine()
-    engine.sync(policy, 0)
-    raws = [prompt.observation for prompt in PROMPTS]
-    requests = [Request(raws[i], seed, prompt_id=i) for seed, i in enumerate((2, 0, 4, 2, 1, 2, 0, 3, 3, 2))]
-    for request, completion in zip(requests, engine.sample(requests, sampling)):
-        (alone,) = engine.sample([request], sampling)
-        assert alone.action.tolist() == completion.action.tolist()
-        assert_close(alone.behavior_logprobs, completion.behavior_logprobs, atol=1e-4, rtol=0)
+    check_grouped(policy, PROMPTS, (2, 0, 4, 2, 1, 2, 0, 3, 3, 2), sampling)
 
 
 def test_greedy_decoding_is_that_of_transformers(policy):
-    for completion in completions(policy, PROMPTS, Sampling(decode="argmax", max_tokens=16)):
-        assert completion.action.tolist() == plain_generate(policy, completion.observation, 16)
+    check_greedy(policy, PROMPTS, 16)
 
 
 def test_what_goes_on_from_ids_that_stand_already_is_the_rest_of_the_answer(policy):

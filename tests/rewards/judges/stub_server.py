@@ -13,7 +13,8 @@ class StubServer:
 
     Args:
         answer: the reply's text, given the question's text and its mark.
-        fault: of request n: None, "broken" (no JSON), "late", "unreadable", "slow_start" (503) or a status.
+        fault: of request n: None, "broken" (no JSON), "deep" (200,000 brackets), "late", "unreadable", "slow_start"
+            (503) or a status.
         late_s: delay of a late answer.
         port: 0 takes a free one.
     """
@@ -61,6 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(fault, b"no")
         if fault == "broken":
             return self._send(200, b"<html>bad gateway</html>")
+        if fault == "deep":
+            return self._send(200, b"[" * 200_000)
         reply = "I would rather not." if fault == "unreadable" else self.stub.answer(text, mark)
         choice = {"message": {"role": "assistant", "content": reply}}
         if body.get("logprobs") and self.stub.top_logprobs is not None:

@@ -46,7 +46,8 @@ def test_a_passing_fault_is_met_by_another_request(fault):
     assert grades == [n / 10 for n in range(8)] and judge.counts["retries"] == 3
 
 
-@pytest.mark.parametrize("fault, reason", [("broken", "no JSON"), ("late", "did not answer within 0.2 s"),
+@pytest.mark.parametrize("fault, reason", [("broken", "no JSON"), ("deep", "no JSON"),
+                                           ("late", "did not answer within 0.2 s"),
                                            (500, "answered 500"), (401, "answered 401"), (404, "answered 404"),
                                            ("unreadable", "cannot be read")])  # fmt: skip
 def test_a_lasting_fault_is_a_failure_of_its_question(fault, reason):

@@ -58,6 +58,8 @@ def _through_wrapper(model: nn.Module, name: str) -> str:
     parts = path.split(".")
     for i, part in enumerate(parts):
         if (inside := _child(here, part)) is None:
+            if parts[i - 1] == "experts":
+                return name  # vLLM's experts have a loader of their own, which knows the checkpoint's names
             wrapped = list(here._modules)
             rest = ".".join(parts[i:])
             if len(wrapped) != 1 or here._parameters or not name.endswith(rest):

@@ -94,6 +94,8 @@ class Transfer(WeightTransferEngine[ConnectInfo, UpdateInfo]):
         return parallel.data_parallel_rank * parallel.world_size + parallel.rank
 
     def start_weight_update(self) -> None:
+        if self.device.type == "cpu":
+            reset_expert_kernels(self.model)
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
@@ -130,6 +132,17 @@ class Transfer(WeightTransferEngine[ConnectInfo, UpdateInfo]):
         group, self._group = self._group, None
         if group is not None:
             group.close()
+
+
+def reset_expert_kernels(model: nn.Module) -> None:
+    """Let experts be packed again when their weights have arrived.
+
+    On a CPU vLLM packs them for its kernel when it builds the kernel, and copies later weights without packing.
+    """
+    for module in model.modules():
+        method = getattr(module, "quant_method", None)
+        if getattr(method, "moe_kernel", None) is not None:
+            method.moe_kernel = None  # type: ignore[union-attr]
 
 
 def _device_name(device: torch.device) -> str:

@@ -21,11 +21,12 @@ def refuse_settings(init_args: Mapping[str, Any], processes: int) -> None:
     Raises:
         ValueError: with the key, the reason and what to do.
     """
-    if init_args.get("router_replay"):
-        raise ValueError(
-            f"strategy.sequence_parallel={processes} divides the tokens whose experts policy.router_replay=true "
-            "records; use one of them"
-        )
+    for option, what in (("router_replay", "records"), ("output_router_logits", "counts")):
+        if init_args.get(option):
+            raise ValueError(
+                f"strategy.sequence_parallel={processes} divides the tokens whose experts policy.{option}=true {what}; "
+                "use one of them"
+            )
     path, architecture = init_args.get("path"), dict(init_args.get("config") or {})
     if path is not None:
         with loading.checkpoint_error(path):

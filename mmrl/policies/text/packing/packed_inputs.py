@@ -31,6 +31,7 @@ from mmrl.policies.text.packing.plan import (
     shares_prefix,
     split_by_prompt,
 )
+from mmrl.policies.text.routing.loads import RowParts, build_row_parts
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class PackedInputs:
     logit_index: Tensor  # [M] position among the B * W scored tokens; common choices share one
     choice_index: Tensor  # [M] position among the N * T choices of the batch
     experts: Tensor | None = None  # [B * L, layers, k] that routers choose, -1 where they choose by themselves
+    row_parts: RowParts | None = None  # which tokens are those of a row, for the loads of experts
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class BatchTokens:
         lengths: of prompts and choices.
         padding: id of padding tokens.
         experts: [U * P + N * T, layers, k] recorded for prompts and for the tokens that predict choices, or None.
+        loads: whether packed inputs say which tokens are those of a row.
     """
 
     def __init__(
@@ -74,8 +77,9 @@ class BatchTokens:
         lengths: Lengths,
         padding: int,
         experts: Tensor | None = None,
+        loads: bool = False,
     ):
-        self.lengths, self.device = lengths, emitted.device
+        self.lengths, self.device, self.loads = lengths, emitted.device, loads
         self.experts = None if experts is None else F.pad(experts, (0, 0, 0, 0, 0, 1), value=-1)
         self.prompts, self.prompt_width = observation["input_ids"].shape
         self.rows, self.choices = emitted.shape
@@ -125,6 +129,7 @@ class BatchTokens:
         source = np.full((len(packed), length), -1)  # of each token among those of all prompts and choices
         # [B, L] prompt segment and completion (-1 in padding) and depth of each token, for the mask
         owner, completion, depth = np.full_like(source, -1), np.full_like(source, -1), np.zeros_like(source)
+        numbering, row_parts, first = np.zeros_like(source), [], 1  # of parts, 0 for padding
         logit_indices, choice_indices, owners = [], [], []
         for b, sequence in enumerate(packed):
             segments = split_by_prompt(sequence, self.lengths)
@@ -136,6 +141,9 @@ class BatchTokens:
             owner[b, tail] = np.repeat([part.segment for part in parts], counts)
             completion[b, tail] = np.repeat([part.completion for part in parts], counts)
             depth[b, tail] = np.concatenate([np.arange(len(part.tokens)) + part.depth for part in parts])
+            numbering[b, tail] = np.repeat(np.arange(first, first + len(parts)), counts)
+            row_parts += [(row, first + parts[n[1]].segment, first + n[0], first + n[1]) for row, n in scored]
+            first += len(parts)
             # positions of a row's logits among B * width, and of its choices among N * T
             starts = b * width + width - added - sum(counts) + np.cumsum([0, *counts])
             for row, numbers in scored:
@@ -161,7 +169,8 @@ class BatchTokens:
             torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (logit_indices, choice_indices)
         )
         experts = None if self.experts is None else self.experts[indices.flatten()]
-        return PackedInputs(inputs, width, logit_index, choice_index, experts)
+        loads = build_row_parts(numbering, row_parts, self.device) if self.loads else None
+        return PackedInputs(inputs, width, logit_index, choice_index, experts, loads)
 
     def _arrange(self, segments: Sequence[PackedSequence]) -> tuple[list[_Part], list[tuple[int, list[int]]]]:
         """Return the parts of a sequence in order, and for each row the numbers of those that predict its choices."""
@@ -199,20 +208,20 @@ def _flatten(prompts: Tensor, last: Tensor, following: Tensor, padding: int = 0)
     return F.pad(torch.cat([prompts.flatten(-2), predicting.flatten(-2)], -1), (0, 1), value=padding)
 
 
-def packed_mask(completion: Tensor, depth: Tensor, owner: Tensor, window: int | None = None) -> Tensor:
+def packed_mask(completion: Tensor, depth: Tensor, owner: Tensor | None, window: int | None = None) -> Tensor:
     """Attention mask of packed sequences [B, 1, L, L] bool: a token attends to its prompt and completion up to itself.
 
     Args:
         completion: [B, L] 0 for tokens of the prompt and of common first choices, 1, 2, ... for those of a completion,
             -1 for padding.
         depth: [B, L] position of each token in a sequence of its completion alone.
-        owner: [B, L] number of each token's prompt in its sequence.
+        owner: [B, L] number of each token's prompt in its sequence; None where every sequence has one prompt.
         window: of sliding attention in tokens, or None; distances are those in a sequence of one completion.
     """
     order = torch.arange(completion.shape[1], device=completion.device)
     asks, offers = completion[:, :, None], completion[:, None, :]
     mask = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
-    if int(owner.max()) > 0:
+    if owner is not None:
         mask &= owner[:, :, None] == owner[:, None, :]
     if window is not None:
         mask &= depth[:, :, None] - depth[:, None, :] < window

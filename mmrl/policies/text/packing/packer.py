@@ -77,9 +77,11 @@ class PackingPolicy(LanguageModelPolicy):
             prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None
         )
         experts = None
-        if self.routing is not None and self.is_trained():
+        routing = self.routing if self.is_trained() else None
+        if routing is not None and routing.replay:
             experts = match_experts(batch, ids, attention.sum(1), prompt_of)
-        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id, experts)
+        loads = routing is not None and routing.loads
+        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id, experts, loads)
 
     def is_trained(self) -> bool:
         """Whether any weight of the model is trained; frozen copies, such as a reference, are not."""

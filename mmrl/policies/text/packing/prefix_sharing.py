@@ -56,12 +56,21 @@ class PrefixSharing:
             )
         self.exact: dict[tuple[bool, bool], bool] = {}
 
-    def mask(self, completion: Tensor, depth: Tensor, owner: Tensor) -> Any:
-        """Return the attention mask in the form that the model accepts: one per kind of layer if it has two kinds."""
+    def mask(
+        self, completion: Tensor, depth: Tensor, owner: Tensor, convert: Callable[[Tensor], Tensor] | None = None
+    ) -> Any:
+        """Return the attention mask in the form that the model accepts: one per kind of layer if it has two kinds.
+
+        Args:
+            completion, depth, owner: [B, L] as for `packed_mask`.
+            convert: makes tensors without content of them, so that the mask has none; None computes the mask.
+        """
+        parts: list[Tensor | None] = [completion, depth, owner if int(owner.max()) > 0 else None]
+        if convert is not None:
+            parts = [part if part is None else convert(part) for part in parts]
         if self.window is None:
-            return annotate_mask(packed_mask(completion, depth, owner), completion, owner)
-        narrow = packed_mask(completion, depth, owner, self.window)
-        full = packed_mask(completion, depth, owner)
+            return annotate_mask(packed_mask(*parts), completion, owner)  # type: ignore[arg-type]
+        narrow, full = (packed_mask(*parts, window) for window in (self.window, None))  # type: ignore[arg-type]
         return {"full_attention": full, "sliding_attention": narrow} if self.kinds else narrow
 
     def count_common(self, ids: Tensor, attention: Tensor) -> int:

@@ -19,10 +19,11 @@ class RoutedPass:
     Args:
         routers: of the model, in order.
         experts: [tokens, layers, k] ids that they choose, -1 where they choose by themselves; None for all tokens.
+        selects: whether the chosen experts are needed; False for the logits alone.
     """
 
-    def __init__(self, routers: Sequence[Router], experts: Tensor | None = None):
-        self.routers, self.experts = routers, experts
+    def __init__(self, routers: Sequence[Router], experts: Tensor | None = None, selects: bool = True):
+        self.routers, self.experts, self.selects = routers, experts, selects
         self.numbers = {id(router.module): number for number, router in enumerate(routers)}
         self.logits: dict[int, Tensor] = {}  # [tokens, experts] by the number of the router
         self.chosen: dict[int, Tensor] = {}  # [tokens, k]
@@ -31,7 +32,7 @@ class RoutedPass:
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Begin the call of a router."""
         number = self.numbers.get(id(module))
-        if number is None:
+        if number is None or not self.selects:
             return
         router = self.routers[number]
         if router.selection is None:
@@ -44,22 +45,29 @@ class RoutedPass:
     def leave(self, module: nn.Module, outputs: Any) -> None:
         """End the call of a router; its outputs are None if it was broken off."""
         number = self.numbers.get(id(module))
-        if number is None or not self.open:
+        if number is None:
             return
-        selection = self.open.pop()
-        selection.__exit__(None, None, None)
+        router = self.routers[number]
+        if self.open:
+            selection = self.open.pop()
+            selection.__exit__(None, None, None)
+            if outputs is not None:
+                indices = selection.calls[router.selection][1]  # type: ignore[index]
+                self.chosen[number] = indices.view(-1, indices.shape[-1])
         if outputs is not None:
-            router = self.routers[number]
-            indices = selection.calls[router.selection][1]  # type: ignore[index]
-            self.logits[number], self.chosen[number] = router.logits(outputs), indices.view(-1, indices.shape[-1])
+            self.logits[number] = router.logits(outputs)
 
     def stack_chosen(self) -> Tensor:
         """Return the chosen experts [tokens, layers, k]."""
         return torch.stack([self.chosen[number] for number in range(len(self.routers))], 1).short()
 
+    def list_logits(self) -> list[Tensor]:
+        """Return the logits [tokens, experts] of each router."""
+        return [self.logits[number] for number in range(len(self.routers))]
+
     def without_outputs(self) -> RoutedPass:
         """Return a new pass with the same experts."""
-        return RoutedPass(self.routers, self.experts)
+        return RoutedPass(self.routers, self.experts, self.selects)
 
 
 _active: ContextVar[RoutedPass | None] = ContextVar("routed_pass", default=None)

@@ -1,27 +1,19 @@
 """vLLM's own server as the teacher: the term of the teacher in the process, and the log-probs of spans."""
 
-import os
-import socket
-import subprocess
-import time
-import urllib.request
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.core.types import Sampling
-from mmrl.engines.vllm.python import find_python
-from mmrl.engines.vllm.servers.launch import ENVIRONMENT, ON_CPU
 from mmrl.methods.offline.teacher_server.annotators import SpanAdvantage, TeacherTopLogprobs
 from mmrl.methods.offline.teacher_server.term import ServerGKDLoss
 from mmrl.objectives.distillation import GKDLoss
 from tests.checkpoints import TEXT
+from tests.engines.vllm.servers.openai_server import serve
 from tests.methods.offline.teacher_server.test_distillation import PROMPTS, build, context, gradients
 from tests.policies.text.oracle import batch_of, completions
 
 pytestmark = pytest.mark.vllm
-SECONDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -29,31 +21,8 @@ def server(tmp_path_factory):
     """The teacher, and the address of a vLLM server with its weights."""
     teacher, folder = build(1, TEXT), tmp_path_factory.mktemp("teacher")
     teacher.save_pretrained(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        *(find_python(), "-m", "vllm.entrypoints.cli.main", "serve", str(folder), "--served-model-name", "teacher"),
-        *("--port", str(port), "--host", "127.0.0.1", "--dtype", "float32", "--max-logprobs", "-1"),
-        *("--enforce-eager", "--max-model-len", "256", "--kv-cache-memory-bytes", str(2**28)),
-    ]
-    with open(folder / "log", "w") as log:
-        process = subprocess.Popen(
-            command, env={**os.environ, **ENVIRONMENT, **ON_CPU}, stdout=log, stderr=subprocess.STDOUT
-        )
-    url, end = f"http://127.0.0.1:{port}", time.monotonic() + SECONDS
-    try:
-        while True:
-            assert process.poll() is None and time.monotonic() < end, (folder / "log").read_text()[-3000:]
-            try:
-                urllib.request.urlopen(f"{url}/health", timeout=2)
-                break
-            except OSError:
-                time.sleep(1)
+    with serve(folder, "teacher", "--max-logprobs", "-1", "--max-model-len", "256") as url:
         yield teacher, url
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def test_vllm_gives_the_term_of_the_teacher_in_the_process(server):

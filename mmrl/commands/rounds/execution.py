@@ -1,0 +1,191 @@
+"""Run the steps of a rounds file, each in a folder and a process of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mmrl.commands.rounds.file import RoundsFile
+from mmrl.commands.rounds.filters import filter_rows
+from mmrl.commands.rounds.playing import PARTS, REQUEST, PlayRequest, part_path
+from mmrl.commands.rounds.receipts import Receipt, check_rows, read_receipt, write_receipt
+from mmrl.commands.rounds.rows import NAME as ROWS
+from mmrl.commands.rounds.rows import Row, group_rows, join_parts, read_rows, write_rows
+from mmrl.commands.rounds.schedule import StageRun
+from mmrl.commands.rounds.stages import EvaluateStage, FilterStage, FitStage, SampleStage, ScoreStage
+from mmrl.commands.rounds.words import (
+    build_words,
+    derive_step_seed,
+    fit_words,
+    merge_words,
+    play_words,
+    score_words,
+    seed_words,
+    stage_environment,
+)
+from mmrl.config.compose import compose
+from mmrl.core.errors import ConfigError
+from mmrl.files.atomic import remove_path, write_file
+from mmrl.runs import child_process
+from mmrl.runs.run_folder import last_checkpoint
+
+
+class StageFailed(RuntimeError):
+    """A step's process ended with an error, which it has printed."""
+
+
+@dataclass
+class Execution:
+    """Runs steps in order, and skips those that have ended.
+
+    Args:
+        file: the rounds file.
+        steps: of the file.
+        run_dir: absolute path of the folder of all steps.
+    """
+
+    file: RoundsFile
+    steps: Sequence[StageRun]
+    run_dir: Path
+
+    def run(self, step: StageRun) -> Receipt:
+        """Run a step unless it has ended, and return its receipt."""
+        folder = self.run_dir / step.name
+        receipt = read_receipt(folder)
+        if receipt is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            runs = {"fit": self._fit, "filter": self._filter, "evaluate": self._evaluate}
+            receipt = write_receipt(folder, runs.get(step.kind, self._play)(step, folder))
+        remove_path(folder / PARTS)
+        return receipt
+
+    def _words(self, step: StageRun) -> list[str]:
+        return build_words(self.file, step, self.run_dir)
+
+    def _receipt(self, name: str) -> Receipt:
+        receipt = read_receipt(self.run_dir / name)
+        if receipt is None:
+            raise ConfigError(f"{self.run_dir / name}: the receipt of a step that has ended is missing; restore it")
+        return receipt
+
+    def _weights(self, step: StageRun) -> str | None:
+        """Return the checkpoint that a step takes: of a fit, or the base; None for the policy as it is configured."""
+        name = self._receipt(step.weights).weights if step.weights is not None else self.file.values["base"]
+        if name is None:
+            return None
+        path = self.run_dir / name if step.weights is not None else Path(name).absolute()
+        if not path.is_file():
+            raise ConfigError(f"{step.place}.weights: {path} is missing; restore it, or begin again in another run_dir")
+        return str(path)
+
+    def _relative(self, weights: str | None) -> str | None:
+        """Return the path of a checkpoint below the folder of the rounds, which can be moved; a base keeps its own."""
+        path = Path(weights) if weights is not None else None
+        return str(path.relative_to(self.run_dir)) if path and path.is_relative_to(self.run_dir) else weights
+
+    def _rows(self, names: Sequence[str], place: str) -> list[Path]:
+        return [check_rows(self.run_dir / name, self._receipt(name), place) for name in names]
+
+    def _start(self, step: StageRun, arguments: Sequence[str]) -> None:
+        """Run a command of mmrl for a step, and wait for its end."""
+        try:
+            child_process.run([sys.executable, "-m", "mmrl", *arguments], stage_environment(step.name))
+        except subprocess.CalledProcessError as error:
+            raise StageFailed(f"{step.place} (round {step.round}) failed; its last lines are above") from error
+
+    def _play(self, step: StageRun, folder: Path) -> Receipt:
+        """Sample or score, and join the parts."""
+        stage, seed = step.stage, derive_step_seed(self.file, step)
+        if isinstance(stage, SampleStage):
+            request = PlayRequest(
+                words=[*play_words(self._words(step)), *seed_words(self.file, step), f"run_dir='{folder}'"],
+                weights=self._weights(step),
+                seed=seed,
+                **{name: getattr(stage, name) for name in ("part", "count", "offset", "num_samples")},
+            )
+        else:
+            assert isinstance(stage, ScoreStage)
+            request = PlayRequest(
+                words=[*score_words(self._words(step)), *seed_words(self.file, step), f"run_dir='{folder}'"],
+                reads=[str(path) for path in self._rows(step.reads, step.place)],
+                part=stage.part,
+            )
+        write_file(folder / REQUEST, json.dumps(asdict(request), indent=2) + "\n")
+        self._start(step, ["rounds", f"--stage={folder}"])
+        parts = sorted((folder / PARTS).glob("[0-9]*.jsonl"))
+        assert parts == [part_path(folder, number) for number in range(len(parts))]
+        digest = join_parts(folder / ROWS, parts)
+        return Receipt(rows=digest, result=_describe_rows(read_rows(folder / ROWS)))
+
+    def _filter(self, step: StageRun, folder: Path) -> Receipt:
+        stage = step.stage
+        assert isinstance(stage, FilterStage)
+        rows = [row for path in self._rows(step.reads, step.place) for row in read_rows(path)]
+        result = filter_rows(stage, rows, derive_step_seed(self.file, step), step.place)
+        added = [row for path in self._rows(step.adds, step.place) for row in read_rows(path)]
+        digest = write_rows(folder / ROWS, [*added, *result])
+        return Receipt(rows=digest, result={"rows_read": len(rows), **_describe_rows([*added, *result])})
+
+    def _fit(self, step: StageRun, folder: Path) -> Receipt:
+        stage = step.stage
+        assert isinstance(stage, FitStage)
+        weights, rows, count = self._weights(step), None, 0
+        if step.reads:
+            (rows,) = self._rows(step.reads, step.place)
+            count = self._receipt(step.reads[0]).result["rows"]
+            if not count:
+                return Receipt(self._relative(weights), note="skipped: no rows")
+        words = self._fit_words(step, rows, weights)
+        if stage.passes is not None:
+            words = merge_words(words, [f"trainer.max_epochs={self._iterations(words, stage.passes, count)}"])
+        words += [*seed_words(self.file, step), f"run_dir='{folder}'"]
+        last = last_checkpoint(folder)
+        words.append(f"ckpt_path='{last}'" if last.is_file() else "overwrite=true")
+        self._start(step, ["fit", *words])
+        return Receipt(self._relative(str(last)), result={"rows": count} if step.reads else {})
+
+    def _fit_words(self, step: StageRun, rows: Path | None, weights: str | None) -> list[str]:
+        pairs = any(each.pairs for each in self.steps if each.name in step.reads)
+        return fit_words(self._words(step), step, rows, pairs, weights)
+
+    def _iterations(self, words: Sequence[str], passes: float, count: int) -> int:
+        return max(1, round(passes * count / compose(words).data.num_prompts))
+
+    def _evaluate(self, step: StageRun, folder: Path) -> Receipt:
+        stage = step.stage
+        assert isinstance(stage, EvaluateStage)
+        weights = self._weights(step)
+        words = [*play_words(self._words(step)), f"seed={self.file.values['seed']}", f"run_dir='{folder}'"]
+        checkpoint = [] if weights is None else [f"checkpoint={weights}"]
+        self._start(step, ["evaluate", *words, *stage.options(), *checkpoint])
+        result = json.loads((folder / "evaluation.json").read_text())
+        (metrics,) = result["metrics"].values()
+        return Receipt(result=_select_metric(metrics, self.file.values["metric"], step.place))
+
+
+def _describe_rows(rows: Sequence[Row]) -> dict[str, Any]:
+    """Count rows and problems, and the mean reward of completions."""
+    rewards = [row["reward"] for row in rows if "reward" in row]
+    numbers: dict[str, Any] = {"rows": len(rows), "problems": len(group_rows(rows))}
+    return numbers | ({"reward": math.fsum(rewards) / len(rewards)} if rewards else {})
+
+
+def _select_metric(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], name: str | None, place: str) -> dict:
+    """Return the mean of an evaluator with its interval: DECODE/EVALUATOR, by default the first that has a mean."""
+    means = {
+        f"{decode}/{evaluator}": values
+        for decode, evaluators in metrics.items()
+        for evaluator, values in evaluators.items()
+        if "mean" in values
+    }
+    if not means or (name is not None and name not in means):
+        raise ConfigError(f"{place}: metric={name} is none of the means of the evaluation, which are {list(means)}")
+    metric = name or next(iter(means))
+    values = {key: means[metric][key] for key in ("mean", "lower", "upper", "n") if key in means[metric]}
+    return {"metric": metric, **values}

@@ -1,0 +1,1 @@
+"""Terms of reward models beside the Bradley-Terry loss: centred scores, labels, contrast of features."""

@@ -1,0 +1,74 @@
+"""Pairwise preferences: which of two answers is better, without a score of single answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmrl.core.function_path import load_functions
+from mmrl.core.types import Episode, Prompt
+from mmrl.rewards.base import Reward
+
+
+class PreferenceOracle(ABC):
+    """Base class of general preferences, which may be cyclic."""
+
+    @abstractmethod
+    def prefer(self, prompt: Prompt, first: str, second: str) -> float:
+        """Return the probability that the first answer is preferred to the second."""
+
+    def answers(self, prompt: Prompt) -> Sequence[str]:
+        """List the answers among which a policy chooses, where they are known."""
+        raise NotImplementedError(f"{type(self).__name__} does not list the answers, which exploitability needs")
+
+    def compare(self, prompt: Prompt, first: str, second: str) -> float:
+        """Return `prefer`, and refuse what is no probability.
+
+        Raises:
+            ValueError: with the oracle and the problem.
+        """
+        probability = self.prefer(prompt, first, second)
+        if not isinstance(probability, int | float) or not 0 <= probability <= 1:
+            raise ValueError(
+                f"{type(self).__name__} gave {probability!r} to two answers to {prompt.key!r}; it must return the "
+                "probability in [0, 1] that the first one is preferred"
+            )
+        return float(probability)
+
+
+class FunctionOracle(PreferenceOracle):
+    """Preference by a function f(prompt, first, second), with the text of the prompt.
+
+    Args:
+        function: path, as oracle.py:prefer or package.module:prefer.
+    """
+
+    def __init__(self, function: str):
+        self._call = load_functions([function], "oracle.function")[0]
+
+    def prefer(self, prompt: Prompt, first: str, second: str) -> float:
+        return self._call("\n".join(str(message["content"]) for message in prompt.messages), first, second)
+
+
+@dataclass(frozen=True)
+class WinRate(Reward):
+    """Reward of an episode: mean probability that its answer is preferred to the other answers to the prompt.
+
+    Of a group of one answer it is 1/2.
+
+    Args:
+        oracle: of the preferences.
+    """
+
+    oracle: PreferenceOracle
+
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
+        texts = [str(episode.output) for episode in group]
+        prompt, others = group[0].prompt, len(group) - 1
+        if not others:
+            return [0.5]
+        return [
+            sum(self.oracle.compare(prompt, text, other) for j, other in enumerate(texts) if j != i) / others
+            for i, text in enumerate(texts)
+        ]

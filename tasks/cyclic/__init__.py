@@ -1,0 +1,1 @@
+"""Cyclic preferences among a few answers, with a known Nash policy."""

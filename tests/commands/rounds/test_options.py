@@ -1,0 +1,64 @@
+"""The files of conf/rounds: their header, their stages, and each of them at a tiny size."""
+
+import pytest
+import yaml
+
+from mmrl.commands.rounds.checks import check_steps
+from mmrl.commands.rounds.file import read_rounds
+from mmrl.commands.rounds.schedule import list_steps
+from mmrl.commands.rounds.words import build_words
+from mmrl.config.option_files import find_options
+from tests.checkpoints import qwen2
+from tests.test_methods import HEADER, STATUS
+
+FILES = {name: file.path for name, file in find_options()["rounds"].items() if not file.origin}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_a_header_and_steps(name):
+    values = yaml.safe_load(FILES[name].read_text())
+    assert set(values["paper"]) == HEADER and values["paper"]["status"] in STATUS and all(values["paper"].values())
+    steps = list_steps(read_rounds([name]))
+    assert {"sample", "filter", "fit", "evaluate"} <= {step.kind for step in steps}
+    assert FILES[name].read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_stage_of_a_file_is_a_run(name, tmp_path):
+    file = read_rounds([name])
+    check_steps(file, list_steps(file), tmp_path / "run")
+
+
+def test_the_thresholds_of_rest_rise_and_its_learning_rates_fall():
+    steps = list_steps(read_rounds(["rest"]))
+    thresholds = [step.stage.min["reward"] for step in steps if step.stage_name == "keep" and step.round == 1]
+    rates = [word for step in steps if step.name.startswith("1/fit") for word in step.stage.overrides if "lr=" in word]
+    assert thresholds == sorted(set(thresholds)) and thresholds[0] == 0
+    numbers = [float(word.partition("=")[2]) for word in rates]
+    assert numbers == sorted(set(numbers), reverse=True) and len(numbers) == len(thresholds)
+
+
+def test_star_fine_tunes_the_base_and_samples_with_the_newest_weights():
+    steps = {step.name: step for step in list_steps(read_rounds(["star"]))}
+    assert steps["3/fit"].weights == "0/base_policy" and steps["3/grow"].weights == "2/fit"
+
+
+def test_tulu3_pairs_answers_of_two_policies():
+    steps = {step.name: step for step in list_steps(read_rounds(["tulu3"]))}
+    assert steps["1/pairs"].reads == ("1/on_policy", "1/off_policy")
+    assert (steps["1/on_policy"].weights, steps["1/off_policy"].weights) == ("1/sft", "0/weak")
+    assert [steps[name].weights for name in ("1/dpo", "1/rlvr")] == ["1/sft", "1/dpo"]
+
+
+def test_a_file_takes_a_checkpoint_and_problems_of_the_user(tmp_path):
+    """Every stage is composed and parsed, with the setting of pretrained policies."""
+    rows = "".join(f'{{"question": "{i} plus 1?", "answer": {i + 1}}}\n' for i in range(40))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    words = ["policy=text", f"policy.path={qwen2(tmp_path / 'model')}", "task=dataset"]
+    words += [f"task.path={tmp_path / 'rows.jsonl'}", "data.sampling.max_tokens=16", "optimizer.lr=1e-6"]
+    file = read_rounds(["star", "start={}", "stages.fit.weights=base", *words])
+    steps = list_steps(file)
+    check_steps(file, steps, tmp_path / "run")
+    fit = build_words(file, next(step for step in steps if step.kind == "fit"), tmp_path / "run")
+    assert [word for word in fit if word.startswith(("task", "data.task"))] == words[2:4]
+    assert "optimizer.lr=1e-6" in fit and "optimizer.lr=5e-4" not in fit
