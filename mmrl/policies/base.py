@@ -28,9 +28,7 @@ class Action:
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
     ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
-    extra: Mapping[str, Tensor | Ragged] = field(
-        default_factory=dict
-    )  # further columns of the rows, as in mmrl.core.columns
+    extra: Mapping[str, Tensor | Ragged] = field(default_factory=dict)  # further columns, as in mmrl.core.columns
     cached_features: dict[str, Any] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
     seconds: dict[str, float] = field(default_factory=dict)  # time by phase
     counts: dict[str, float] = field(default_factory=dict)  # events by metric name, such as malformed outputs

@@ -14,7 +14,7 @@ from tests.policies.text.test_conversation import Talks, policy  # noqa: F401
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("trl", reason="an environment with TRL compares its losses")
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "peers"))
 
 
 @pytest.fixture(scope="module", params=[0, 1])

@@ -79,4 +79,4 @@ def test_another_judge_takes_none_of_the_arguments_of_the_first(words):
 
 def test_no_such_option(capsys):
     assert main(["fit", "recipe=grpo", "reward=juge"]) == 2
-    assert "reward=juge: name a function as" in (line := capsys.readouterr().err) and "or one of judge," in line
+    assert "reward=juge: name a function as" in (line := capsys.readouterr().err) and " judge, listwise_judge, " in line

@@ -64,7 +64,8 @@ def test_pairs_are_the_same_rows_by_both_rollouts():
     one, other = (
         collate(collect(rollout, task, policy, 3), policy) for rollout in (LabelledAnswers(), PreferencePairs())
     )
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert other.keys() - one.keys() == {"preference_margin", "preference_probability"}  # of the pair, not of an answer
+    assert one.keys() < other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_only_desirable_answers_are_imitated(single):

@@ -1,4 +1,4 @@
-"""Compare losses and their gradients with TRL's on random batches: python scripts/trl_losses.py [BATCHES], with TRL.
+"""Compare losses and their gradients with TRL's on random batches: python scripts/peers/trl_losses.py [BATCHES].
 
 TRL's trainers are built on a copy of the policy's model and asked for the loss of a batch; on our side it is that of a
 recipe. One row a loss: both numbers for the last batch, and over all batches the largest difference of the loss, and of

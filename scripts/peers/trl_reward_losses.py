@@ -1,6 +1,6 @@
-"""Compare losses of reward models with TRL's RewardTrainer: python scripts/trl_reward_losses.py [BATCHES], with TRL.
+"""Compare losses of reward models with TRL's RewardTrainer: python scripts/peers/trl_reward_losses.py [BATCHES].
 
-As scripts/trl_losses.py: one row a loss, with both numbers and the largest differences of loss and gradient.
+As scripts/peers/trl_losses.py: one row a loss, with both numbers and the largest differences of loss and gradient.
 """
 
 from __future__ import annotations
