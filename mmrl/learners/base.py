@@ -167,7 +167,8 @@ class BaseLearner(L.LightningModule):
             self._postpone_stop()
             return
         self.trainer.should_stop |= self._should_stop
-        if self.trainer.check_val_every_n_epoch is not None and ends_early(self.trainer):
+        evaluates = self.trainer.check_val_every_n_epoch is not None
+        if self.trainer.should_stop and evaluates and ends_early(self.trainer):
             self.trainer.check_val_every_n_epoch = 1  # evaluated as after the last iteration
         highest, self._highest_lr = self._highest_lr, 0.0
         self.report({"train/learning_rate": highest})

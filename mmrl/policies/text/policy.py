@@ -363,7 +363,8 @@ class TextPolicy(PackingPolicy):
         )
         names = *score_names(batch), *self.statistics, *(["hidden_states"] if self.hidden_layers else ())
         values = more[-1] if self.value_head is not None else None
-        return PolicyOutput(logprobs, entropy, values, dict(zip(names, more)) | place_loads(loads, size[0]))
+        extra = dict(zip(names, more)) | (place_loads(loads, size[0]) if loads else {})
+        return PolicyOutput(logprobs, entropy, values, extra)
 
     def score_batches(
         self,

@@ -70,9 +70,9 @@ def sum_loads(logits: Sequence[Tensor], top_k: int, tokens: RowParts) -> list[Te
 
 
 def place_loads(loads: Sequence[Tensor], rows: int) -> dict[str, Tensor]:
-    """Return `OUTPUTS` of a batch of N rows from the result of `sum_loads`; nothing without one."""
-    index, *values = loads or (None,)
+    """Return `OUTPUTS` of a batch of N rows from the result of `sum_loads`."""
+    index, *values = loads
     return {
-        name: value.new_zeros(rows, *value.shape[1:]).index_copy(0, index, value)  # type: ignore[arg-type]
-        for name, value in zip(OUTPUTS, values)
+        name: value.new_zeros(rows, *value.shape[1:]).index_copy(0, index, value)
+        for name, value in zip(OUTPUTS, values, strict=True)
     }
