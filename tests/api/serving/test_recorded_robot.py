@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import mmrl
-from mmrl.api.loaded_policy import LoadedPolicy, load_policy
-from mmrl.core.errors import ConfigError
+from mmrl.api.loaded_policy import load_policy
 from tests.datasets.episodes import episode, write
 from tests.tiny_recipes import QUIET
 
@@ -50,13 +49,3 @@ def test_a_missing_observation_says_how_to_name_it(run):
     frame = {"image": np.zeros((32, 32, 3), np.uint8), "joints": np.zeros(5, np.float32), "instruction": "reach"}
     with pytest.raises(ValueError, match=r"policy\.processor\.names=\{THEIR_NAME: proprio\}"):
         load_policy(run).act(frame)
-
-
-def test_a_run_in_text_is_refused(run, monkeypatch):
-    from mmrl.api import serve
-
-    loaded = load_policy(run)
-    in_text = LoadedPolicy(run, loaded.policy, loaded.sampling, 0, {"class_path": "tasks.arithmetic.task.Arithmetic"})
-    monkeypatch.setattr(serve, "load_policy", lambda *_, **__: in_text)
-    with pytest.raises(ConfigError, match="has no simulator and no recorded actions"):
-        serve.serve([str(run.folder)])
