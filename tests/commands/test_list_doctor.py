@@ -15,7 +15,7 @@ def test_overview_counts_every_group(capsys):
         assert rows[plural(name)].startswith(f"{len(options)}: ")
         assert plural(name) in shown
     assert set(map(plural, PARTS)) <= set(rows)
-    assert rows["rewards"].startswith(f"{len(classes('reward')) + len(find_rewards())}: judge, ")
+    assert rows["rewards"].startswith(f"{len(classes('reward')) + len(find_rewards())}: agent, ")
 
 
 @pytest.mark.parametrize(
