@@ -76,7 +76,9 @@ def test_every_command_prints_its_usage(arguments, capsys):
 
 def test_unknown_commands_and_help(capsys):
     assert main(["fti"]) == 2
-    known = "commands are fit, rounds, plan, evaluate, compare, weights, show, chat, serve, push, data, new, list, doctor"
+    known = (
+        "commands are fit, rounds, plan, evaluate, compare, weights, show, chat, serve, push, data, new, list, doctor"
+    )
     assert known in capsys.readouterr().err
     assert main(["--help"]) == 0
     assert "mmrl evaluate" in capsys.readouterr().out

@@ -80,7 +80,7 @@ same problems and draws; a hash of the protocol says what may be compared.
         "a trained policy, to people, robots and the Hub",
         (
             ("chat RUN_FOLDER", "talk to a text or vision-language policy"),
-            ("serve RUN_FOLDER", "answer with actions, chat completions, or scores"),
+            ("serve RUN_FOLDER", "answer with actions, completions or scores"),
             ("push RUN_FOLDER repo=NAME", "upload a policy, with a model card"),
         ),
         """  mmrl chat runs/mine                       in the run's chat template
@@ -115,7 +115,6 @@ def format_overview() -> str:
     for name, job in JOBS.items():
         lines += [f"{name}: {job.purpose}", *_format_commands(job)]
     lines += [
-        "",
         f"`mmrl help JOB` shows a job on one screen ({', '.join(JOBS)}),",
         "`mmrl COMMAND --help` explains a command, `mmrl --version` has the versions.",
     ]
