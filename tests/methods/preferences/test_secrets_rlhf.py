@@ -8,7 +8,9 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.methods.preferences.secrets_rlhf import StrengthLabels, preference_strength
-from tests.laws.example import Tabular
+from tests.laws.example import Example, Tabular
+
+LAWS = [Example(StrengthLabels(members=("reference", "teacher")), per_row=True, scores=True)]
 
 
 class Scorer(nn.Module):
