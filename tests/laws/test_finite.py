@@ -116,6 +116,9 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
         reference_point=torch.full((n,), 0.3),
         clip_high=torch.full((n,), 0.3),
         preference=torch.tensor([1.0, -1.0]).repeat(n // 2),
+        preference_margin=torch.full((n,), 0.3),
+        preference_probability=torch.full((n,), 0.9),
+        labels=torch.full((n, 1), 0.5),
         baseline_group=torch.arange(n) % 2,
         is_first=torch.ones(n, dtype=torch.bool),
         row_seed=torch.arange(n),
@@ -184,5 +187,5 @@ def test_every_term_is_tried_on_some_head():
     untried = {type(example.part).__name__ for example in TERMS} - tried
     assert untried <= {
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
-        "LatentKL", "VisualReconstruction",
+        "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
     }  # fmt: skip
