@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import MixtralConfig
 
 import mmrl
 from mmrl.__main__ import main
@@ -175,11 +176,12 @@ def check_plan(printed: str, shown: str) -> None:
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_every_block_of_a_how_to_guide_works(page, tmp_path, monkeypatch, capsys):
-    """A file plan.txt is what the command before it prints."""
+    """A file plan.txt is what the command before it prints; MODEL has the configuration of a checkpoint of experts."""
     if page.stem == "browser":
         require_browser()
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    MixtralConfig(hidden_size=64, intermediate_size=64, num_hidden_layers=1).save_pretrained("MODEL")
     blocks = FENCE.findall(page.read_text())
     assert len(blocks) == page.read_text().count("\n```") / 2
     guide, printed = Guide(), ""
