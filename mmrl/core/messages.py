@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,3 +84,8 @@ def content_text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content if isinstance(part, dict))
     return content or ""
+
+
+def join_contents(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The texts of chat messages, a line break between two of them."""
+    return "\n".join(content_text(message.get("content")) for message in messages)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -51,6 +52,26 @@ def read_frames(path: str, width: int, height: int, limit_s: float = LIMIT_S) ->
     """
     command = [find_program(), "-nostdin", "-i", path, "-pix_fmt", "rgb24", "-vcodec", "rawvideo", "-f", "image2pipe"]
     process = subprocess.Popen([*command, "-"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    size = width * height * 3
+    with end_in_time(process, limit_s) as is_late:
+        try:
+            while data := process.stdout.read(size):
+                if is_late.is_set():
+                    break
+                if len(data) < size:
+                    raise RuntimeError("the file ends within a frame")
+                yield np.frombuffer(data, np.uint8).reshape(height, width, 3).copy()
+            if is_late.is_set():
+                raise RuntimeError(_explain_limit(limit_s))
+        finally:
+            process.kill()
+            process.stdout.close()
+
+
+@contextmanager
+def end_in_time(process: subprocess.Popen[bytes], limit_s: float) -> Iterator[threading.Event]:
+    """Kill a process after some seconds, and at the end of the context; yields an event that is set at the limit."""
     is_late = threading.Event()
 
     def end() -> None:
@@ -60,21 +81,11 @@ def read_frames(path: str, width: int, height: int, limit_s: float = LIMIT_S) ->
     timer = threading.Timer(limit_s, end)
     timer.daemon = True
     timer.start()
-    assert process.stdout is not None
-    size = width * height * 3
     try:
-        while data := process.stdout.read(size):
-            if is_late.is_set():
-                break
-            if len(data) < size:
-                raise RuntimeError("the file ends within a frame")
-            yield np.frombuffer(data, np.uint8).reshape(height, width, 3).copy()
-        if is_late.is_set():
-            raise RuntimeError(_explain_limit(limit_s))
+        yield is_late
     finally:
         timer.cancel()
         process.kill()
-        process.stdout.close()
         process.wait()
 
 

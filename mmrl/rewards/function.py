@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mmrl.core.errors import check_at_least
-from mmrl.core.messages import content_text
+from mmrl.core.messages import join_contents
 from mmrl.core.types import Episode, Prompt, Task
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
@@ -207,7 +207,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
     return {
         **episode.scores,
         **prompt.info,
-        "prompt": "\n".join(content_text(message.get("content")) for message in prompt.messages),
+        "prompt": join_contents(prompt.messages),
         "messages": list(prompt.messages),
         "completion": episode.output,
         "answer": prompt.answer,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mmrl.core.types import Completion, Request, Sampling
 from mmrl.engines.base import Engine
+from mmrl.engines.endpoint.asynchronous import resolve
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.base import Policy
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,13 @@ class Batcher:
         max_batch: most requests of one call.
     """
 
+    @classmethod
+    def of(cls, policy: Policy, max_batch: int) -> Batcher:
+        """Build one that samples from a policy in this process."""
+        engine = LocalEngine(max_rows=max_batch)
+        engine.sync(policy, 0)
+        return cls(engine, max_batch)
+
     def __init__(self, engine: Engine, max_batch: int):
         self._engine, self._max_batch = engine, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
@@ -73,13 +84,25 @@ class Batcher:
     def refuse_all(self, error: Exception) -> None:
         """Answer every request that waits for the policy by an error."""
         for future in list(self._unanswered):
-            _resolve(future, error)
+            resolve(future, error)
 
     @property
     def busy_s(self) -> float:
         """Seconds since the present call of the policy began; 0 without one."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve requests inside the context."""
+        batches = asyncio.create_task(self.run())
+        try:
+            yield
+        finally:
+            batches.cancel()
+            with suppress(asyncio.CancelledError):
+                await batches
+            self.close()
 
     async def run(self) -> None:
         """Serve requests until the task is cancelled; the event loop stays free while the policy runs."""
@@ -92,7 +115,7 @@ class Batcher:
                 await self._serve(waiting)
             except Exception as error:  # otherwise all clients would wait forever
                 for each in waiting:
-                    _resolve(each.future, error)
+                    resolve(each.future, error)
 
     async def _serve(self, waiting: Sequence[_Waiting]) -> None:
         """Sample the requests, in one call for each decode."""
@@ -104,7 +127,7 @@ class Batcher:
             requests = [each.request for each in group]
             results = await asyncio.get_running_loop().run_in_executor(self._thread, self._sample, requests, sampling)
             for each, result in zip(group, results):
-                _resolve(each.future, result)
+                resolve(each.future, result)
 
     def close(self) -> None:
         """End the policy's thread after its present call."""
@@ -122,12 +145,3 @@ class Batcher:
             return [self._sample([request], sampling)[0] for request in requests]
         seconds, self._began = time.perf_counter() - start, None
         return [Served(completion, len(requests), seconds) for completion in completions]
-
-
-def _resolve(future: asyncio.Future[Served], result: Served | Exception) -> None:
-    if future.done():  # its client is gone
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from mmrl.api.loaded_policy import build_part
@@ -17,8 +15,8 @@ from mmrl.engines.endpoint.errors import RequestError
 from mmrl.engines.endpoint.reply import ChatReply
 from mmrl.engines.endpoint.request import ChatRequest
 from mmrl.engines.endpoint.server import ChatServer
-from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Policy
+from mmrl.policies.remote.token import is_token
 from mmrl.tools.call_parser import ToolCallParser
 from mmrl.tools.chat_parser import ChatParser
 
@@ -54,10 +52,8 @@ class TextPolicyServer:
     ):
         self._chat, self._sampling, self._seed = ChatFormat(policy, parser), sampling, seed
         self._most = policy.context_length or sampling.max_tokens
-        self._token = None if token is None else token.encode()
-        engine = LocalEngine(max_rows=max_batch)
-        engine.sync(policy, 0)
-        self._batcher = Batcher(engine, max_batch)
+        self._token = token
+        self._batcher = Batcher.of(policy, max_batch)
         self._server = ChatServer(MODEL, self._admit, self._chat.clean, self._answer)
         self._requests = 0
 
@@ -74,18 +70,11 @@ class TextPolicyServer:
             port: 0 takes a free one.
             ready: called with the port once clients can connect.
         """
-        batches = asyncio.create_task(self._batcher.run())
-        try:
+        async with self._batcher.running():
             await self._server.serve(host, port, ready, stop)
-        finally:
-            batches.cancel()
-            with suppress(asyncio.CancelledError):
-                await batches
-            self._batcher.close()
 
     def _admit(self, key: str) -> bool | None:
-        equal = self._token is None or hmac.compare_digest(key.encode(errors="replace"), self._token)
-        return True if equal else None
+        return True if is_token(key, self._token) else None
 
     async def _answer(self, caller: Any, request: ChatRequest) -> ChatReply:
         number, self._requests = self._requests, self._requests + 1

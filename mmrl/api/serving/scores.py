@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from mmrl.core.errors import is_user_error
+from mmrl.engines.endpoint.asynchronous import serve_app
+from mmrl.policies.remote.token import is_token
 from mmrl.rewards.models.learned import ClassifierReward
 
 MAX_BODY = 16 * 2**20
@@ -48,7 +49,7 @@ class ScoreServer:
     """
 
     def __init__(self, model: ClassifierReward, token: str | None = None):
-        self._model, self._token = model, None if token is None else token.encode()
+        self._model, self._token = model, token
         self._worker = ThreadPoolExecutor(1)  # one request at a time
         self.busy = False  # whether a call of the model is under way
 
@@ -62,15 +63,9 @@ class ScoreServer:
         """
         app = web.Application(client_max_size=MAX_BODY)
         app.add_routes([web.post("/score", self._score), web.get("/healthz", self._health)])
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING_S)
-        await runner.setup()
         try:
-            site = web.TCPSite(runner, host, port)
-            await site.start()
-            ready(runner.addresses[0][1])
-            await stop.wait()
+            await serve_app(app, host, port, ready, stop, shutdown_timeout=ENDING_S)
         finally:
-            await runner.cleanup()
             self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, conversations: list[Any], tools: list[Any]) -> Any:
@@ -87,8 +82,7 @@ class ScoreServer:
         if "Origin" in request.headers:  # a web page must not reach a server on the reader's machine
             return web.Response(status=403, text="requests of web pages are refused\n")
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        equal = self._token is None or hmac.compare_digest(token.strip().encode(errors="replace"), self._token)
-        if not equal or (self._token is not None and scheme.lower() != "bearer"):
+        if not is_token(token, self._token) or (self._token is not None and scheme.lower() != "bearer"):
             return web.Response(status=401, text="send the token: Authorization: Bearer TOKEN\n")
         try:
             conversations, tools = read_conversations(await request.text())

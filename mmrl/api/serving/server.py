@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 import traceback
@@ -21,8 +20,8 @@ from mmrl.api.serving.requests import read_request
 from mmrl.core.errors import is_user_error
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Request, Sampling
-from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Policy
+from mmrl.policies.remote.token import is_token
 from mmrl.policies.remote.wire import PROTOCOL, pack, unpack
 
 if TYPE_CHECKING:
@@ -69,10 +68,8 @@ class PolicyServer:
     ):
         self._policy, self._seed, self._report = policy, seed, report
         self._sampling = replace(sampling, stop=tuple(sampling.stop))  # hashable; a configuration has a list
-        self._token = None if token is None else token.encode()
-        engine = LocalEngine(max_rows=max_batch)
-        engine.sync(policy, 0)
-        self._batcher = Batcher(engine, max_batch)
+        self._token = token
+        self._batcher = Batcher.of(policy, max_batch)
         self._limits = ObservationLimits.of(policy, contract or {})
         self._tracebacks: set[str] = set()  # that were reported
         self.metadata = describe_policy(policy, sampling, contract or {})
@@ -93,9 +90,9 @@ class PolicyServer:
         from websockets.asyncio.server import serve
 
         logging.getLogger("websockets").setLevel(logging.CRITICAL)  # it logs a traceback of every broken handshake
-        batches = asyncio.create_task(self._batcher.run())
-        try:
-            async with serve(
+        async with (
+            self._batcher.running(),
+            serve(
                 self._handle,
                 host,
                 port,
@@ -103,15 +100,11 @@ class PolicyServer:
                 max_size=MAX_MESSAGE,
                 process_request=self._admit,
                 origins=[None],  # a web page of another origin must not reach a server on the reader's machine
-            ) as server:
-                ready(next(iter(server.sockets)).getsockname()[1])
-                await stop.wait()
-                self._batcher.refuse_all(ValueError("the server ends"))  # closing waits for the answers
-        finally:
-            batches.cancel()
-            with suppress(asyncio.CancelledError):
-                await batches
-            self._batcher.close()
+            ) as server,
+        ):
+            ready(next(iter(server.sockets)).getsockname()[1])
+            await stop.wait()
+            self._batcher.refuse_all(ValueError("the server ends"))  # closing waits for the answers
 
     def _admit(self, connection: ServerConnection, request: HttpRequest) -> Response | None:
         """Answer the health check, and refuse a client without the token."""
@@ -123,8 +116,7 @@ class PolicyServer:
             return None
         headers = request.headers.get_all("Authorization")
         scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
-        equal = hmac.compare_digest(token.strip().encode(errors="replace"), self._token)
-        if scheme.lower() in ("bearer", "api-key") and equal:
+        if scheme.lower() in ("bearer", "api-key") and is_token(token, self._token):
             return None
         return connection.respond(HTTPStatus.UNAUTHORIZED, "send the token: Authorization: Bearer TOKEN\n")
 

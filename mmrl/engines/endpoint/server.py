@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from mmrl.engines.endpoint.asynchronous import serve_app
 from mmrl.engines.endpoint.errors import RequestError
 from mmrl.engines.endpoint.reply import ChatReply
 from mmrl.engines.endpoint.request import ChatRequest, read_request
@@ -67,14 +68,7 @@ class ChatServer:
             ]
         )
         # the answer of a client that is gone is not waited for
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_S)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-            ready(runner.addresses[0][1])
-            await stop.wait()
-        finally:
-            await runner.cleanup()
+        await serve_app(app, host, port, ready, stop, handler_cancellation=True, shutdown_timeout=_CLOSE_S)
 
     @web.middleware
     async def _check(self, request: web.Request, handler: Callable[..., Awaitable[Any]]) -> web.StreamResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mmrl.files.atomic import replace_path
-from mmrl.media.ffmpeg import find_program
+from mmrl.media.ffmpeg import end_in_time, find_program
 
 LIMIT_S = 120.0
 """Seconds that ffmpeg may take for one video."""
@@ -60,25 +59,12 @@ def encode_mp4(frames: Sequence[np.ndarray], path: Path, fps: float, limit_s: fl
 
 def _feed(process: subprocess.Popen[bytes], frames: Sequence[np.ndarray], limit_s: float) -> bool:
     """Hand frames to ffmpeg and wait for its end. Returns whether it was killed at the limit."""
-    is_late = threading.Event()
-
-    def end() -> None:
-        is_late.set()
-        process.kill()
-
-    timer = threading.Timer(limit_s, end)
-    timer.daemon = True
-    timer.start()
     assert process.stdin is not None
-    try:
+    with end_in_time(process, limit_s) as is_late:
         with suppress(BrokenPipeError):  # it died; its status says so
             for frame in frames:
                 process.stdin.write(np.ascontiguousarray(frame).tobytes())
         with suppress(BrokenPipeError):
             process.stdin.close()
-        process.wait()
-    finally:
-        timer.cancel()
-        process.kill()  # after an interrupt of this process
         process.wait()
     return is_late.is_set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 
 from mmrl.core.errors import ConfigError
@@ -27,3 +28,8 @@ def read_token(file: str | None, key: str) -> str | None:
     if not token or not (token.isascii() and token.isprintable()):
         raise ConfigError(f"{key}={file}: must hold one line of ASCII characters")
     return token
+
+
+def is_token(sent: str, token: str | None) -> bool:
+    """Whether a client has sent the token, in a time that does not depend on where it differs; None asks for none."""
+    return token is None or hmac.compare_digest(sent.strip().encode(errors="replace"), token.encode())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.core.function_path import load_functions
+from mmrl.core.messages import join_contents
 from mmrl.core.types import Episode, Prompt
 from mmrl.rewards.base import Reward
 
@@ -48,7 +49,7 @@ class FunctionOracle(PreferenceOracle):
         self._call = load_functions([function], "oracle.function")[0]
 
     def prefer(self, prompt: Prompt, first: str, second: str) -> float:
-        return self._call("\n".join(str(message["content"]) for message in prompt.messages), first, second)
+        return self._call(join_contents(prompt.messages), first, second)
 
 
 @dataclass(frozen=True)

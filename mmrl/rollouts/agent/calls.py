@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mmrl.core.types import Episode
+from mmrl.engines.endpoint.asynchronous import resolve
 from mmrl.engines.endpoint.errors import RequestError
 from mmrl.engines.endpoint.messages import conversation_key
 from mmrl.engines.endpoint.reply import ChatReply
@@ -39,6 +40,15 @@ class AgentEpisode:
     def is_busy(self) -> bool:
         """Whether the agent is running, and waits for no reply."""
         return self.run is not None and not self.run.done and not self.waiting
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the agent has returned or raised."""
+        return self.run is not None and self.run.done
+
+    def is_late(self, timeout_s: float) -> bool:
+        """Whether the agent is running, and was last given something more than so many seconds ago."""
+        return self.is_busy and self.run is not None and self.run.age_s() > timeout_s
 
 
 @dataclass(eq=False)
@@ -105,8 +115,7 @@ class CallDesk:
             while True:
                 now = time.monotonic()
                 busy = [play for play in running if play.is_busy]
-                late = [play for play in busy if play.run is not None and now - play.run.active_since > timeout_s]
-                if late or any(play.run is not None and play.run.done for play in running):
+                if any(play.is_done or play.is_late(timeout_s) for play in running):
                     return []  # the batch is complete once these have ended
                 settled = self._arrived_at + self._window_s - now
                 if not busy and settled <= 0:
@@ -134,7 +143,7 @@ class CallDesk:
             call.play.waiting -= 1
             if call.play.run is not None:
                 call.play.run.active_since = time.monotonic()
-        loop.call_soon_threadsafe(_resolve, call.future, result)
+        loop.call_soon_threadsafe(resolve, call.future, result)
 
     def end(self, play: AgentEpisode, loop: asyncio.AbstractEventLoop) -> None:
         """Refuse further calls of an episode, and those that wait."""
@@ -143,13 +152,4 @@ class CallDesk:
             calls = [call for call in self._calls if call.play is play]
         for call in calls:
             error = RequestError("the episode of this key is over", None, "episode_over", 400)
-            loop.call_soon_threadsafe(_resolve, call.future, error)
-
-
-def _resolve(future: asyncio.Future[ChatReply], result: ChatReply | RequestError) -> None:
-    if future.done():  # its client is gone
-        return
-    if isinstance(result, RequestError):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+            loop.call_soon_threadsafe(resolve, call.future, error)

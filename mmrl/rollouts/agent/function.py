@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from mmrl.core.function_path import format_error, load_functions
-from mmrl.core.messages import content_text
+from mmrl.core.messages import join_contents
 from mmrl.core.types import Prompt
 from mmrl.rewards.scoring import is_number
 
@@ -65,7 +65,7 @@ class AgentFunction:
         """
         row = {
             **prompt.info,
-            "prompt": "\n".join(content_text(message.get("content")) for message in prompt.messages),
+            "prompt": join_contents(prompt.messages),
             "messages": list(prompt.messages),
             "answer": prompt.answer,
             "images": list(prompt.images),

@@ -124,7 +124,7 @@ class AgentRollout(Rollout):
             if calls:
                 self._answer(calls, desk, endpoint.loop, ctx)
             for play in running:
-                if play.run is not None and (play.run.done or self._is_late(play)):
+                if play.is_done or play.is_late(self.timeout_s):
                     self._end(play, desk, endpoint.loop, failures, len(plays))
             running = [play for play in running if not play.over]
             ctx.progress("rollout", len(plays) - len(waiting) - len(running), len(plays))
@@ -134,9 +134,6 @@ class AgentRollout(Rollout):
         seed = derive_seed("agent", ctx.seed, ctx.purpose, ctx.iteration, episode.group, episode.sample_index)
         endpoint = {"base_url": url, "model": MODEL, "api_key": play.key, "seed": seed}
         play.run = AgentRun(self.function, self.function.bind(episode.prompt, endpoint), notify)
-
-    def _is_late(self, play: AgentEpisode) -> bool:
-        return play.is_busy and play.run is not None and play.run.age_s() > self.timeout_s
 
     def _answer(
         self, calls: Sequence[AgentCall], desk: CallDesk, loop: asyncio.AbstractEventLoop, ctx: Context
