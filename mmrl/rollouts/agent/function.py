@@ -23,6 +23,7 @@ ENDPOINT = ("base_url", "model", "api_key", "seed")
 """Arguments beside the columns of the row: of the client, and a number that keys the agent's own draws."""
 REWARD = "reward"
 _JOIN_S = 5.0
+_AGAIN_S = 0.25
 
 
 class AgentStopped(BaseException):
@@ -160,6 +161,15 @@ class AgentRun:
 
 
 def join_runs(runs: Sequence[AgentRun], timeout_s: float = _JOIN_S) -> int:
-    """Wait for the threads of agents, some seconds in all; return how many are still alive."""
-    end = time.monotonic() + timeout_s
-    return sum(not run.join(end - time.monotonic()) for run in runs)
+    """Wait for the threads of stopped agents, some seconds in all; return how many are still alive.
+
+    An agent is stopped again while it lives: Python drops what is raised while an object is finalised.
+    """
+    end, again = time.monotonic() + timeout_s, time.monotonic() + _AGAIN_S
+    while (alive := [run for run in runs if not run.join(0)]) and time.monotonic() < end:
+        if time.monotonic() > again:
+            again += _AGAIN_S
+            for run in alive:
+                run.stop()
+        alive[0].join(_AGAIN_S / 10)
+    return len(alive)
