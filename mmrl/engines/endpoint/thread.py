@@ -44,12 +44,13 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            self.loop.run_until_complete(self._server.serve("127.0.0.1", 0, self._announce, self._stop))
+            # it also ends connections that came while the server closed, whose clients would wait for ever
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+                runner.run(self._server.serve("127.0.0.1", 0, self._announce, self._stop))
         except BaseException as error:
             self._error = error
         finally:
             self._ready.set()
-            self.loop.close()
 
     def _announce(self, port: int) -> None:
         self.port = port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,10 +12,7 @@ from mmrl.core.errors import ConfigError, check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Request, Sampling
 from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
-from mmrl.rewards.judges.questions import Question, Reply
-
-if TYPE_CHECKING:
-    from mmrl.policies.base import Policy
+from mmrl.rewards.judges.questions import OptionIds, Question, Reply
 
 
 class EngineJudge(LanguageJudge):
@@ -37,7 +34,7 @@ class EngineJudge(LanguageJudge):
         check_at_least(1, "reward.judge", max_tokens=max_tokens)
         self.model, self.max_tokens = model, max_tokens
         self.ctx: Context | None = None
-        self._ids: dict[str, list[int]] = {}  # of the tokens of an option, by the option
+        self._ids: list[OptionIds] = []  # of the model, once it was needed; the judges of all contexts share it
 
     def sampled_models(self) -> frozenset[str]:
         return frozenset() if self.model is None else frozenset({self.model})
@@ -72,8 +69,8 @@ class EngineJudge(LanguageJudge):
         """Score every token that is one of a question's options, as the first one of a reply."""
         if not questions:
             return []
-        policy = ctx.policy if self.model is None else ctx.models[self.model]
-        tokens = [{option: self._find_ids(option, policy) for option in question.options} for question in questions]
+        ids = self._index_tokens(ctx)
+        tokens = [{option: ids.find(option) for option in question.options} for question in questions]
         flat = [[token for ids in by_option.values() for token in ids] for by_option in tokens]
         scores = ctx.engine.score_first([_observe(question) for question in questions], flat, self.model)
         replies = []
@@ -83,16 +80,12 @@ class EngineJudge(LanguageJudge):
             replies.append(Reply("", options={option: _logsumexp(part) for option, part in sums.items()}))
         return replies
 
-    def _find_ids(self, option: str, policy: Policy) -> list[int]:
-        """The ids of the tokens that are the option, with or without a blank and capitals."""
-        if option not in self._ids:
-            tokenizer = policy.tokenizer  # type: ignore[attr-defined]  # of policies that write text
-            texts = [(i, tokenizer.decode([i]).strip().lower()) for i in range(len(tokenizer))]
-            self._ids[option] = [i for i, text in texts if text == option]
-        if not self._ids[option]:
-            name = "the policy" if self.model is None else f"model.frozen_models.{self.model}"
-            raise ConfigError(f"reward.judge: no token of {name} is the word {option!r}; take a written verdict")
-        return self._ids[option]
+    def _index_tokens(self, ctx: Context) -> OptionIds:
+        if not self._ids:
+            policy: Any = ctx.policy if self.model is None else ctx.models[self.model]
+            owner = "the policy" if self.model is None else f"model.frozen_models.{self.model}"
+            self._ids.append(OptionIds(policy.tokenizer, "reward.judge", owner))
+        return self._ids[0]
 
 
 def _observe(question: Question) -> dict[str, Any]:

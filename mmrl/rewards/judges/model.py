@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 
 from mmrl.files.pretrained import load_pretrained
 from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
-from mmrl.rewards.judges.questions import Question, Reply
+from mmrl.rewards.judges.questions import OptionIds, Question, Reply
 
 
 class ModelJudge(LanguageJudge):
@@ -54,20 +53,11 @@ class ModelJudge(LanguageJudge):
 
     def _sum(self, logprobs: torch.Tensor, options: Sequence[str]) -> dict[str, float]:
         """Log-prob of each option: of all tokens that are its text, with or without a blank and capitals."""
-        return {option: logprobs[self._find_ids(option)].logsumexp(dim=0).item() for option in options}
-
-    def _find_ids(self, option: str) -> list[int]:
-        if option not in self._ids_by_text:
-            raise ValueError(f"reward.judge.path={self.path}: no token of its tokenizer is the word {option!r}")
-        return self._ids_by_text[option]
+        return {option: logprobs[self._ids.find(option)].logsumexp(dim=0).item() for option in options}
 
     @cached_property
-    def _ids_by_text(self) -> dict[str, list[int]]:
-        """The ids of all tokens by their text, without blanks and capitals."""
-        tokenizer, ids = self._parts[1], defaultdict(list)
-        for i in range(len(tokenizer)):
-            ids[tokenizer.decode([i]).strip().lower()].append(i)
-        return dict(ids)
+    def _ids(self) -> OptionIds:
+        return OptionIds(self._parts[1], f"reward.judge.path={self.path}", "its tokenizer")
 
     @staticmethod
     def _format(text: str, tokenizer: Any) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmrl.core.errors import ConfigError
 from mmrl.core.messages import content_text
 from mmrl.core.types import Episode
 
@@ -112,6 +114,34 @@ def read_number(values: Mapping[str, str], name: str, low: float, high: float) -
     if not low <= number <= high:
         raise Unreadable(f"{name}: {number:g} is outside [{low:g}, {high:g}]")
     return number
+
+
+class OptionIds:
+    """The tokens of a vocabulary that are a word, with or without a blank and capitals.
+
+    Args:
+        tokenizer: of transformers.
+        place: key of the configuration, for messages.
+        owner: whose vocabulary it is, for messages.
+    """
+
+    def __init__(self, tokenizer: Any, place: str, owner: str):
+        self._place, self._owner = place, owner
+        self._ids = defaultdict[str, list[int]](list)
+        for i in range(len(tokenizer)):
+            self._ids[tokenizer.decode([i]).strip().lower()].append(i)
+
+    def find(self, option: str) -> list[int]:
+        """Return the ids of the tokens that are a word.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if option not in self._ids:
+            raise ConfigError(
+                f"{self._place}: no token of {self._owner} is the word {option!r}; take a written verdict"
+            )
+        return self._ids[option]
 
 
 def question_of(episode: Episode) -> str:

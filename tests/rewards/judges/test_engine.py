@@ -1,7 +1,6 @@
 """The policy, or a frozen model of the run, as the judge: beside the untouched model alone, in runs, and refused."""
 
 import pytest
-import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from mmrl.commands.cli import CLI
@@ -10,13 +9,14 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from mmrl.policies.text.tiny import character_tokenizer
 from mmrl.rewards.corruption import Corruption
 from mmrl.rewards.judges.engine import EngineJudge
 from mmrl.rewards.judges.model import ModelJudge
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.reward import JudgeReward
 from tasks.arithmetic import Arithmetic
+from tests.rewards.judges.checkpoint import build_checkpoint
 from tests.rewards.judges.episodes import group_of
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import fit, record, words
@@ -27,19 +27,6 @@ JUDGED = (
     "reward.judge={_target_: mmrl.rewards.judges.engine.EngineJudge}",
     "data.reward.weights={exact: 0.0, digits: 0.0, judge: 1.0}",
 )
-
-
-def build_checkpoint(path, seed):
-    tokenizer = character_tokenizer()
-    tokenizer.add_tokens(["yes", "no", " Yes"])
-    tokenizer.save_pretrained(path)
-    torch.manual_seed(seed)
-    config = Qwen2Config(
-        hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-        max_position_embeddings=2048, initializer_range=0.3, **{**special_ids(tokenizer), "vocab_size": len(tokenizer)},
-    )  # fmt: skip
-    Qwen2ForCausalLM(config).save_pretrained(path)
-    return str(path)
 
 
 @pytest.fixture(scope="module")

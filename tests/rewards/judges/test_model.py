@@ -6,10 +6,11 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from mmrl.policies.text.tiny import character_tokenizer
 from mmrl.rewards.judges.model import ModelJudge
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.reward import JudgeReward
+from tests.rewards.judges.checkpoint import build_checkpoint
 from tests.rewards.judges.episodes import group_of
 
 ANSWERS = ["4", "I think that it is 5", "", "about 4.0"]
@@ -17,17 +18,7 @@ ANSWERS = ["4", "I think that it is 5", "", "about 4.0"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("judge")
-    tokenizer = character_tokenizer()
-    tokenizer.add_tokens(["yes", "no", " Yes"])
-    tokenizer.save_pretrained(path)
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-        max_position_embeddings=2048, initializer_range=0.3, **{**special_ids(tokenizer), "vocab_size": len(tokenizer)},
-    )  # fmt: skip
-    Qwen2ForCausalLM(config).save_pretrained(path)
-    return str(path)
+    return build_checkpoint(tmp_path_factory.mktemp("judge"))
 
 
 def alone(folder, text):

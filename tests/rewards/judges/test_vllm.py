@@ -7,8 +7,9 @@ from mmrl.rewards.judges.model import ModelJudge
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.server import ServerJudge
 from tests.engines.vllm.servers.openai_server import serve
+from tests.rewards.judges.checkpoint import build_checkpoint
 from tests.rewards.judges.episodes import group_of
-from tests.rewards.judges.test_engine import ANSWERS, build_checkpoint
+from tests.rewards.judges.test_engine import ANSWERS
 
 pytestmark = pytest.mark.vllm
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.vllm
 def judges(tmp_path_factory):
     """A judge whose likely first words are yes and no, in this process and behind a server."""
     folder = tmp_path_factory.mktemp("judge")
-    build_checkpoint(folder, 0)
+    build_checkpoint(folder)
     judge = ModelJudge(str(folder), max_tokens=12, device="cpu")
     model, tokenizer = judge._parts
     inputs = tokenizer(

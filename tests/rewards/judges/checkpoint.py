@@ -1,0 +1,22 @@
+"""A tiny checkpoint of a judge, whose tokenizer has the words yes and no."""
+
+from pathlib import Path
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from mmrl.policies.text.tiny import character_tokenizer, special_ids
+
+
+def build_checkpoint(path: Path, seed: int = 0) -> str:
+    """Save a random model in a folder, and return its path; heads of 32 numbers, the smallest of vLLM on a CPU."""
+    tokenizer = character_tokenizer()
+    tokenizer.add_tokens(["yes", "no", " Yes"])
+    tokenizer.save_pretrained(path)
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        max_position_embeddings=2048, initializer_range=0.3, **{**special_ids(tokenizer), "vocab_size": len(tokenizer)},
+    )  # fmt: skip
+    Qwen2ForCausalLM(config).save_pretrained(path)
+    return str(path)
