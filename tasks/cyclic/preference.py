@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mmrl.core.errors import check_interval
 from mmrl.core.types import Prompt
 from mmrl.rewards.models.oracle import PreferenceOracle
+from tasks.cyclic.cycle import Cycle
 
 ANSWERS = ("a", "b", "c")
 
@@ -24,18 +25,12 @@ class CyclicOracle(PreferenceOracle):
         for number, strength in enumerate(strengths):
             check_interval("oracle", "(0, 0.5]", **{f"strengths[{number}]": strength})
         s1, s2, s3 = strengths
-        self.advantage = {("a", "b"): s1, ("c", "a"): s2, ("b", "c"): s3}
-        total = sum(strengths)
-        self.nash = {"a": s3 / total, "b": s2 / total, "c": s1 / total}
+        self.cycle = Cycle((0.5 + s1, 0.5 + s3, 0.5 + s2))
+        self.nash = dict(zip(ANSWERS, self.cycle.nash))
 
     def answers(self, prompt: Prompt) -> Sequence[str]:
         return ANSWERS
 
     def prefer(self, prompt: Prompt, first: str, second: str) -> float:
-        first, second = first.strip(), second.strip()
-        if first == second:
-            return 0.5
-        valid = first in ANSWERS, second in ANSWERS
-        if not all(valid):
-            return 0.5 + (valid[0] - valid[1]) / 2
-        return 0.5 + self.advantage.get((first, second), 0.0) - self.advantage.get((second, first), 0.0)
+        first, second = (ANSWERS.index(text.strip()) if text.strip() in ANSWERS else None for text in (first, second))
+        return self.cycle.prefer(first, second)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mmrl.core.errors import check_interval
 from tasks.checks import final_line
+from tasks.cyclic.cycle import Cycle
 from tasks.grammar.language import CONSONANTS, is_sentence
 
 
@@ -32,20 +33,20 @@ class CyclicPreference:
             check_interval("cyclic preference:", "(0.5, 1]", strength=strength)
 
     @property
+    def cycle(self) -> Cycle:
+        """Preferences among the classes b, d and k."""
+        first, second, third = self.strengths
+        return Cycle((first, second, third))
+
+    @property
     def matrix(self) -> list[list[float]]:
         """Preference of row over column, of the classes b, d and k; the diagonal is 1/2."""
-        first, second, third = self.strengths
-        return [[0.5, first, 1 - third], [1 - first, 0.5, second], [third, 1 - second, 0.5]]
+        return self.cycle.matrix
 
     @property
     def nash(self) -> list[float]:
-        """Probabilities of b, d and k in the Nash policy: no answer is preferred to it with more than 1/2.
-
-        A class is drawn in proportion to the margin with which the other two beat one another.
-        """
-        first, second, third = (2 * strength - 1 for strength in self.strengths)
-        total = first + second + third
-        return [second / total, third / total, first / total]
+        """Probabilities of b, d and k in the Nash policy: no answer is preferred to it with more than 1/2."""
+        return self.cycle.nash
 
     def classify(self, answer: str) -> int | None:
         """Return the class of an answer, 0 to 2 for b, d and k; None for no sentence."""
@@ -54,7 +55,4 @@ class CyclicPreference:
 
     def __call__(self, first: str, second: str) -> float:
         """Return the probability that the first answer is preferred."""
-        row, column = self.classify(first), self.classify(second)
-        if row is None or column is None:
-            return 0.5 + 0.5 * ((row is not None) - (column is not None))
-        return self.matrix[row][column]
+        return self.cycle.prefer(self.classify(first), self.classify(second))

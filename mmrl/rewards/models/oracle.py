@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mmrl.core.function_path import load_functions
@@ -65,11 +65,20 @@ class WinRate(Reward):
     oracle: PreferenceOracle
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
-        texts = [str(episode.output) for episode in group]
-        prompt, others = group[0].prompt, len(group) - 1
-        if not others:
-            return [0.5]
-        return [
-            sum(self.oracle.compare(prompt, text, other) for j, other in enumerate(texts) if j != i) / others
-            for i, text in enumerate(texts)
-        ]
+        prompt = group[0].prompt
+        return mean_preferences([str(e.output) for e in group], lambda a, b: self.oracle.compare(prompt, a, b))
+
+
+def mean_preferences(texts: Sequence[str], prefer: Callable[[str, str], float]) -> list[float]:
+    """Return the mean probability that each text is preferred to the others; 1/2 for one alone.
+
+    Args:
+        texts: answers to one prompt.
+        prefer: the probability that the first of two is preferred.
+    """
+    others = len(texts) - 1
+    if not others:
+        return [0.5]
+    return [
+        sum(prefer(text, other) for j, other in enumerate(texts) if j != i) / others for i, text in enumerate(texts)
+    ]
