@@ -40,14 +40,18 @@ OWN = (
     "recipe=flow_sde_grpo",
 )
 ROOT = Path(__file__).parent.parent
-TEXT = (
-    "recipe=grpo",
+COUNTING = (
     "task=arithmetic",
     "data.task._target_=tests.tiny_recipes.Counting",
     "policy=tiny_text",
     "policy.config.hidden_size=32",
     "policy.config.intermediate_size=64",
     "policy.config.num_hidden_layers=2",
+)
+"""A task on which random weights score, and a model of a few thousand weights."""
+TEXT = (
+    "recipe=grpo",
+    *COUNTING,
     "data.num_prompts=6",
     "data.group_size=4",
     "data.num_minibatches=2",

@@ -92,11 +92,11 @@ class Progress(RichProgressBar):
         names = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
         line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, names)
         print(f"{format_stage()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
-        self._latest = getattr(_held_out(trainer), "latest", None)
+        self._latest = getattr(_get_held_out(trainer), "latest", None)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Print an evaluation that was made after the last line, as of a run that a callback ends early."""
-        latest = getattr(_held_out(trainer), "latest", None)
+        latest = getattr(_get_held_out(trainer), "latest", None)
         if self._plain and self._prints and latest and latest is not self._latest:
             print(f"{format_stage()}end: held-out {_format_latest(trainer)}", flush=True)
 
@@ -199,14 +199,14 @@ def _format_held_out(metrics: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
-def _held_out(trainer: Any) -> HeldOut | None:
+def _get_held_out(trainer: Any) -> HeldOut | None:
     data = getattr(trainer, "datamodule", None)
     return data.evaluation if isinstance(data, RolloutData) else None
 
 
 def _format_latest(trainer: Any) -> str:
     """Held-out metrics of the latest evaluation; empty without one."""
-    held_out = _held_out(trainer)
+    held_out = _get_held_out(trainer)
     if held_out is None or not held_out.latest:
         return ""
     return _format_held_out(

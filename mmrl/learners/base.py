@@ -167,8 +167,8 @@ class BaseLearner(L.LightningModule):
             self._postpone_stop()
             return
         self.trainer.should_stop |= self._should_stop
-        evaluates = self.trainer.check_val_every_n_epoch is not None
-        if self.trainer.should_stop and evaluates and ends_early(self.trainer):
+        is_evaluated = self.trainer.check_val_every_n_epoch is not None
+        if self.trainer.should_stop and is_evaluated and ends_early(self.trainer):
             self.trainer.check_val_every_n_epoch = 1  # evaluated as after the last iteration
         highest, self._highest_lr = self._highest_lr, 0.0
         self.report({"train/learning_rate": highest})
@@ -190,8 +190,8 @@ class BaseLearner(L.LightningModule):
     def on_train_end(self) -> None:
         """Evaluate a run that a callback ended when the evaluation of its last iteration was over."""
         data = getattr(self.trainer, "datamodule", None)
-        plans = self.trainer.enable_validation and self.trainer.check_val_every_n_epoch is not None
-        if plans and self.trainer.should_stop and isinstance(data, RolloutData) and not data.is_measured:
+        is_planned = self.trainer.enable_validation and self.trainer.check_val_every_n_epoch is not None
+        if is_planned and self.trainer.should_stop and isinstance(data, RolloutData) and not data.is_measured:
             self._log_row({"iterations": float(data.iteration), **_measure_held_out(data)}, self.trainer.global_step)
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:

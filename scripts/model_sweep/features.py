@@ -55,12 +55,12 @@ def measure_type(kind: str, family: str, mixture: bool) -> dict[str, str]:
     folder = Path(tempfile.mkdtemp(prefix="sweep_models_"))
     try:
         build_checkpoint(kind, family, folder / "start")
-        found = {"LoRA": try_adapters(str(folder / "start"), family)}
+        results = {"LoRA": try_adapters(str(folder / "start"), family)}
         if family == "image":
-            found["video"] = try_videos(str(folder / "start"))
+            results["video"] = try_videos(str(folder / "start"))
         if mixture:
-            found |= check_experts(kind, family, folder)
-        return found
+            results |= check_experts(kind, family, folder)
+        return results
     finally:
         shutil.rmtree(folder)
 

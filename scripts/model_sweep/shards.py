@@ -53,16 +53,16 @@ def compare_shards(path: str, family: str, mesh: Any) -> str:
 def run_rank(rank: int, folder: str, types: list[str], results: str) -> None:
     """Compare the types in one of two processes."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    mesh, found = init_device_mesh("cpu", (2,)), {}
+    mesh, outcomes = init_device_mesh("cpu", (2,)), {}
     for each in types:
         family, _, kind = each.partition(":")
         try:
-            found[each] = compare_shards(f"{folder}/{family}-{kind}", family, mesh)
+            outcomes[each] = compare_shards(f"{folder}/{family}-{kind}", family, mesh)
         except Exception as error:  # in both processes alike
-            found[each] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            outcomes[each] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if rank == 0:
-            print(each, found[each], flush=True)
-            Path(results).write_text(json.dumps(found, indent=1) + "\n")
+            print(each, outcomes[each], flush=True)
+            Path(results).write_text(json.dumps(outcomes, indent=1) + "\n")
     torch.distributed.destroy_process_group()
 
 

@@ -17,17 +17,10 @@ from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process.backend import InProcess
 from mmrl.policies.text.policy import TextPolicy
+from tests.checkpoints import TEXT
 
 EXACT = 1e-4
-SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,  # of 32 numbers: the smallest heads that vLLM has on a CPU
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 512,
-    "tie_word_embeddings": False,
-}
+SIZES = TEXT | {"tie_word_embeddings": False}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
 SAMPLE = {
@@ -71,11 +64,11 @@ def transfer_once(kind: str) -> str:
 def main(results: Path, kind: str) -> None:
     """Try one type and add what came to the results."""
     try:
-        found = transfer_once(kind)
+        result = transfer_once(kind)
     except Exception as error:
-        found = " ".join(str(error).split())[:300]
+        result = " ".join(str(error).split())[:300]
     known = json.loads(results.read_text()) if results.exists() else {}
-    results.write_text(json.dumps(known | {f"text:{kind}": found}, indent=1) + "\n")
+    results.write_text(json.dumps(known | {f"text:{kind}": result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

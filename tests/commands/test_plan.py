@@ -103,9 +103,10 @@ class Copies(L.Callback):
     most = 0
 
     def on_train_epoch_end(self, trainer, pl_module):
-        own, snapshots = {t.data_ptr() for t in list_tensors(pl_module.policy)}, trainer.datamodule._snapshots
+        policy, snapshots = {t.data_ptr() for t in list_tensors(pl_module.policy)}, trainer.datamodule._snapshots
         copies = [t for copy in (*snapshots._used.values(), *snapshots._spare) for t in list_tensors(copy)]
-        self.most = max(self.most, sum({t.data_ptr(): t.nbytes for t in copies if t.data_ptr() not in own}.values()))
+        beside = {t.data_ptr(): t.nbytes for t in copies if t.data_ptr() not in policy}
+        self.most = max(self.most, sum(beside.values()))
 
 
 def list_tensors(module):

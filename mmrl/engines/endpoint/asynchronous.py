@@ -8,6 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
+_ACCEPT_TURNS = 5
+"""Turns of the loop in which an accepted connection reaches the runner, which ends those that it knows; others stay."""
+
 
 async def serve_app(
     app: web.Application, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event, **options: Any
@@ -25,9 +28,13 @@ async def serve_app(
     runner = web.AppRunner(app, access_log=None, **options)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
         ready(runner.addresses[0][1])
         await stop.wait()
+        await site.stop()
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
     finally:
         await runner.cleanup()
 

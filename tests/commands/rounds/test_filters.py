@@ -71,8 +71,8 @@ def test_pairs_of_the_best_and_the_worst():
 def test_pairs_of_the_best_and_one_of_the_lower():
     """The rejected one is drawn from all that are lower, here .1 and .4, by the seed alone."""
     rows = [row(0.4), row(0.9), row(0.1)]
-    drawn = {pair(FilterStage(pairs="best_lower"), rows, seed)[0] for seed in range(20)}
-    assert drawn == {("p/train/0", "0.9", "0.1"), ("p/train/0", "0.9", "0.4")}
+    pairs = {pair(FilterStage(pairs="best_lower"), rows, seed)[0] for seed in range(20)}
+    assert pairs == {("p/train/0", "0.9", "0.1"), ("p/train/0", "0.9", "0.4")}
     assert pair(FilterStage(pairs="best_lower"), rows, 3) == pair(FilterStage(pairs="best_lower"), rows, 3)
 
 

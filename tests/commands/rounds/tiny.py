@@ -13,14 +13,10 @@ import yaml
 
 from tests.quick_python import quick_python
 from tests.runs.processes import command
+from tests.tiny_recipes import COUNTING
 
 COMMON = [
-    "task=arithmetic",
-    "data.task._target_=tests.tiny_recipes.Counting",
-    "policy=tiny_text",
-    "policy.config.hidden_size=32",
-    "policy.config.intermediate_size=64",
-    "policy.config.num_hidden_layers=2",
+    *COUNTING,
     "data.sampling.max_tokens=5",
     "data.reward.weights={exact: 0.5, digits: 1.0}",
     "evaluation.count=8",

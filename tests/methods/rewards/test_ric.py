@@ -132,8 +132,8 @@ def test_answers_are_labelled_with_their_own_rewards_and_only_good_ones_stay(pol
     expected = policy.encode(first.prompt.observation)["input_ids"]
     assert torch.equal(done.observation["input_ids"], expected) and done.policy_version == -1
     # the 0.7 quantile of (0, 1, 0, .5) is .55: one answer is good at b, another one at d
-    kept = transform(episodes_of(policy, rows), context(policy, iteration=1))
-    assert [e.scores for e in kept] == [dict(zip(NAMES, row)) for row in rows[1:3]]
+    episodes = transform(episodes_of(policy, rows), context(policy, iteration=1))
+    assert [e.scores for e in episodes] == [dict(zip(NAMES, row)) for row in rows[1:3]]
 
 
 def test_a_score_that_is_the_same_for_all_answers_is_measured_when_they_differ(policy):
@@ -168,8 +168,8 @@ def test_preferences_go_round_the_slots_or_are_drawn():
     episodes = sweep.collect([(slot, TASK[slot]) for slot in range(3)], context())
     assert [e.prompt.info["preference"] for e in episodes] == ["1 0", "0.7 0.3", "1 0"]
     assert play.texts[0].endswith(" <count_b> 4.0 <count_d> -4.0")
-    drawn = PreferencePrompts(NAMES, play, mapping="weights")
-    episodes = drawn.collect([(slot, TASK[slot]) for slot in range(300)], context())
+    rollout = PreferencePrompts(NAMES, play, mapping="weights")
+    episodes = rollout.collect([(slot, TASK[slot]) for slot in range(300)], context())
     firsts = [float(e.prompt.info["preference"].split()[0]) for e in episodes]
     assert np.mean(firsts) == pytest.approx(0.5, abs=0.06) and np.std(firsts) == pytest.approx(12**-0.5, abs=0.03)
 

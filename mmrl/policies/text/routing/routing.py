@@ -72,12 +72,12 @@ class Routing:
         tokens = RowParts(torch.ones_like(ids[0]), ids.new_zeros(1), ids.new_tensor([[0, 0, 1]]))
         try:
             with torch.no_grad(), evaluation_mode(base):
-                own = base(input_ids=ids, use_cache=False, output_router_logits=True).aux_loss
+                expected = base(input_ids=ids, use_cache=False, output_router_logits=True).aux_loss
                 with route(RoutedPass(self.routers, selects=False)) as routed:
                     base(input_ids=ids, use_cache=False)
             _, probs, counts, lengths = sum_loads(routed.list_logits(), self.top_k, tokens)
             loss = probs.shape[1] * (counts * probs).sum() / lengths.sum() ** 2
-            difference = abs(float(loss - own))
+            difference = abs(float(loss - expected))
         except (AttributeError, TypeError, ValueError, KeyError, RuntimeError, IndexError) as error:
             reason = f"it fails with {type(error).__name__}: {str(error)[:120]}"
         else:
