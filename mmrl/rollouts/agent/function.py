@@ -163,7 +163,7 @@ class AgentRun:
 def join_runs(runs: Sequence[AgentRun], timeout_s: float = _JOIN_S) -> int:
     """Wait for the threads of stopped agents, some seconds in all; return how many are still alive.
 
-    An agent is stopped again while it lives: what is raised while Python frees an object is lost.
+    An agent that lives is stopped again, since Python ignores an exception in an object that it frees.
     """
     end, again = time.monotonic() + timeout_s, time.monotonic() + _AGAIN_S
     while (alive := [run for run in runs if not run.join(0)]) and time.monotonic() < end:
