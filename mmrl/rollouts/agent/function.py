@@ -163,7 +163,7 @@ class AgentRun:
 def join_runs(runs: Sequence[AgentRun], timeout_s: float = _JOIN_S) -> int:
     """Wait for the threads of stopped agents, some seconds in all; return how many are still alive.
 
-    An agent that lives is stopped again, since Python ignores an exception in an object that it frees.
+    An agent whose thread runs on is stopped again: Python ignores an exception that a finalizer raises.
     """
     end, again = time.monotonic() + timeout_s, time.monotonic() + _AGAIN_S
     while (alive := [run for run in runs if not run.join(0)]) and time.monotonic() < end:
