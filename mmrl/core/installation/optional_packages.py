@@ -19,7 +19,6 @@ EXTRAS: dict[str, dict[str, str]] = {
     "vlm": {"torchvision": "torchvision"},
     "vla": {"timm": "timm"},
     "sim": {"mujoco": "mujoco", "msgpack": "msgpack"},
-    "gym": {"Box2D": "Box2D"},
     "grid": {"minigrid": "minigrid"},
     "robotics": {"gymnasium_robotics": "gymnasium-robotics"},
     "ogbench": {"ogbench": "ogbench"},
@@ -46,7 +45,7 @@ DISTRIBUTIONS = {module: name for packages in EXTRAS.values() for module, name i
 _EXTRA_OF = {module: extra for extra, packages in EXTRAS.items() for module in packages}
 
 
-class MissingPackageError(ConfigError, ModuleNotFoundError):
+class MissingPackageError(ModuleNotFoundError, ConfigError):
     """An optional package is not installed; the message names the extra that installs it."""
 
 
