@@ -13,6 +13,7 @@ FOLDER = ROOT / "examples" / "notebooks"
 NOTEBOOKS = sorted(file.stem for file in FOLDER.glob("*.ipynb"))
 TINY = ("trainer.max_epochs=1", "data.num_prompts=2", "data.group_size=2", "data.evaluation.count=2")
 NARROW = ("policy.config.hidden_size=32", "policy.config.intermediate_size=64", "policy.config.num_hidden_layers=1")
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("vlm", "vla")]
 COLD = "trainer.callbacks.warm_start=null"
 SIZES = {
     "text": (*TINY, *NARROW, COLD),
@@ -47,7 +48,7 @@ def test_notebooks_are_stored_without_output_and_name_their_extra(name):
     assert f"pip install {extra and chr(39)}mmrl-lightning{extra}" in "".join(notebook["cells"][0]["source"])
 
 
-@pytest.mark.parametrize("name", ["text", "control", *(pytest.param(n, marks=pytest.mark.slow) for n in ("vlm", "vla"))])
+@pytest.mark.parametrize("name", ["control", "text", *LONG])
 def test_the_cells_of_a_notebook_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -144,6 +144,18 @@ def test_the_extras_are_those_of_the_project_file():
         assert extra_packages(extra) <= {normalise(name) for name in DISTRIBUTIONS.values()}
 
 
+def test_the_page_on_installation_lists_every_extra_with_its_packages():
+    section = (ROOT / "docs" / "how-to" / "install.md").read_text().split("## Extras")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    extras = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(extras) == set(PROJECT["optional-dependencies"])
+    for name, row in extras.items():
+        for packages in (EXTRAS.get(name, {}).values(), extra_packages(name) if name in ("vlm", "vla", "sim") else ()):
+            parts = {part for extra in re.findall(r"`(\w+)`", row[1]) for part in extra_packages(extra)}
+            text = row[0] if row[1].startswith("the package of this name") else row[1]
+            assert {package for package in packages if package not in parts and package not in text} == set(), name
+
+
 def test_dev_installs_what_tests_of_all_parts_need():
     dev = extra_packages("dev")
     for extra in ("vlm", "vla", "sim", "video", "scikit", "tensorboard", "data", "math", "serve", "guided"):
