@@ -34,7 +34,7 @@ async def serve_app(
             ready(server.sockets[0].getsockname()[1])
             await stop.wait()
             # a connection that is accepted in the turn in which an asyncio server closes would stay open, unread:
-            # accept no more, and close some turns later; the system resets those that nobody accepted
+            # accept no more, and close some turns later; the system resets connections that were not accepted
             for listener in server.sockets:
                 loop.remove_reader(listener)
             for _ in range(_ACCEPT_TURNS):

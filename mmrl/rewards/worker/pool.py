@@ -167,7 +167,7 @@ class WorkerPool:
 
 @atexit.register
 def _close_pools() -> None:
-    """Close what nobody closed, before the interpreter takes away what closing needs."""
+    """Close all pools while the interpreter still has its modules; `__del__` may run after that."""
     for pool in list(_pools):
         pool.close()
 
