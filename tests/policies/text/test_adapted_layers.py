@@ -9,13 +9,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
 from torch.testing import assert_close
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 from mmrl.callbacks.export import save_adapters
 from mmrl.core.types import Prompt, Sampling
 from mmrl.policies.text.checks.adapted_layers import OTHER_OUTPUT, READ_WEIGHT, choose_targets, list_unadaptable
 from mmrl.policies.text.policy import TextPolicy
 from scripts.model_sweep.checkpoints import build_checkpoint
+from scripts.model_sweep.processors import build_processor
 from tests.policies.text.oracle import completions, plain_logits
 from tests.policies.text.test_exports import IDS, disturb, logprobs
 
@@ -147,3 +148,23 @@ def test_named_layers_that_cannot_have_adapters_are_refused(kind, targets, reaso
     match = rf"policy.lora.target_modules: \S+ of {kind} cannot have an adapter, because.*{reason}.*leave"
     with pytest.raises(ValueError, match=match):
         TextPolicy(path=str(adapted[2] / kind / "start"), lora={"r": 2, "target_modules": targets})
+
+
+def test_blocks_with_the_number_of_a_linear_layer_have_no_adapter():
+    """`visual.merger.mlp.0` beside `audio_tower.layers.0`, of which peft knows `0` alone for this type."""
+
+    def build(**arguments):
+        with torch.device("meta"):
+            model = AutoModelForImageTextToText.from_config(config)
+            return model, get_peft_model(model, LoraConfig(**(arguments or choose_targets(model, {"r": 2}))))
+
+    config = build_processor("qwen3_omni_moe_thinker")[0]
+    with pytest.raises(ValueError, match="AudioEncoderLayer"):
+        build(r=2, target_modules="all-linear")
+    model, adapted = build()
+    bases = {name: layer.base_layer for name, layer in adapted.named_modules() if hasattr(layer, "base_layer")}
+    linears = [layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear) and "lora_" not in name]
+    heads = {model.get_output_embeddings()}
+    assert {layer for layer in bases.values() if isinstance(layer, nn.Linear)} == set(linears) - heads
+    others = {name.rpartition(".")[2] for name, layer in bases.items() if not isinstance(layer, nn.Linear)}
+    assert others == {"proj"}, others  # the convolution of patches, which shares the last part of its name too

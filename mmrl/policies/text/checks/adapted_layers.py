@@ -55,10 +55,10 @@ def choose_targets(model: nn.Module, lora: Mapping[str, Any]) -> dict[str, Any]:
     from peft.tuners.tuners_utils import check_target_module_exists
 
     arguments = {"r": 16, "target_modules": "all-linear", **lora}
-    reasons = list_unadaptable(model)
-    if not reasons:
-        return arguments
-    if str(arguments["target_modules"]).lower() != "all-linear":
+    reasons, others = list_unadaptable(model), set[str]()
+    if str(arguments["target_modules"]).lower() == "all-linear":
+        others = _list_numbered(model)
+    elif reasons:
         config = LoraConfig(**arguments)
         # peft answers with a match of a pattern, or with False for what is excluded
         linears = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
@@ -66,16 +66,31 @@ def choose_targets(model: nn.Module, lora: Mapping[str, Any]) -> dict[str, Any]:
         adaptable = {name.rpartition(".")[2] for name in selected if name not in reasons}
         for name in selected:
             if (last := name.rpartition(".")[2]) not in adaptable:
+                kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
                 raise ValueError(
-                    f"policy.lora.target_modules: {name} of {model.config.model_type} cannot have an adapter, because "  # type: ignore[union-attr]
-                    f"{reasons[name]}; leave {last} out, or target_modules: then all layers that can get adapters"
+                    f"policy.lora.target_modules: {name} of {kind} cannot have an adapter, because {reasons[name]}; "
+                    f"leave {last} out, or target_modules: then all layers that can get adapters"
                 )
     excluded = arguments.get("exclude_modules") or []
-    if isinstance(excluded, str):
-        arguments["exclude_modules"] = "|".join([f"(?:{excluded})", *map(re.escape, sorted(reasons))])
-    else:
-        arguments["exclude_modules"] = sorted({*excluded, *reasons})
+    if (others := others | reasons.keys()) and isinstance(excluded, str):
+        arguments["exclude_modules"] = "|".join([f"(?:{excluded})", *map(re.escape, sorted(others))])
+    elif others:
+        arguments["exclude_modules"] = sorted({*excluded, *others})
     return arguments
+
+
+def _list_numbered(model: nn.Module) -> set[str]:
+    """List blocks with the number of a linear layer, such as `layers.0` beside `mlp.0`.
+
+    Of some mixtures of experts peft takes the last parts of names alone, which both have in common.
+    """
+    numbered = {name: layer for name, layer in model.named_modules() if name.rpartition(".")[2].isdigit()}
+    linears = {name.rpartition(".")[2] for name, layer in numbered.items() if isinstance(layer, nn.Linear)}
+    return {
+        name
+        for name, layer in numbered.items()
+        if not isinstance(layer, nn.Linear) and name.rpartition(".")[2] in linears
+    }
 
 
 def _is_linear(layer: nn.Linear) -> bool:
