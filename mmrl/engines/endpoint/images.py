@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,8 @@ import numpy as np
 from PIL import Image
 
 from mmrl.engines.endpoint.errors import RequestError
-from mmrl.media.images import open_image
+from mmrl.media.images import decode_image
 
-MOST_BYTES = 8 * 2**20
-"""Bytes of an encoded image."""
-MOST_PIXELS = 2048 * 2048
-MOST_RATIO = 100
-"""Of the sides of an image; processors scale the shorter side to nothing."""
 MOST_IMAGES = 32
 """Images of a conversation."""
 
@@ -58,31 +52,12 @@ def read_image(part: Mapping[str, Any], place: str) -> RequestImage:
     kind, *options = head.lower().split(";")
     if not comma or not kind.startswith("data:image/") or options[-1:] != ["base64"]:
         raise _refuse(place, f"{url!r:.60} is not fetched; send the image itself, data:image/png;base64,...")
-    if len(body) > MOST_BYTES * 4 / 3 + 4:
-        raise _refuse(place, f"an image has more than {MOST_BYTES // 2**20} MiB; make it smaller")
     try:
-        encoded = base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise _refuse(place, f"an image is no base64 ({error}); encode it again") from error
-    try:
-        with open_image(encoded) as opened:
-            reason = _refuse_size(*opened.size)
-            pixels = np.array([] if reason else opened.convert("RGB"))
+        pixels = decode_image(body)
     except ValueError as error:
-        raise _refuse(place, f"an image cannot be decoded: {error}; send a PNG or JPEG") from error
-    if reason:
-        raise _refuse(place, reason)
+        raise _refuse(place, str(error)) from error
     digest = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).hexdigest()
     return RequestImage(digest, pixels)
-
-
-def _refuse_size(width: int, height: int) -> str:
-    """Why an image of this size is not decoded; empty where it is."""
-    if width * height > MOST_PIXELS:
-        return f"an image of {width} x {height} pixels has more than {MOST_PIXELS} pixels; scale it down"
-    if max(width, height) > MOST_RATIO * min(width, height):
-        return f"an image of {width} x {height} pixels has a side {MOST_RATIO} times as long as the other; cut it"
-    return ""
 
 
 def _refuse(place: str, reason: str) -> RequestError:

@@ -145,3 +145,13 @@ def look_twice(number: int, messages: Any, base_url: str, model: str, api_key: s
     further = {"role": "user", "content": [{"type": "text", "text": "this? "}, part]}
     ask(base_url, api_key, model=model, messages=[*messages, message, further])
     return 1.0
+
+
+def chat(number: int, seed: int, messages: Any, base_url: str, model: str, api_key: str) -> float:
+    """Three calls in one conversation, noted with their log-probs."""
+    history, received = list(messages), RECEIVED.setdefault((number, seed), [])
+    for _ in range(3):
+        choice = ask(base_url, api_key, model=model, messages=history, logprobs=True)["choices"][0]
+        received.append({"messages": list(history), "choice": choice})
+        history += [choice["message"], {"role": "user", "content": "and now?"}]
+    return float(seed % 5)

@@ -11,13 +11,13 @@ from torch.testing import assert_close
 
 import mmrl
 from mmrl.api.serve import ServeRequest, _build_policy_server
-from mmrl.core.types import Prompt, Sampling
+from mmrl.core.types import Sampling
 from mmrl.data.collate import collate
-from mmrl.engines.endpoint import images
 from mmrl.engines.endpoint.errors import RequestError
 from mmrl.engines.endpoint.images import read_image, write_data_url, write_image_parts
 from mmrl.engines.endpoint.messages import read_messages
 from mmrl.engines.endpoint.thread import ServerThread
+from mmrl.media import images
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rollouts.agent.rollout import AgentRollout
@@ -25,7 +25,8 @@ from tests.checkpoints import qwen2_5_vl
 from tests.policies.text.oracle import TINY, decided, plain_logits
 from tests.policies.text.test_vision import LLAVA
 from tests.rollouts.agent import agents
-from tests.rollouts.agent.policies import Questions, Steered, build_context
+from tests.rollouts.agent.pictures import Pictures
+from tests.rollouts.agent.policies import Steered, build_context
 from tests.tiny_recipes import QUIET
 
 TURNS = (
@@ -36,17 +37,6 @@ TURNS = (
 """Turns with an end, so that a conversation is one row; the template of the other policy has none."""
 QUESTION = ({"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "which?"}]},)
 PICTURE = ({"role": "user", "content": [{"type": "image"}]},)
-
-
-class Pictures(Questions):
-    """Questions about an image each, and every fourth about none."""
-
-    def __getitem__(self, index):
-        size = (28 * (1 + index % 2), 28 * (1 + index % 3), 3)
-        pixels = np.random.default_rng(index).integers(0, 256, size, dtype=np.uint8)
-        shown = (pixels,) if index % 4 else ()
-        content = [*({"type": "image"} for _ in shown), {"type": "text", "text": "which?"}]
-        return Prompt(f"pictures/train/{index}", ({"role": "user", "content": content},), shown, info={"number": index})
 
 
 @pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])
