@@ -8,8 +8,10 @@ from typing import Any
 
 from mmrl.core.errors import ConfigError, check_interval, check_positive
 
-TOLERANCE = 1e-3
-"""Of a computed noise multiplier, which is never below the exact one."""
+TOLERANCE = 5e-3
+"""Relative, of a computed noise multiplier, which is never below the exact one."""
+LEAST_NOISE = 0.3
+"""Smallest noise multiplier that is computed."""
 
 
 @dataclass(frozen=True)
@@ -84,23 +86,26 @@ class PrivacyAccountant:
         Raises:
             ConfigError: the steps so far have spent the target.
         """
-        import dp_accounting
-
         if self.history and self.epsilon() >= target:
             raise ConfigError(
                 f"model.privacy.target_epsilon={target:g} is spent: {self.steps} steps so far have epsilon "
                 f"{self.epsilon():.4g}; no further step is possible"
             )
-        return float(
-            dp_accounting.calibrate_dp_mechanism(
-                _build_accountant,
-                lambda noise: _build_event(_extend(self.history, rate, noise, steps)),
-                target,
-                self.delta,
-                bracket_interval=dp_accounting.LowerEndpointAndGuess(0.05, 2.0),
-                tol=TOLERANCE,
-            )
-        )
+        low, high = 0.0, 1.0
+        while self.epsilon_after(rate, high, steps) > target:
+            low, high = high, 2 * high
+        while high - low > TOLERANCE * high:  # epsilon(low) > target >= epsilon(high)
+            middle = max((low + high) / 2, 0.8 * high)  # small noise takes long to count
+            if middle < LEAST_NOISE:
+                raise ConfigError(
+                    f"model.privacy.target_epsilon={target:g} allows noise below {LEAST_NOISE} times clip_norm, which "
+                    "hides nothing; lower it, or set noise_multiplier"
+                )
+            if self.epsilon_after(rate, middle, steps) > target:
+                low = middle
+            else:
+                high = middle
+        return high
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": [list(entry) for entry in self.history]}
