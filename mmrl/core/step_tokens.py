@@ -1,4 +1,4 @@
-"""Tokens of an answer in steps: each step ends with a separator, at whose last token a process reward model scores it."""
+"""Tokens of an answer in steps: each step ends with a separator, at whose end a process reward model scores it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Process reward models: rows in TRL's format, cross-entropy at the separators by hand, training, evaluation, reward."""
+"""Process reward models: rows in TRL's format, cross-entropy by hand, training, evaluation, reward."""
 
 import json
 
@@ -132,15 +132,16 @@ class Written(Episode):
 
 
 def test_a_model_learns_which_steps_are_right_and_is_measured(tmp_path):
-    """The letter at the end of a step decides: held-out accuracy per step reaches 1 from random weights."""
-    words = ["method=process_reward", "setting=process_reward", f"task.path={write(tmp_path, sums(60))}", *QUIET]
+    """The letter at the end of a step decides: two thirds of the steps are right, and held-out accuracy passes 0.95."""
+    words = ["method=process_reward", "setting=process_reward", f"task.path={write(tmp_path, sums(120))}", *QUIET]
     words += [f"policy.config.{name}={TINY[name]}" for name in ("hidden_size", "intermediate_size")]
-    words += ["policy.config.num_hidden_layers=1", "data.num_prompts=48", "data.num_minibatches=2", "optimizer.lr=1e-2"]
-    cli = CLI(to_lightning(compose([*words, "trainer.max_epochs=30", f"run_dir='{tmp_path}/run'"])))
+    words += ["policy.config.num_hidden_layers=1", "data.num_prompts=96", "data.num_minibatches=2", "optimizer.lr=1e-2"]
+    cli = CLI(to_lightning(compose([*words, "trainer.max_epochs=16", f"run_dir='{tmp_path}/run'"])))
     cli.fit()
     metrics = {name: float(value) for name, value in cli.trainer.callback_metrics.items()}
     rate = {name: value for name, value in metrics.items() if name.startswith("val/") and "/right/" in name}
-    assert rate["val/greedy/right/mean"] == 1, rate
+    assert rate["val/greedy/right/mean"] > 0.95, rate
+    assert metrics["val/greedy/scores/right_of_wrong"] > 0.9, metrics
     assert (tmp_path / "run" / "policy" / "config.json").exists()
 
 
