@@ -83,11 +83,11 @@ class ListwiseGrades(JudgeForm):
     Source: RewardAnything, 2025, section 3, arXiv:2506.03637.
 
     Args:
-        grader: asks for the grades.
+        grader: asks for the grades; by default from 1 to 5, with the ranking.
         name: of the score.
     """
 
-    grader: AnswerGrader = field(default_factory=SheetGrader)
+    grader: AnswerGrader = field(default_factory=lambda: SheetGrader(low=1, high=5, ranked=True))
     name: str = "judge"
 
     def ask(self, group: Sequence[Episode]) -> list[Question]:

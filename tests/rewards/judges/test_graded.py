@@ -24,7 +24,7 @@ def reply_to(question, grades, ranking=None):
 
 def test_grades_go_back_to_the_answers_in_whatever_order_they_were_shown():
     group = group_of(ANSWERS)
-    form = ListwiseGrades()
+    form = ListwiseGrades(SheetGrader())
     (question,) = form.ask(group)
     shown = re.findall(r"<answer\.\d-\w+>\n(.*?)\n</answer", question.text, re.DOTALL)
     assert sorted(shown) == sorted(ANSWERS) and shown != ANSWERS
