@@ -14,6 +14,8 @@ LOW, HIGH = 1, 5
 """The worst and the best grade."""
 KINDS = LETTERS + "n"
 """What a part of a principle counts: a letter, or n for all letters."""
+SATISFIED = 3
+"""The least grade of an answer that satisfies a principle."""
 PRINCIPLE = re.compile(rf"(?:[+-][{KINDS}])+")
 
 
@@ -66,3 +68,13 @@ def read_reply(text: str, count: int, ranked: bool) -> list[int] | None:
         if any(better < worse for better, worse in itertools.pairwise(ordered)):
             return None
     return numbers
+
+
+def write_verdicts(grades: Sequence[int]) -> str:
+    """Write for each answer whether it satisfies the principle: yn."""
+    return "".join("y" if each >= SATISFIED else "n" for each in grades)
+
+
+def read_verdicts(text: str, count: int) -> list[int] | None:
+    """Read verdicts as the highest and the lowest grade; None where the reply is unreadable."""
+    return [HIGH if letter == "y" else LOW for letter in text] if re.fullmatch(rf"[yn]{{{count}}}", text) else None

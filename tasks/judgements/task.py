@@ -20,10 +20,13 @@ from tasks.judgements.principles import (
     LONGEST,
     LOW,
     PRINCIPLE,
+    SATISFIED,
     grade,
     read_reply,
+    read_verdicts,
     write_question,
     write_reply,
+    write_verdicts,
 )
 
 
@@ -47,6 +50,7 @@ class Judgements(GeneratedTask):
         combined: share of the questions whose principle has two parts, such as +b-n. A combination is in one split
             alone, so that held-out ones are new.
         ranked: the reply ends with the ranking, which must not contradict the grades.
+        binary: the reply says of each answer whether it satisfies the principle, a grade of at least 3: y or n.
         broken: share of the answers that are no sentences.
     """
 
@@ -55,6 +59,7 @@ class Judgements(GeneratedTask):
     principles: Sequence[str] = ()
     combined: float = 0.0
     ranked: bool = False
+    binary: bool = False
     broken: float = 0.15
 
     name = "judgements"
@@ -64,6 +69,10 @@ class Judgements(GeneratedTask):
         to_tuples(self, "principles")
         check_range(self.name, "fewest, candidates", (self._fewest, self.candidates), 1, 8)
         check_fraction(f"task {self.name!r}:", combined=self.combined, broken=self.broken)
+        if self.ranked and self.binary:
+            raise ValueError(
+                f"task {self.name!r}: ranked=true needs grades, and binary=true has none; set one to false"
+            )
         if wrong := [each for each in self.principles if not PRINCIPLE.fullmatch(each)]:
             raise ValueError(
                 f"task {self.name!r}: a principle is one or more of + or - and a letter of {KINDS!r}, as +b-n; got "
@@ -104,8 +113,17 @@ class Judgements(GeneratedTask):
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         question = write_question(problem.principle, problem.answers)
-        info = {"grades": problem.grades, "principle": problem.principle}
-        return Prompt(key, ask_user(question), answer=write_reply(problem.grades, self.ranked), info=info)
+        grades = problem.grades
+        if self.binary:
+            grades = tuple(HIGH if each >= SATISFIED else LOW for each in grades)
+        info = {"grades": grades, "principle": problem.principle}
+        return Prompt(key, ask_user(question), answer=self._write(problem.grades), info=info)
+
+    def _write(self, grades: Sequence[int]) -> str:
+        return write_verdicts(grades) if self.binary else write_reply(grades, self.ranked)
+
+    def _read(self, text: str, count: int) -> list[int] | None:
+        return read_verdicts(text, count) if self.binary else read_reply(text, count, self.ranked)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: all grades are right; format: readable, and the ranking agrees; tau: Kendall's tau-b with the right
@@ -113,7 +131,7 @@ class Judgements(GeneratedTask):
         that are in the right order; margin: of such pairs, the signed difference of the grades / 4.
         """
         right = prompt.info["grades"]
-        grades = read_reply(final_line(answer), len(right), self.ranked)
+        grades = self._read(final_line(answer), len(right))
         if grades is None:
             return dict.fromkeys(("exact", "format", "tau", "match", "accuracy", "margin"), 0.0)
         span = HIGH - LOW
@@ -129,9 +147,7 @@ class Judgements(GeneratedTask):
         }
 
     def demonstrate(self, index: int) -> str:
-        return self.write_answer(write_reply(self.problem(index).grades, self.ranked))
+        return self.write_answer(self._write(self.problem(index).grades))
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
-        return self.write_answer(
-            write_reply(rng.integers(LOW, HIGH + 1, size=len(prompt.info["grades"])).tolist(), self.ranked)
-        )
+        return self.write_answer(self._write(rng.integers(LOW, HIGH + 1, size=len(prompt.info["grades"])).tolist()))

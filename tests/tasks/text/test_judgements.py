@@ -1,6 +1,7 @@
 """Judgements: grades by hand and by counting, replies that are read and refused, splits of principles."""
 
 from itertools import product
+from math import log
 
 import pytest
 from scipy.stats import kendalltau
@@ -9,8 +10,8 @@ from mmrl.core.errors import ConfigError
 from mmrl.rewards.judges.questions import Reply, Unreadable
 from mmrl.rewards.measures import kendall_tau
 from tasks.judgements import Judgements
-from tasks.judgements.grader import PrincipleGrader
-from tasks.judgements.principles import grade, read_reply, write_question, write_reply
+from tasks.judgements.grader import PrincipleGrader, PrincipleVerdict
+from tasks.judgements.principles import grade, read_reply, read_verdicts, write_question, write_reply, write_verdicts
 from tests.tasks.replies import reply
 
 
@@ -91,3 +92,27 @@ def test_wrong_arguments_are_refused(wrong):
 def test_a_wrong_principle_of_a_grader_is_refused():
     with pytest.raises(ValueError, match="principle_grader"):
         PrincipleGrader("more b")
+
+
+def test_binary_verdicts():
+    assert write_verdicts([1, 2, 3, 5]) == "nnyy" and read_verdicts("ny", 2) == [1, 5]
+    assert read_verdicts("n", 2) is read_verdicts("yx", 2) is None
+    task = Judgements(candidates=1, binary=True)
+    prompt = task[0]
+    right = prompt.answer
+    assert task.score(reply(prompt, right))["exact"] == 1
+    assert task.score(reply(prompt, "n" if right == "y" else "y"))["exact"] == 0
+    with pytest.raises(ValueError, match="set one to false"):
+        Judgements(ranked=True, binary=True)
+
+
+def test_log_odds_of_the_principle_of_each_prompt():
+    """p(yes) = .7 and p(no) = .2: log 3.5 = 1.252763; equal ones: 0."""
+    form, prompts = PrincipleVerdict(("+b", "-n")), [Judgements()[i] for i in (0, 1)]
+    questions = [form.ask([reply(prompt, "baba")])[0] for prompt in prompts]
+    assert [question.text for question in questions] == ["+b baba?", "-n baba?"]
+    odds = questions[0].read(Reply("", options={"y": log(0.7), "n": log(0.2)}))
+    assert odds == pytest.approx(1.252763, abs=1e-6)
+    assert questions[1].read(Reply("", options={"y": log(0.4), "n": log(0.4)})) == 0
+    with pytest.raises(ConfigError, match="principles"):
+        PrincipleVerdict(())
