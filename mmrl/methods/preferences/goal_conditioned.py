@@ -112,7 +112,7 @@ class GoalScoringPolicy(ScoringPolicy):
             keep = self.momentum if bool(self.goal.any()) else 0.0
             self.goal.mul_(keep).add_(mean, alpha=1 - keep)
         nothing = scores.new_zeros(batch["action"].shape)
-        places = torch.stack([observation["start"], last], 1)
+        places = torch.stack([observation["start"], last], 1).float()
         return PolicyOutput(nothing, nothing, scores[:, 0], {"token_features": states, "token_places": places})
 
 
@@ -165,5 +165,5 @@ class GoalContrastiveLoss(Term):
 
     def _draw(self, places: Tensor, generator: torch.Generator) -> Tensor:
         """Places [2, samples] of tokens of an answer."""
-        first, last = places.tolist()
+        first, last = (int(place) for place in places)
         return torch.randint(first, last + 1, (2, self.samples), generator=generator)

@@ -7,7 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.methods.preferences.goal_conditioned import GoalContrastiveLoss, GoalScoringPolicy, goal_contrastive_loss
+from tests.laws.example import Example
 from tests.policies.text.oracle import TINY
+
+LAWS = [Example(GoalContrastiveLoss(4), per_row=True)]
 
 
 def at(cosine):
