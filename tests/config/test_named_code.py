@@ -153,6 +153,7 @@ FOREIGN = {
     "tasks of a project outside": part("tasks.evil.Task", project="{outside}"),
     "a module in the run's folder": part("runs.theirs.evil.Reward"),
     "a guest's interpreter": {"data": {"sim": {"python": "{outside}/python"}}},
+    "a server of tools": {"data": {"rollout": {"servers": {"main": {"command": "python -c pass"}}}}},
     "a guest's class": guest("runs.theirs.evil:Walk"),
     "an environment's package": {"sim": {"init_args": {"id": "runs.theirs.evil:Walk-v0"}}},
     "a stage's function": {"trainer": {"stages": ["recipe=sft reward={run}/evil.py:score"]}},

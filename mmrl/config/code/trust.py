@@ -19,6 +19,8 @@ OURS = ("mmrl", "tasks", "sims")
 _ROOT = Path(__file__).parents[3]
 _PROGRAMS = "python"
 """Arguments that name an interpreter to start."""
+_COMMANDS = "command"
+"""Arguments that hold a whole command, of which no part shows what it does."""
 _GUESTS = ("sims.workers.guest.NamedGuest",)
 """Classes whose `path` is the import path of a class."""
 _FUNCTIONS = ("function", "functions", "agent")
@@ -52,6 +54,8 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
                     _check_function(str(path), key, file, trust)
         elif name == _PROGRAMS and isinstance(value, str) and value not in ("null", "~", "") and not trust:
             _check_program(value, key, file)
+        elif name == _COMMANDS and isinstance(value, str) and not trust:
+            raise ConfigError(f"{file}: {key}={value!r} would be started; {_TRUST}")
         elif name == "id" and isinstance(value, str) and ":" in value:  # of gymnasium: package:Name-v0
             _check_module(value.partition(":")[0], key, value, file, trust)
         elif _STAGES & set(key.split(".")) and isinstance(value, str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import shlex
 import subprocess
 import threading
@@ -13,18 +12,6 @@ from typing import Any
 
 _CLOSE_S = 8.0
 """Seconds that a server gets to end; the client sends SIGTERM after 2 s and SIGKILL after 4."""
-
-
-def require_mcp(key: str) -> None:
-    """Refuse to go on without the official client.
-
-    Raises:
-        ValueError: with the extra that brings it.
-    """
-    try:
-        importlib.import_module("mcp.client.client")
-    except ImportError as error:
-        raise ValueError(f"{key}: tools of MCP servers need mcp 2: pip install 'mmrl-lightning[mcp]'") from error
 
 
 class Connection:

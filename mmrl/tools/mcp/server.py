@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from mmrl.core.errors import check_positive
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.media.images import decode_image
 from mmrl.tools.base import BadArguments, Tool, ToolError, ToolOutput
-from mmrl.tools.mcp.connection import Connection, first_error, require_mcp, start_loop
+from mmrl.tools.mcp.connection import Connection, first_error, start_loop
 
 KEY = "rollout.servers"
 INVALID_PARAMS = -32602
@@ -64,7 +65,7 @@ class McpServer:
         if url is not None and not url.startswith(("http://", "https://")):
             raise ValueError(f"{self.place} must begin with http:// or https://")
         check_positive(KEY, timeout_s=timeout_s, start_s=start_s, max_chars=max_chars)
-        require_mcp(KEY)
+        import_optional("mcp.client.client", KEY)
         self.names, self.timeout_s, self.start_s, self.max_chars = tools, timeout_s, start_s, max_chars
         self._address = command, url, dict(env or {})
         self._lock, self._calls = threading.Lock(), dict[Connection, int]()
