@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "robots"
