@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 import tempfile
 
 import pytest
@@ -16,7 +17,14 @@ gc.disable()  # while modules are imported: nothing of them is garbage
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what the test modules have imported out of garbage collections: each would take a third of a second."""
+    """Share what is parsed, and leave what the test modules have imported out of garbage collections.
+
+    Each collection would take a third of a second.
+    """
+    if "mmrl.commands.cli" in sys.modules:  # a test module has imported it
+        from tests.parsed_words import share_parts
+
+        share_parts()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # seldom: tests end before much garbage is theirs

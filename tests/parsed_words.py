@@ -6,7 +6,7 @@ from jsonargparse import Namespace
 from jsonargparse._common import lenient_check, parsing_defaults, validating_defaults
 from jsonargparse._typehints import sub_defaults
 
-from mmrl.commands.cli import CLI
+from mmrl.commands import cli
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.dry_calls.parser import DataFirstParser
 
@@ -50,17 +50,14 @@ def list_plain(value: Any) -> Any:
     return None
 
 
-class SectionCLI(CLI):
-    """The CLI, which parses a part as it did before where its plain arguments are equal.
+def share_parts() -> None:
+    """Let every CLI of this process parse a part as it did before where its plain arguments are equal.
 
     What is checked of several parts together is checked each time.
     """
-
-    def init_parser(self, **options: Any) -> Any:
-        self.parser_class = PartParser
-        return super().init_parser(**options)
+    cli.DataFirstParser = PartParser  # type: ignore[misc]
 
 
 def check_words(words: list[str]) -> None:
     """Compose the words of `mmrl fit` and check their typed configuration; nothing is built."""
-    SectionCLI(to_lightning(compose(words)), build=False)
+    cli.CLI(to_lightning(compose(words)), build=False)

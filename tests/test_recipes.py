@@ -12,7 +12,6 @@ from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.config.option_files import find_option, read_comment
 from mmrl.experiments.experiment import read_experiment
 from tests.composed_words import compose_words
-from tests.parsed_words import SectionCLI
 from tests.tiny_recipes import Watcher
 
 RECIPES, STARTS = (sorted(file.stem for file in (CONF / group).rglob("*.yaml")) for group in ("recipe", "start"))
@@ -170,7 +169,7 @@ def test_no_two_runs_are_the_same():
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the warm-start stages that they name, make a run."""
     cfg = compose_words(words)
-    SectionCLI(to_lightning(cfg), build=False)
+    CLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}
     for stage in filter(None, (start.get("stages") or {}).values()):
@@ -242,7 +241,7 @@ def learning_run(run: str, folder, last: int) -> DictConfig:
 def test_every_run_learns_with_every_term_and_not_without_rows(run, tmp_path):
     learning = LEARNING.get(run, 1)
     cfg = learning_run(run, tmp_path, learning + 1)
-    cli = SectionCLI(to_lightning(cfg))
+    cli = CLI(to_lightning(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
     cli.fit()
     data = cli.datamodule

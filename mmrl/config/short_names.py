@@ -1,10 +1,17 @@
-"""Hydra finds an option by its name alone, in whichever folder below its group's the file lies.
+"""Hydra finds an option by its name alone, in whichever folder below its group's the file lies, and reads it once.
 
 `override /task: arithmetic` in `defaults:`, or `task=arithmetic` in a sweep, is conf/task/text/arithmetic.yaml.
 """
 
 from __future__ import annotations
 
+import functools
+import pickle
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins import file_config_source
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
@@ -44,19 +51,46 @@ class ShortNames(ConfigSource):
         option = _search(config_path)
         if option is None:
             raise ConfigLoadError(f"Config not found : {config_path}")
-        header = self._get_header_dict(option.path.read_text(encoding="utf-8"))
-        return ConfigResult(
-            config=OmegaConf.load(option.path), path=self.full_path(), provider=self.provider, header=header
-        )
+        config, header = _read_file(option.path)
+        return ConfigResult(config=config, path=self.full_path(), provider=self.provider, header=header)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """The names of a group's options."""
         return [] if results_filter == ObjectType.GROUP else sorted(find_options().get(config_path, ()))
 
 
+class FileConfigSource(file_config_source.FileConfigSource):
+    """Hydra's config source of folders, which parses a file again only after a change."""
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Read a file below the folder."""
+        path = Path(self.path, self._normalize_file_name(config_path))
+        if not path.is_file():
+            return super().load_config(config_path)  # which raises
+        config, header = _read_file(path)
+        return ConfigResult(config=config, path=self.full_path(), provider=self.provider, header=header)
+
+
+def _read_file(path: Path) -> tuple[Any, dict[str, str | None]]:
+    """Read a file's configuration and header; Hydra changes both."""
+    stat = path.stat()
+    return pickle.loads(_parse_file(path, stat.st_mtime_ns, stat.st_size))
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse_file(path: Path, modified: int, size: int) -> bytes:
+    """The pickled configuration and header; time and size only tell whether the file has changed."""
+    header = ConfigSource._get_header_dict(path.read_text(encoding="utf-8"))
+    return pickle.dumps((OmegaConf.load(path), header))
+
+
 def search_path() -> str:
-    """Hydra's override that adds the folders which are not mmrl's to the search path, and the short names of all."""
+    """Hydra's override that adds the folders which are not mmrl's to the search path, and the short names of all.
+
+    From then on Hydra reads files by the sources of this module.
+    """
     Plugins.instance().register(ShortNames)
+    SourcesRegistry.instance().types["file"] = FileConfigSource
     folders = [str(folder).replace("'", "\\'") for _, folder in list_folders()]
     places = [*(f"file://{folder}" for folder in folders), f"{_SCHEME}://options"]
     return "hydra.searchpath=[" + ", ".join(f"'{place}'" for place in places) + "]"

@@ -17,7 +17,6 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
 from sims.host.build import build
 from tests.config.named_parts import CALLS
-from tests.parsed_words import SectionCLI
 
 TINY = ("trainer.callbacks.warm_start.stages=null", "logger=csv", "trainer.accelerator=cpu", "run_dir=RUN")
 RECIPES = ("ppo_text", "sac", "demo_vla")
@@ -82,7 +81,7 @@ def test_no_slot_of_a_file_calls_what_is_not_of_its_type():
     chosen = [place for place in places if {"optimizer", "scheduler", "further"} & set(place)] + places[::5]
     for place, part in zip(chosen, itertools.cycle(PARTS.values())):
         with pytest.raises(ConfigError) as error:
-            SectionCLI(replaced(config, place, part), build=False, trains=False).before_instantiate_classes()
+            CLI(replaced(config, place, part), build=False, trains=False).before_instantiate_classes()
         assert len(str(error.value)) < 1500
     assert not CALLS
     assert len(chosen) >= 15

@@ -4,6 +4,7 @@
 import gc
 import os
 
+import peft
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import mmrl.commands.fit
@@ -13,8 +14,10 @@ import sims.tabletop.sim
 import tests.runs.words
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from tests.parsed_words import share_parts
 from tests.tiny_recipes import QUIET, TEXT
 
+share_parts()
 get_checkpoint_conversion_mapping("qwen2")  # the table of all models
 for words in ((*TEXT, *QUIET), ("recipe=demo_vla", *QUIET)):
     CLI(to_lightning(compose([*words, "run_dir=same"])), build=False)  # imports the parts that most runs have

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from tests.parsed_words import SectionCLI
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "robots"
 
@@ -29,7 +29,7 @@ def test_every_head_has_the_same_budget_and_states(heads, tmp_path):
         assert words.data.num_prompts * words.data.group_size * words.trainer.max_epochs == 20 * heads.EPISODES
         assert words.data.evaluation.offset == 1024 and words.data.evaluation.count == 512
         assert words.data.task.sim._target_ == "sims.tabletop.sims.Reach"
-        SectionCLI(to_lightning(words), build=False)
+        CLI(to_lightning(words), build=False)
         if len(runs) > 1:
             clones.setdefault(head.start, set()).add(runs[0].folder)
             assert (
