@@ -26,7 +26,7 @@ def test_the_difference_of_a_checkpoint_is_printed(tmp_path, capsys):
 @pytest.mark.parametrize(
     "kind, good, text",
     [
-        ("bloom", True, r"within \S+ nats of transformers alone; rows are padded; bloom keeps its own attention"),
+        ("falcon", True, r"within \S+ nats of transformers alone; rows are padded; falcon keeps its own attention"),
         ("roberta", False, "roberta computes something else here than in transformers alone: .* nats"),
     ],
 )

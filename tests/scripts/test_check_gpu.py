@@ -33,6 +33,7 @@ def test_all_steps_run_to_their_end_on_a_cpu(tmp_path, monkeypatch, capsys):
     steps = {step["name"]: step for step in json.loads((tmp_path / "gpu_check.json").read_text())["steps"]}
     assert list(steps) == [step.name for step in build_steps(Place("cpu", tiny=True))]
     assert steps["vllm"]["status"] == SKIPPED and "vLLM is not installed" in steps["vllm"]["reason"]
+    assert steps["tests"]["status"] == SKIPPED and "this machine lacks" in steps["tests"]["reason"]
     ran = [step for name, step in steps.items() if step["status"] != SKIPPED]
     assert len(ran) >= 5 and all(step["status"] == PASSED and step["numbers"] for step in ran)
     assert steps["bf16_lora"]["numbers"]["val/greedy/exact/mean"].keys() == {"0.0", "1.0"}
@@ -63,6 +64,8 @@ def test_how_steps_end(tmp_path):
     assert (failed.status, failed.reason) == (FAILED, "exit status 3") and "why" in failed.tail
     assert "```text\nwhy\n```" in format_page({}, [failed])
     assert run(tmp_path, "true", missing="no card").status == SKIPPED
+    assert run(tmp_path, "echo 2 skipped in 0.10s", read=read_tests).status == SKIPPED  # nothing was tried
+    assert run(tmp_path, "echo 1 passed, 2 skipped in 0.10s", read=read_tests).status == PASSED
     assert run(tmp_path, "true", left=0.0).reason == "the check's own limit is used up"
     assert run(tmp_path, "sleep 60", left=0.5).status == BROKEN_OFF
     broken = run(tmp_path, "echo '{1}'")

@@ -58,7 +58,7 @@ def checkpoint(tmp_path_factory):
 def test_grpo_teaches_random_weights_of_qwen3_5_to_look(seed, checkpoint, tmp_path):
     """Settings were chosen with seeds 101 and 102."""
     words = ("recipe=grpo", "policy=vlm", f"policy.path={checkpoint}", f"seed={seed}")
-    words += ("data.task._target_=tests.policies.text.test_recurrent_images.Shades", "sampling.max_tokens=5")
+    words += ("data.task._target_=tests.policies.text.recurrent.test_recurrent_images.Shades", "sampling.max_tokens=5")
     words += ("data.reward.weights={digits: 1.0, exact: 1.0}",)
     words += ("data.num_prompts=8", "data.num_minibatches=2", "optimizer.lr=3e-3", "trainer.max_epochs=30")
     words += ("trainer.check_val_every_n_epoch=30", "trainer.logger=false", "trainer.callbacks.progress=null")
