@@ -17,6 +17,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.commands.project import enter_project
+from mmrl.config.code.packages import check_packages
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.dry_calls.data import check_data, check_row_columns
@@ -126,10 +127,13 @@ class CLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         arguments = copy.deepcopy(args)  # the parser changes a nested dictionary
+        for each in list_given(arguments):
+            check_packages({name: each.get(name) for name in ("model", "data")})
         super().parse_arguments(parser, args)
         for each in list_given(arguments):
             check_empty(each, self.config)
         check_slots(self._plain(), {"trainer": None, "model": LightningModule, "data": LightningDataModule})
+        check_packages(self._plain())
         check_config(self._plain())
         for root in ("model", "data"):
             resolve_inputs(self.config.get(root), self.config.run_dir)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.core.types import AssistantMessage
 from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 from tasks.chat import join_text, read_message, read_tools
@@ -272,11 +273,7 @@ def _records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parquet(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{file}: parquet needs pyarrow: pip install 'mmrl-lightning[data]'") from error
+    pyarrow, parquet = (import_optional(name, str(file)) for name in ("pyarrow", "pyarrow.parquet"))
     try:
         rows = parquet.read_table(file).to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError) as error:
