@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from mmrl.core.errors import ConfigError, check_interval, check_positive
+from mmrl.core.installation.optional_packages import require_packages
 
 TOLERANCE = 5e-3
 """Relative, of a computed noise multiplier, which is never below the exact one."""
@@ -43,11 +43,7 @@ class PrivacyBudget:
             raise ConfigError(
                 "model.privacy has neither target_epsilon nor noise_multiplier, so that the noise is unknown; give one"
             )
-        if find_spec("dp_accounting") is None:
-            raise ConfigError(
-                "model.privacy needs dp-accounting, which computes epsilon and is not installed: "
-                "pip install 'mmrl-lightning[private]'"
-            )
+        require_packages(["dp_accounting"], "model.privacy")
 
 
 class PrivacyAccountant:
