@@ -50,7 +50,7 @@ PARTS = {
     "miniwob": ["plan", "recipe=grpo", "rollout=text_environment", "task=browser"],
     "textarena": ["plan", "recipe=grpo", "rollout=text_environment", "task=textarena"],
     "llguidance": ["plan", "recipe=grpo", "sampling.regex='[0-9]+'"],
-    "dp_accounting": ["plan", "method=dp_ppo", "setting=sums"],
+    "dp_accounting": ["fit", "method=dp_ppo", "setting=sums", "trainer.callbacks.warm_start=null"],
     "gguf": ["plan", "recipe=grpo", "policy=text", "policy.path=model.gguf"],
     "bitsandbytes": ["plan", "recipe=grpo", "policy.quantization=nf4", "policy.lora.r=4"],
     "websockets": ["evaluate", "sim=reach", "policy=remote", "policy.url=ws://localhost:1"],
