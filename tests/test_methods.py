@@ -34,7 +34,11 @@ SCORER = (
     "task=preferences",
     "evaluation=preference_accuracy",
 )
-STEPS = ("policy._target_=mmrl.policies.text.step_scorer.StepScoringPolicy", "task=preferences", "evaluation=steps")
+STEPS = (
+    "policy._target_=mmrl.policies.text.process.step_scorer.StepScoringPolicy",
+    "task=preferences",
+    "evaluation=steps",
+)
 NEEDED = {
     "ampo": ("task.digits=[2,2]",),
     "bc": OPENVLA,

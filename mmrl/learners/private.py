@@ -188,7 +188,7 @@ def _refuse_processes(trainer: Any) -> None:
         )
     if parallel.scales_gradients(trainer):
         raise ConfigError(
-            f"trainer.precision={trainer.precision} scales gradients, and private gradients are clipped by their "
+            "trainer.precision=16-mixed scales gradients, and private gradients are clipped by their "
             "size; use bf16-mixed or 32-true"
         )
 

@@ -228,5 +228,7 @@ def test_several_processes_and_scaled_gradients_are_refused():
 
 def test_a_missing_accountant_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(ConfigError, match=r"needs the package dp-accounting: pip install 'mmrl-lightning\[private\]'"):
+    with pytest.raises(
+        ConfigError, match=r"model\.privacy needs the package dp-accounting: pip install 'mmrl-lightning\[private\]'"
+    ):
         PrivacyBudget(1e-5, noise_multiplier=1.0)

@@ -33,6 +33,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "textarena": {"textarena": "textarena"},
     "vllm": {"vllm": "vllm"},
     "guided": {"llguidance": "llguidance"},
+    "private": {"dp_accounting": "dp-accounting"},
     "gguf": {"gguf": "gguf"},
     "qlora": {"bitsandbytes": "bitsandbytes"},
     "serve": {"websockets": "websockets"},

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mmrl.core.batch import pad_stack
-from mmrl.core.step_tokens import tokenize_steps
+from mmrl.core.messages import tokenize_steps
 from mmrl.core.types import Episode
 from mmrl.files.pretrained import load_pretrained
 from mmrl.rewards.steps import StepScorer

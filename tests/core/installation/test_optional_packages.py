@@ -50,6 +50,7 @@ PARTS = {
     "miniwob": ["plan", "recipe=grpo", "rollout=text_environment", "task=browser"],
     "textarena": ["plan", "recipe=grpo", "rollout=text_environment", "task=textarena"],
     "llguidance": ["plan", "recipe=grpo", "sampling.regex='[0-9]+'"],
+    "dp_accounting": ["fit", "method=dp_ppo", "setting=sums", "trainer.callbacks.warm_start=null"],
     "gguf": ["plan", "recipe=grpo", "policy=text", "policy.path=model.gguf"],
     "bitsandbytes": ["plan", "recipe=grpo", "policy.quantization=nf4", "policy.lora.r=4"],
     "websockets": ["evaluate", "sim=reach", "policy=remote", "policy.url=ws://localhost:1"],
@@ -158,7 +159,7 @@ def test_the_page_on_installation_lists_every_extra_with_its_packages():
 
 def test_dev_installs_what_tests_of_all_parts_need():
     dev = extra_packages("dev")
-    for extra in ("vlm", "vla", "sim", "video", "scikit", "tensorboard", "data", "math", "serve", "guided"):
+    for extra in ("vlm", "vla", "sim", "video", "scikit", "tensorboard", "data", "math", "serve", "guided", "private"):
         assert extra_packages(extra) <= dev, extra
 
 

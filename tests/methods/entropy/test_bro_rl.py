@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from mmrl.methods.entropy.bro_rl import mass_balance
+from mmrl.core.types import Episode, Prompt
+from mmrl.methods.entropy.bro_rl import AnswerMass, mass_balance
 
 LOGITS = torch.tensor([0.5, 0.0, -0.5, 1.0, 0.2, -1.0], dtype=torch.float64)
 CORRECT = torch.tensor([True, True, True, False, False, False])
@@ -48,3 +49,40 @@ def test_answers_that_were_not_drawn_matter_less_with_more_draws():
 def test_refusal():
     with pytest.raises(ValueError, match="no answer was drawn"):
         mass_balance(LOGITS, torch.zeros(6), CORRECT, LR)
+
+
+def answered(text: str, right: bool, group: int = 0) -> Episode:
+    return Episode(Prompt(str(group)), group, 0, [], scores={"exact": float(right)}, info={"answer": text})
+
+
+def test_the_evaluator_by_hand():
+    """Four samples: a (right), b, b, c. p = 1/4, 1/2, 1/4; Q = 1/4; with lr = 1 and rewards 1, -1.
+
+    N = 2, first step draws a, b: S = 1/4 - 1/2 = -1/4; p^2 = 1/16, 1/4, 1/16.
+    dQ = 1/2 [3/4 (1/16 + 1/64) - 1/4 (-1/4 + 1/4 (1/4 + 1/16))] = 1/2 [0.05859375 + 0.04296875] = 0.05078125;
+    unsampled (c): 1/2 * -1/4 * (1/4 * 1/16) = -0.001953125.
+    Second step draws b, c: S = -3/4; dQ = 1/2 [3/4 (3/64) - 1/4 (-5/16 + 3/4 * 5/16)] = 1/2 [0.03515625 + 0.01953125]
+    = 0.02734375; unsampled (a): 1/2 * -3/4 * (-3/4 * 1/16) = 0.017578125.
+    N = 4: S = 1/4 - 1 - 1/4 = -1; dQ = 1/4 [3/4 (1/8) - 1/4 (-9/16 + 5/16)] = 1/4 [0.09375 + 0.0625] = 0.0390625.
+    """
+    group = [answered("a", True), answered("b", False), answered("b", False), answered("c", False)]
+    result = AnswerMass([2, 4])(group)
+    assert result == pytest.approx(
+        {
+            "correct": 0.25,
+            "change@2": (0.05078125 + 0.02734375) / 2,
+            "unsampled@2": (-0.001953125 + 0.017578125) / 2,
+            "falls@2": 0,
+            "change@4": 0.0390625,
+            "unsampled@4": 0,
+            "falls@4": 0,
+            "errors": 0,
+        }
+    )
+
+
+def test_too_few_samples_are_refused():
+    with pytest.raises(ValueError, match=r"answer_mass\.draws=\[4\]: a problem has 1 samples.*num_samples"):
+        AnswerMass([4])([answered("a", True)])
+    with pytest.raises(ValueError, match=r"answer_mass\.draws must be at least 1, got 0"):
+        AnswerMass([0])

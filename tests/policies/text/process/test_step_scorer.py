@@ -16,7 +16,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
-from mmrl.policies.text.step_scorer import StepScoringPolicy
+from mmrl.policies.text.process.step_scorer import StepScoringPolicy
 from mmrl.rewards.models.process import ProcessRewardModel
 from mmrl.rewards.steps import StepReward
 from mmrl.rollouts.offline.rated_steps import RatedSteps, ScoredSteps

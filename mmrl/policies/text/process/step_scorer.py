@@ -13,8 +13,8 @@ from torch.nn.functional import pad
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from mmrl.core.batch import Batch, pad_stack
+from mmrl.core.messages import tokenize_steps
 from mmrl.core.rng import Noise
-from mmrl.core.step_tokens import tokenize_steps
 from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.policies.base import Action, Policy, require_inputs

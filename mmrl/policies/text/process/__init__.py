@@ -1,0 +1,1 @@
+"""Process reward models: scores of the steps of an answer."""
