@@ -13,11 +13,11 @@ from typing import Any
 
 HOST = Path(__file__).with_name("host.py")
 _POLL_S = 0.1
-_HOSTS: dict[tuple[str, ...], Host] = {}
+_HOSTS: dict[tuple[str, ...], VerifiersHost] = {}
 _LOCK = threading.Lock()
 
 
-class Host:
+class VerifiersHost:
     """A process in verifiers' environment that plays episodes of a taskset; it ends with the program.
 
     Args:
@@ -75,12 +75,12 @@ class Host:
             self._process.wait()
 
 
-def find_host(python: str, taskset: str, harness: str) -> Host:
+def find_host(python: str, taskset: str, harness: str) -> VerifiersHost:
     """Return the running host of a taskset; one that has ended is started again."""
     command = (python, str(HOST), taskset, f"--harness={harness}", "--serve")
     with _LOCK:
         if command not in _HOSTS or _HOSTS[command].is_over:
-            _HOSTS[command] = Host(command)
+            _HOSTS[command] = VerifiersHost(command)
         return _HOSTS[command]
 
 
