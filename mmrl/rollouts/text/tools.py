@@ -19,7 +19,7 @@ from mmrl.tools.call_parser import TagParser, ToolCall, ToolCallParser
 from mmrl.tools.chat_parser import ChatParser, add_to_system
 from mmrl.tools.executor import ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
-from mmrl.tools.mcp.server import McpServer
+from mmrl.tools.mcp.server import McpServer, merge_tools
 from mmrl.tools.threads import PendingCall
 
 if TYPE_CHECKING:
@@ -67,14 +67,8 @@ class ToolUse(Rollout):
         servers: dict[str, McpServer] | None = None,
     ):
         function_tools = [FunctionTool(function) for function in functions or ()]
-        tools = {**(tools or {}), **{tool.name: tool for tool in function_tools}}
         self.servers = dict(servers or {})
-        for name, server in self.servers.items():
-            listed = server.list_tools()
-            if same := sorted(tools.keys() & listed.keys()):
-                key = f"rollout.servers.{name}"
-                raise ValueError(f"{key}: there is another tool {same[0]!r}; choose by {key}.tools=[...]")
-            tools |= listed
+        tools = merge_tools({**(tools or {}), **{tool.name: tool for tool in function_tools}}, self.servers)
         if not tools:
             raise ValueError(
                 "rollout.tools is empty: name a function, as in rollout.functions=[tools.py:multiply], or use "

@@ -105,7 +105,8 @@ class McpServer:
             raise TimeoutError(f"the server has not answered within {self.timeout_s:g} s") from error
         except Exception as error:
             cause: Any = first_error(error)
-            if getattr(cause, "code", None) == INVALID_PARAMS:
+            number = getattr(cause, "code", None)
+            if number == INVALID_PARAMS:
                 raise BadArguments(str(cause.message)) from error
             self._retire(connection)
             raise
@@ -213,3 +214,18 @@ def _close(connections: dict[Connection, int], loop: asyncio.AbstractEventLoop) 
     for connection in list(connections):
         connection.close()
     loop.call_soon_threadsafe(loop.stop)
+
+
+def merge_tools(tools: Mapping[str, Tool], servers: Mapping[str, McpServer]) -> dict[str, Tool]:
+    """Return the tools and those of the servers, by name.
+
+    Raises:
+        ValueError: two have one name, or a server does not start.
+    """
+    out = dict(tools)
+    for name, server in servers.items():
+        listed = server.list_tools()
+        if same := sorted(out.keys() & listed.keys()):
+            raise ValueError(f"{KEY}.{name}: there is another tool {same[0]!r}; choose by {KEY}.{name}.tools=[...]")
+        out |= listed
+    return out

@@ -1,0 +1,1 @@
+"""Environments of the package verifiers as an agent: they run in an environment of their own."""

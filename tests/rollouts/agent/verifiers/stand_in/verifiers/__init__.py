@@ -1,0 +1,1 @@
+"""Stands in for the package verifiers, which pins other packages than mmrl."""
