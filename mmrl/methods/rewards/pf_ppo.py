@@ -148,11 +148,11 @@ class FilteredCorrelation(Evaluator):
     Source: Policy Filtration, 2024, section 4.3, arXiv:2409.06957.
 
     Args:
-        proxy: name of the reward model's score.
+        proxy: "reward", or the name of the reward model's score.
         gold: name of the true one.
     """
 
-    proxy: str = "reward_model"
+    proxy: str = "reward"
     gold: str = "gold"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
