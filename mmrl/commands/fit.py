@@ -21,11 +21,13 @@ from mmrl.callbacks.progress import format_stage
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.sweep import MANY, run_sweep
+from mmrl.config.code.packages import lacks_logger
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.layers.settings import choose_setting
 from mmrl.config.overrides import check_groups
 from mmrl.config.renamed import check_words
 from mmrl.core.errors import ConfigError
+from mmrl.core.installation.optional_packages import format_install
 from mmrl.distributed.first_process import is_first_process
 from mmrl.files.atomic import FULL
 from mmrl.runs.closed_output import drop_closed_output
@@ -94,6 +96,8 @@ def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | Non
     setting = choose_setting(arguments)
     if setting.line and is_first_process():
         print(f"# {setting.line}", flush=True)
+    if lacks_logger(arguments) and is_first_process():
+        print(f"# metrics go to metrics.csv alone; {format_install('tensorboard')} adds TensorBoard", flush=True)
     cfg = compose(arguments, setting)
     if check is not None:
         check(cfg)

@@ -17,6 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mmrl.config.code.packages import check_packages, drop_missing_logger
 from mmrl.config.layers.files import LAYERS, RUNS
 from mmrl.config.layers.settings import Setting, choose_setting, drop_headers
 from mmrl.config.option_files import CONF as CONF
@@ -38,6 +39,7 @@ from mmrl.config.signatures import (
     NAMED_PARTS,
     choose_state_task,
     import_class,
+    read_processor,
     read_real_actions,
     read_sim_size,
     spread_sim,
@@ -93,18 +95,9 @@ OmegaConf.register_new_resolver("product", _product, replace=True)
 OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
-def _build_processor(
-    path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
-) -> Any:
-    """Resolve ${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
-    from mmrl.datasets.processor_of_dataset import build_processor
-
-    return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
-
-
 OmegaConf.register_new_resolver("sim", read_sim_size, replace=True)
 OmegaConf.register_new_resolver("real_actions", read_real_actions, replace=True)
-OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
+OmegaConf.register_new_resolver("normalised", read_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a warm-start stage takes over from the run that it prepares."""
@@ -205,6 +198,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     if cfg.get("run_dir") is None:
         name = next(filter(None, map(options.get, (*RUNS, "method"))), "run")
         cfg.run_dir = f"runs/{name}/{_start_time()}"
+    drop_missing_logger(cfg, arguments)
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start")
     if start is not None:
         start.common = [f"{group}={options[group]}" for group in SHARED if group in options]
@@ -224,6 +218,7 @@ def _start_time() -> str:
 
 def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     """Convert the composed configuration to the nested dictionary that LightningCLI reads."""
+    check_packages(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[arg-type]  # resolvers import classes
     try:
         plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:

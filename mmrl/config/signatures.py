@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ _OPTIONS = ("workers", "timeout_s")
 _TASK = "sims.task.SimTask"
 _STORED = "sims.states.StoredStateTask"
 """The task of a simulator that has stored initial states."""
+
+
+logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it prints what cannot be imported, beside our message
 
 
 def import_class(path: str | None) -> Any:
@@ -142,6 +146,15 @@ def read_sim_size(name: str, default: Any = _NO_DEFAULT, *, _root_: DictConfig) 
     if name not in sizes:
         raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
     return sizes[name]
+
+
+def read_processor(
+    path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
+) -> Any:
+    """Resolve ${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
+    from mmrl.datasets.processor_of_dataset import build_processor
+
+    return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
 
 
 def read_real_actions(*, _root_: DictConfig) -> Any:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mmrl.core.installation.optional_packages import import_optional
+
 
 @dataclass(frozen=True)
 class Annealing:
@@ -119,12 +121,7 @@ def build_grammar(guide: str) -> str:
     Raises:
         ValueError: llguidance is not installed, or the schema is no JSON.
     """
-    try:
-        from llguidance import LLMatcher
-    except ImportError as error:
-        raise ValueError(
-            "sampling.regex and sampling.json_schema need llguidance: pip install 'mmrl-lightning[guided]'"
-        ) from error
+    LLMatcher = import_optional("llguidance", "a decode with sampling.regex or sampling.json_schema").LLMatcher
     expression = json.loads(guide)
     if "regex" in expression:
         return LLMatcher.grammar_from_regex(expression["regex"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from mmrl.core.installation.optional_packages import import_optional
 
 
 def arrow() -> Any:
@@ -23,8 +24,4 @@ def hdf5() -> Any:
 
 
 def _need(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.split(".")[0]
-        raise ModuleNotFoundError(f"recorded datasets need {package}: pip install 'mmrl-lightning[data]'") from error
+    return import_optional(name, "a recorded dataset")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.installation.optional_packages import MissingPackageError, format_missing
 from mmrl.media.videos import check_video
 
 try:
@@ -21,9 +22,8 @@ except ImportError:  # optional: needed for datasets with videos
 def need_av() -> Any:
     """Return PyAV; raises ModuleNotFoundError with the command that installs it."""
     if av is None:
-        raise ModuleNotFoundError(
-            "videos of datasets need PyAV: pip install 'mmrl-lightning[data]', or record with video=false"
-        )
+        text = format_missing("a video of a dataset", "av")
+        raise MissingPackageError(f"{text}, or record with video=false", name="av")
     return av
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from PIL import Image
 
-from mmrl.core.errors import ConfigError
 from mmrl.files.atomic import write_file
 from mmrl.samples.view import count_choices, mean_advantage, message_text
 
@@ -57,12 +55,6 @@ def keep_run_id(folder: str | Path, run_id: str) -> None:
     """Keep the id of a tracker's run, for a run that resumes this one."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     write_file(Path(folder) / RUN_ID, f"{run_id}\n")
-
-
-def require_package(module: str, logger: str, package: str) -> None:
-    """Refuse a logger whose package is not installed, with the command that installs it."""
-    if importlib.util.find_spec(module) is None:
-        raise ConfigError(f"logger={logger} needs the package {package}: pip install {package}")
 
 
 def sample_rows(groups: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

@@ -9,7 +9,8 @@ from typing import Any
 from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, require_package, sample_rows
+from mmrl.core.installation.optional_packages import require_packages
+from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, sample_rows
 
 
 class MLflow(MLFlowLogger):
@@ -23,6 +24,8 @@ class MLflow(MLFlowLogger):
         run_id: of a run that is continued.
     """
 
+    packages = ("mlflow",)
+
     def __init__(
         self,
         save_dir: str,
@@ -31,7 +34,7 @@ class MLflow(MLFlowLogger):
         tracking_uri: str | None = None,
         run_id: str | None = None,
     ):
-        require_package("mlflow", "mlflow", "mlflow")
+        require_packages(self.packages, "logger=mlflow")
         self._folder = folder = Path(save_dir).absolute()
         local = tracking_uri is None
         if local:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import imageio.v3 as imageio
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
-from tensorboard.compat.proto.summary_pb2 import Summary
 
+from mmrl.core.installation.optional_packages import import_optional, require_packages
 from mmrl.loggers.base import COLUMNS, sample_rows
 from mmrl.samples.view import escape_controls
 
@@ -25,7 +24,10 @@ class TensorBoard(TensorBoardLogger):
         save_dir: folder of the run.
     """
 
+    packages = ("tensorboard",)
+
     def __init__(self, save_dir: str):
+        require_packages(self.packages, "logger=tensorboard")
         super().__init__(save_dir, name="", version="tensorboard", default_hp_metric=False)
 
     @rank_zero_only
@@ -38,6 +40,9 @@ class TensorBoard(TensorBoardLogger):
     @rank_zero_only
     def log_video(self, name: str, file: Path, step: int) -> None:
         """Log an MP4 file as an animated image, the form of videos in TensorBoard."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        imageio = import_optional("imageio.v3", "a video in TensorBoard")
         frames = imageio.imread(file, plugin="FFMPEG")
         fps = imageio.immeta(file, plugin="FFMPEG").get("fps", 10)
         gif = io.BytesIO()

@@ -9,7 +9,8 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import keep_run_id, read_run_id, require_package, sample_table
+from mmrl.core.installation.optional_packages import require_packages
+from mmrl.loggers.base import keep_run_id, read_run_id, sample_table
 
 
 class Trackio(Logger):
@@ -22,6 +23,8 @@ class Trackio(Logger):
         save_dir: folder that keeps the name of the run, under which a resumed run goes on; None keeps none.
     """
 
+    packages = ("trackio",)
+
     def __init__(
         self,
         project: str = "mmrl",
@@ -30,7 +33,7 @@ class Trackio(Logger):
         save_dir: str | None = None,
     ):
         super().__init__()
-        require_package("trackio", "trackio", "trackio")
+        require_packages(self.packages, "logger=trackio")
         self.project, self.run_name, self.space_id, self._folder = project, run_name, space_id, save_dir
         self._run: Any = None
         self._config: dict[str, Any] = {}

@@ -9,7 +9,8 @@ from typing import Any
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import keep_run_id, read_run_id, require_package, sample_table
+from mmrl.core.installation.optional_packages import require_packages
+from mmrl.loggers.base import keep_run_id, read_run_id, sample_table
 
 
 class Wandb(WandbLogger):
@@ -23,6 +24,8 @@ class Wandb(WandbLogger):
         id: of a run that is continued.
     """
 
+    packages = ("wandb",)
+
     def __init__(
         self,
         save_dir: str,
@@ -31,7 +34,7 @@ class Wandb(WandbLogger):
         offline: bool = False,
         id: str | None = None,
     ):
-        require_package("wandb", "wandb", "wandb")
+        require_packages(self.packages, "logger=wandb")
         super().__init__(name=name, save_dir=save_dir, project=project, offline=offline, id=id)
 
     def continue_run(self) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from mmrl.core.errors import ConfigError
+from mmrl.core.installation.optional_packages import import_optional
 
 LIMIT_S = 600.0
 """Seconds that ffmpeg may take for one file."""
@@ -105,10 +106,8 @@ def find_program() -> str:
         ConfigError: there is none, with what to install.
     """
     try:
-        import imageio_ffmpeg
-
-        return imageio_ffmpeg.get_ffmpeg_exe()
-    except (ImportError, RuntimeError) as error:  # RuntimeError: the package is there without the program
+        return import_optional("imageio_ffmpeg", "a video").get_ffmpeg_exe()
+    except RuntimeError as error:  # the package is there without the program
         raise ConfigError(
             f"a video needs ffmpeg, and there is none ({error}): pip install imageio-ffmpeg, or name the "
             "program in the environment variable IMAGEIO_FFMPEG_EXE"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mmrl.core.errors import check_at_least, check_positive
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.core.types import Video
 from mmrl.media.ffmpeg import check_program, count_frames, read_frames
 from mmrl.media.videos import check_video
@@ -62,7 +63,7 @@ def read_header(path: str) -> VideoHeader:
     Raises:
         RuntimeError: ffmpeg cannot read the file, or it states no frame rate.
     """
-    import imageio.v3 as iio
+    iio = import_optional("imageio.v3", "reading a video")
 
     stated = iio.immeta(path, plugin="FFMPEG")
     (width, height), fps = stated["size"], float(stated["fps"])

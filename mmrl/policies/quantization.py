@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+
+from mmrl.core.installation.optional_packages import require_packages
 
 BLOCK, NESTED_BLOCK = 64, 256
 """Weights that share a scale, and scales that share one of their own."""
@@ -109,8 +110,7 @@ def quantize_linears(model: Any, kind: str | None, trainable: bool) -> None:
         return
     if trainable:
         raise ValueError(f"policy.quantization={kind} freezes the weights, so nothing learns: set policy.lora.r=16")
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise ValueError(f"policy.quantization={kind} needs bitsandbytes: pip install 'mmrl-lightning[qlora]'")
+    require_packages(["bitsandbytes"], f"policy.quantization={kind}")
     head = model.get_output_embeddings()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):

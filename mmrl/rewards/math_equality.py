@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
+from mmrl.core.installation.optional_packages import MissingPackageError, format_missing
 from mmrl.rewards.answers.numbers import parse_number, unify_powers
 from mmrl.rewards.worker import CallTimedOut, WorkerError, WorkerPool
 
@@ -73,9 +74,8 @@ def _start(pool: WorkerPool) -> WorkerPool:
         pool.start()
     except WorkerError as error:
         if "math_verify" in str(error) and "ModuleNotFoundError" in str(error):
-            raise ModuleNotFoundError(
-                "task.equality=math needs math-verify: pip install 'mmrl-lightning[math]'"
-            ) from error
+            message = format_missing("task.equality=math", "math_verify")
+            raise MissingPackageError(message, name="math_verify") from error
         raise RuntimeError(f"task.equality=math cannot start math-verify: {error}; install it again") from error
     return pool
 

@@ -44,15 +44,29 @@ class StopRequest:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
-            if number == signal.SIGINT:
-                _say("\x1b[?25hmmrl fit: ended at once\n")  # a progress bar hides the cursor
-                os._exit(self.code)
             return
         self.number = number
         if not self.in_iteration:
             raise SystemExit(self.code)
         name = signal.Signals(number).name
         _say(f"\nmmrl fit: {name}, the run ends with a checkpoint after this iteration; Ctrl-C again ends it at once\n")
+
+
+def _end_at_second_interrupt(numbers: int) -> None:
+    """End the process at a SIGINT after another signal, whatever the main thread does: it may be in a call of C, before
+    whose end Python runs no signal handler.
+
+    Args:
+        numbers: file descriptor from which each arriving signal is read as a byte, until the end of the file.
+    """
+    first = None
+    while data := os.read(numbers, 1):
+        if first is not None and data[0] == signal.SIGINT:
+            _say("\x1b[?25hmmrl fit: ended at once\n")  # a progress bar hides the cursor
+            os._exit(128 + first)
+        if data[0] in SIGNALS:
+            first = first or data[0]
+    os.close(numbers)
 
 
 def _say(text: str) -> None:
@@ -66,12 +80,20 @@ def stop_request() -> Iterator[StopRequest]:
     """Handle SIGTERM and SIGINT with a `StopRequest` inside the context; restore the previous handlers after it."""
     request, before = StopRequest(), {number: signal.getsignal(number) for number in SIGNALS}
     request.install()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    numbers, arriving = os.pipe()
+    os.set_blocking(arriving, False)
+    descriptor = signal.set_wakeup_fd(arriving, warn_on_full_buffer=False)
+    threading.Thread(target=_end_at_second_interrupt, args=(numbers,), daemon=True, name="second interrupt").start()
     try:
         yield request
     finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor)
+        os.close(arriving)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StopAfterIteration(Checkpoint):

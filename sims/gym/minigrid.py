@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 
+from mmrl.core.installation.optional_packages import import_optional
 from sims.gym.bot import BotWrapper, plan_actions
 from sims.gym.seen_sim import ImageGymSim
 from sims.workers.demonstrations import Demo, demonstrate
@@ -27,14 +28,13 @@ class MiniGridSim(ImageGymSim):
         whole: show the whole grid instead of the agent's view.
     """
 
+    packages: ClassVar[tuple[str, ...]] = ("minigrid",)
+
     image_size: int = 56
     whole: bool = False
 
     def __post_init__(self) -> None:
-        try:
-            import minigrid  # noqa: F401  # registers the environments
-        except ImportError as error:
-            raise ValueError("sim=minigrid needs the package minigrid: pip install 'mmrl-lightning[grid]'") from error
+        import_optional("minigrid", "sim=minigrid")  # registers the environments
         super().__post_init__()
 
     @property

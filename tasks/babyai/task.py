@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.core.rng import derive_seed
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
@@ -43,6 +44,7 @@ class BabyAI(TextEnvironmentTask):
     """
 
     name = "babyai"
+    packages = ("minigrid",)
     levels: tuple[str, ...] = ("GoToLocal", "PickupLoc", "PutNextLocal", "OpenDoor")
     count: int = 2000
     held_out: int = 256
@@ -176,11 +178,9 @@ def _count(steps: int) -> str:
 
 def make_level(level: str) -> gymnasium.Env:
     """Make a level of BabyAI by its name, such as GoToLocal."""
-    try:
-        import gymnasium
-        import minigrid  # noqa: F401  # registers the levels
-    except ImportError as error:
-        raise ImportError("task babyai needs the package minigrid: pip install 'mmrl-lightning[grid]'") from error
+    import gymnasium
+
+    import_optional("minigrid", "task 'babyai'")  # registers the levels
     from minigrid.envs.babyai.core import roomgrid_level
 
     logging.getLogger("gymnasium").setLevel(logging.ERROR)

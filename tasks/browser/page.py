@@ -9,11 +9,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from mmrl.core.installation.optional_packages import format_missing
 from tasks.browser.chromium import BrowserError, Chromium
 
 WIDTH, HEIGHT = 160, 210  # of a task
@@ -68,13 +70,9 @@ class Element:
 @cache
 def pages_folder() -> Path:
     """Return the folder of the pages that the package `miniwob` ships; raises where it is not installed."""
-    from importlib.util import find_spec
-
     spec = find_spec("miniwob")  # the package itself is not imported: it registers environments and changes logging
     if spec is None or spec.origin is None:
-        raise BrowserError(
-            "the pages are in the package miniwob; install it with: pip install 'mmrl-lightning[browser]'"
-        )
+        raise BrowserError(format_missing("task 'browser'", "miniwob"))
     return Path(spec.origin).parent / "html" / "miniwob"
 
 

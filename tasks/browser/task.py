@@ -57,6 +57,7 @@ class Browser(TextEnvironmentTask):
     """
 
     name = "browser"
+    packages = ("miniwob",)
     pages: Sequence[str] = CLICK_PAGES
     view: Literal["page", "area"] = "page"
     columns: int | None = None

@@ -11,6 +11,8 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from mmrl.core.installation.optional_packages import import_optional
+
 LIGHT, DARK = (240, 217, 181), (181, 136, 99)
 NAMES = ("pawn", "knight", "bishop", "rook", "queen", "king")
 VALUES = (1, 3, 3, 5, 9, 0)
@@ -20,13 +22,7 @@ _GLYPHS = "\u265f\u265e\u265d\u265c\u265b\u265a"
 
 def import_chess() -> ModuleType:
     """Import python-chess; raises with the command that installs it."""
-    try:
-        import chess
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"task 'chess' needs the package {error.name}: pip install 'mmrl-lightning[chess]'"
-        ) from error
-    return chess
+    return import_optional("chess", "task 'chess'")
 
 
 def play_random(rng: np.random.Generator, moves: int) -> Any:

@@ -62,6 +62,7 @@ class Chess(GeneratedTask):
     depth: int = 6
 
     name = "chess"
+    packages = ("chess",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

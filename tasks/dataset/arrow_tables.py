@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.files.foreign import check_stated
 from tasks.dataset.source import Record, RowTable, TableSource
 
@@ -61,7 +61,7 @@ def _row_group(source: TableSource, group: int) -> Any:
 
 
 def _parquet_file(source: TableSource) -> Any:
-    parquet = _import("pyarrow.parquet", source.path, "data")
+    parquet = _import("pyarrow.parquet", source.path)
     return parquet.ParquetFile(source.path, memory_map=True)
 
 
@@ -69,8 +69,8 @@ class Arrow(RowTable):
     """A file in Arrow's stream or file format, mapped into memory."""
 
     def __init__(self, file: Path):
-        pyarrow = _import("pyarrow", str(file), "data")
-        ipc = _import("pyarrow.ipc", str(file), "data")
+        pyarrow = _import("pyarrow", str(file))
+        ipc = _import("pyarrow.ipc", str(file))
         self.file = file
         with _arrow_errors(file, "Arrow"):
             mapped = pyarrow.memory_map(str(file))
@@ -102,7 +102,7 @@ class Loaded(RowTable):
     """A data set of the library `datasets`: from the hub, or from a folder."""
 
     def __init__(self, source: TableSource):
-        datasets = _import("datasets", source.path, "datasets")
+        datasets = _import("datasets", source.path)
         self.source = source
         saved = Path(source.path, "state.json").is_file() or Path(source.path, "dataset_dict.json").is_file()
         try:
@@ -190,20 +190,14 @@ def _check_names(file: Path, names: list[str]) -> None:
         raise ValueError(f"{file}: column {twice[0]!r} stands twice; rename one of them")
 
 
-def _import(name: str, path: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        raise ModuleNotFoundError(
-            f"task 'dataset': {path} needs {package}: pip install 'mmrl-lightning[{extra}]'"
-        ) from error
+def _import(name: str, path: str) -> Any:
+    return import_optional(name, f"task 'dataset': {path}")
 
 
 @contextmanager
 def _arrow_errors(file: Path, form: str) -> Iterator[None]:
     """Raise ValueError for a file that pyarrow cannot read."""
-    pyarrow = _import("pyarrow", str(file), "data")
+    pyarrow = _import("pyarrow", str(file))
     try:
         yield
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:

@@ -110,6 +110,10 @@ class DatasetTask(AnswerTask):
 
     name, foreign = "dataset", True
 
+    @classmethod
+    def packages_of(cls, init_args: dict[str, Any]) -> tuple[str, ...]:
+        return ("math_verify",) if init_args.get("equality") == "math" else ()
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)

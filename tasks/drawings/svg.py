@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image, ImageColor
 
+from mmrl.core.installation.optional_packages import import_optional
+
 PAINT = {
     *("fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-linecap"),
     *("stroke-linejoin", "opacity", "shape-rendering"),
@@ -48,13 +50,7 @@ _STARTS = 3  # lines, from the end, at which an SVG may begin
 
 def import_resvg() -> ModuleType:
     """Import resvg-py; raises with the command that installs it."""
-    try:
-        import resvg_py
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"task 'drawings_svg' needs the package {error.name}: pip install 'mmrl-lightning[svg]'"
-        ) from error
-    return resvg_py
+    return import_optional("resvg_py", "task 'drawings_svg'")
 
 
 def find_svg(text: str, longest: int) -> str | None:

@@ -26,6 +26,7 @@ class SVGDrawings(Drawings):
     question: str = "Which SVG draws this?"
 
     name = "drawings_svg"
+    packages = ("resvg_py",)
 
     def write(self, problem: Problem) -> str:
         shapes = "".join(map(_write_element, problem))

@@ -50,6 +50,7 @@ class Jigsaw(AnswerTask):
     seed: int = 0
 
     name = "jigsaw"
+    packages = ("skimage",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

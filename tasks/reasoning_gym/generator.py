@@ -7,6 +7,8 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from mmrl.core.installation.optional_packages import import_optional
+
 
 @lru_cache(maxsize=16)
 def build_generator(dataset: str, parameters: str, size: int, seed: int) -> Any:
@@ -16,12 +18,7 @@ def build_generator(dataset: str, parameters: str, size: int, seed: int) -> Any:
         ModuleNotFoundError: reasoning-gym is not installed.
         ValueError: there is no such generator, or it refuses the configuration.
     """
-    try:
-        import reasoning_gym
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"task 'reasoning_gym' needs the package {error.name}: pip install 'mmrl-lightning[reasoning]'"
-        ) from error
+    reasoning_gym = import_optional("reasoning_gym", "task 'reasoning_gym'")
     from reasoning_gym.factory import DATASETS
 
     if dataset not in DATASETS:

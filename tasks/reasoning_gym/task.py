@@ -41,6 +41,7 @@ class ReasoningGym(AnswerTask):
     timeout_s: float = 10.0
 
     name = "reasoning_gym"
+    packages = ("reasoning_gym",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

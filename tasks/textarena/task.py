@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
 from tasks.environment import TextEnvironmentTask
@@ -39,6 +40,7 @@ class TextArena(TextEnvironmentTask):
     """
 
     name = "textarena"
+    packages = ("textarena",)
     games: tuple[str, ...] = ("Mastermind-v0",)
     count: int = 2000
     held_out: int = 256
@@ -109,10 +111,7 @@ class TextArenaEnvironment(TextEnvironment):
 
 def make_game(name: str) -> Any:
     """Make a game whose observations are lists of messages."""
-    try:
-        import textarena
-    except ImportError as error:
-        raise ImportError("task textarena needs its package: pip install 'mmrl-lightning[textarena]'") from error
+    textarena = import_optional("textarena", "task 'textarena'")
     registry = textarena.envs.registration.ENV_REGISTRY
     if f"{name}-raw" not in registry:
         raise ValueError(f"task textarena: there is no game {name!r}; games are those of textarena, as Mastermind-v0")

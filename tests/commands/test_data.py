@@ -155,8 +155,8 @@ def test_a_missing_video_package_is_told_before_an_episode_is_recorded(tmp_path,
     monkeypatch.setattr("mmrl.datasets.video_file.av", None)
     monkeypatch.setattr("mmrl.commands.data_record.record_episodes", lambda *_: pytest.fail("recorded"))
     words = ["sim=reach", "num_episodes=1", f"out={tmp_path / 'data'}"]
-    assert main(["data", "record", *words]) == 1
-    assert "videos of datasets need PyAV" in capsys.readouterr().err
+    assert main(["data", "record", *words]) == 2
+    assert "a video of a dataset needs the package av: pip install 'mmrl-lightning[data]'" in capsys.readouterr().err
 
 
 def test_dimensions_are_printed_with_the_names_of_the_recording(tmp_path, capsys):

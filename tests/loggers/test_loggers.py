@@ -15,7 +15,8 @@ from mmrl.__main__ import main
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
-from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, require_package, sample_rows
+from mmrl.core.installation.optional_packages import require_packages
+from mmrl.loggers.base import COLUMNS, keep_run_id, read_run_id, sample_rows
 from mmrl.samples.folder import SampleFolder
 from tests.tiny_recipes import words
 
@@ -200,5 +201,5 @@ def test_trackio_on_this_machine(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("logger", ["wandb", "mlflow", "trackio"])
 def test_a_missing_package_is_one_line_with_its_command(logger, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=f"logger={logger} needs the package {logger}: pip install {logger}"):
-        require_package(logger, logger, logger)
+    with pytest.raises(ConfigError, match=rf"logger={logger} needs the package {logger}: pip install '.*\[{logger}\]'"):
+        require_packages([logger], f"logger={logger}")

@@ -20,7 +20,9 @@ CONFIG = {**TINY, "attention_bias": True}
 
 def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # Python's own mark of a module that cannot be imported
-    with pytest.raises(ValueError, match=r"policy\.quantization=nf4 needs bitsandbytes: pip install '.*\[qlora\]'"):
+    with pytest.raises(
+        ValueError, match=r"policy\.quantization=nf4 needs the package bitsandbytes: pip install '.*\[qlora\]'"
+    ):
         TextPolicy(config=TINY, lora={"r": 4}, quantization="nf4")
 
 

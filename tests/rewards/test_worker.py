@@ -324,3 +324,12 @@ def test_a_clock_that_jumps_changes_no_limit(jump, monkeypatch):
     with pytest.raises(CallTimedOut):
         pool.call(30)
     pool.close()
+
+
+def test_a_pool_that_nobody_closed_ends_with_its_program():
+    program = (
+        "import builtins\nfrom tests.rewards.test_worker import *\n"
+        "builtins.pool = WorkerPool(load_getpid)\nprint(builtins.pool.call())"  # one of the last objects that go
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stderr == "" and wait_until_gone(int(ran.stdout))

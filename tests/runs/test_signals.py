@@ -96,6 +96,25 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path):
     assert read_manifest(tmp_path / "checkpoints" / "last.ckpt")["epoch"] == 0  # of the iteration before
 
 
+def test_a_second_ctrl_c_ends_a_long_call_of_c():
+    program = (
+        "import hashlib\nfrom mmrl.runs.signals import stop_request\n"
+        "with stop_request():\n    print('begun', flush=True)\n    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
+    )
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": ROOT}
+    with subprocess.Popen([quick_python(), "-c", program], **options) as process:
+        assert process.stdout.readline() == b"begun\n"
+        for _ in range(2):
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+        assert process.stderr.read() == b"mmrl fit: ended at once\n"
+
+
 def test_a_process_that_is_stopped_names_the_commands_that_resume_and_evaluate_it(tmp_path):
     folder, more = tmp_path / "run", ("scheduler=constant", "trainer.check_val_every_n_epoch=1000")
     words = override([*TEXT, *LOGGED, f"run_dir={folder}", *more, "trainer.max_epochs=1000"], [])

@@ -18,12 +18,15 @@ from rich.table import Table
 from rich.text import Text
 
 from mmrl.config.option_files import CONF, find_options, groups
+from mmrl.core.installation.optional_packages import (
+    DISTRIBUTIONS,
+    MissingPackageError,
+    format_install,
+    import_optional,
+)
 from mmrl.engines.vllm.python import find_python, vllm_version
 from mmrl.runs.versions import PACKAGES, find_version
 
-OPTIONAL = {
-    "mujoco": "needed by the simulators of sims/: pip install 'mmrl-lightning[sim]'",
-}
 OLDEST_PYTHON = (3, 11)
 
 
@@ -62,9 +65,10 @@ def examine() -> Iterator[Finding]:
     number = platform.python_version()
     yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
     for name in (name for name in PACKAGES if name != "vllm"):
-        hint = OPTIONAL.get(name, f"pip install {name}")
+        is_optional = name in DISTRIBUTIONS.values()
+        hint = format_install(name) if is_optional else f"pip install {name}"
         version = find_version(name)
-        yield Finding(name, version or f"missing; {hint}", version is not None, essential=name not in OPTIONAL)
+        yield Finding(name, version or f"missing; {hint}", version is not None, essential=not is_optional)
     yield from _stranger()
     yield _vllm()
     yield from _devices()
@@ -144,10 +148,11 @@ def _drawing() -> Iterator[Finding]:
 
 
 def _video() -> Finding:
-    import imageio_ffmpeg
-
     try:
+        imageio_ffmpeg = import_optional("imageio_ffmpeg", "a video")
         return Finding("ffmpeg", f"{imageio_ffmpeg.get_ffmpeg_version()}, {imageio_ffmpeg.get_ffmpeg_exe()}")
+    except MissingPackageError as error:
+        return Finding("ffmpeg", f"no videos; {error}", good=False)
     except RuntimeError as error:
         return Finding("ffmpeg", f"no videos ({error}); pip install --force-reinstall imageio-ffmpeg", good=False)
 

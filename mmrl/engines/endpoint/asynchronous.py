@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 _ACCEPT_TURNS = 5
-"""Turns of the loop in which an accepted connection reaches the runner, which ends those that it knows; others stay."""
+"""Turns of the loop after which the runner knows, and therefore ends, every connection that was accepted."""
 
 
 async def serve_app(
@@ -28,13 +28,19 @@ async def serve_app(
     runner = web.AppRunner(app, access_log=None, **options)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        ready(runner.addresses[0][1])
-        await stop.wait()
-        await site.stop()
-        for _ in range(_ACCEPT_TURNS):
-            await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(runner.server, host, port)
+        try:
+            ready(server.sockets[0].getsockname()[1])
+            await stop.wait()
+            # a connection that is accepted in the turn in which an asyncio server closes would stay open, unread:
+            # accept no more, and close some turns later; the system resets connections that were not accepted
+            for listener in server.sockets:
+                loop.remove_reader(listener)
+            for _ in range(_ACCEPT_TURNS):
+                await asyncio.sleep(0)
+        finally:
+            server.close()
     finally:
         await runner.cleanup()
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-import imageio.v2 as imageio
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from mmrl.core.installation.optional_packages import import_optional
 from mmrl.evaluation.video.mp4 import LIMIT_S, encode_mp4
 from mmrl.files.atomic import replace_path
 from mmrl.media.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
+PACKAGES = ("imageio_ffmpeg",)
+"""Optional packages that write an MP4."""
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
@@ -70,6 +72,7 @@ def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.
             raise ValueError(f"{path}: H.264 needs even sides, the frames are {frames[0].shape[:2]}")
         encode_mp4(frames, path, fps, limit_s)
     elif path.suffix == ".gif":
+        imageio = import_optional("imageio.v2", f"{path.name}, an animated image,")
         with replace_path(path) as file:
             imageio.mimsave(file, list(frames), duration=1000 / fps, loop=0)
     else:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
+from mmrl.core.installation.optional_packages import require_packages
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
 from mmrl.policies.base import Action, Policy, require_inputs
@@ -21,7 +22,7 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.remote.connections import Connections
 from mmrl.policies.remote.metadata import read_metadata
 from mmrl.policies.remote.token import read_token
-from mmrl.policies.remote.wire import PROTOCOL, SAMPLING, SEED, pack, require_packages, unpack
+from mmrl.policies.remote.wire import PACKAGES, PROTOCOL, SAMPLING, SEED, pack, unpack
 
 LARGEST_ACTION = 1e6
 """Absolute value of an action's number beyond which it is an error of the server, in whatever units."""
@@ -48,6 +49,7 @@ class RemotePolicy(Policy):
         reconnect_s: how long a server that is not there is tried again, seconds.
     """
 
+    packages = PACKAGES
     not_trainable = "its weights are at policy.url; train with another policy, evaluate with `mmrl evaluate`"
 
     def __init__(
@@ -64,7 +66,7 @@ class RemotePolicy(Policy):
         reconnect_s: float = 60.0,
     ):
         super().__init__()
-        require_packages()
+        require_packages(PACKAGES, "policy=remote")
         if not re.fullmatch(r"wss?://[^/\s]+\S*", url):
             raise ValueError(f"policy.url={url}: must be ws://HOST:PORT or wss://HOST:PORT")
         if action_slice is not None and (len(action_slice) != 2 or not 0 <= action_slice[0] < action_slice[1]):

@@ -59,15 +59,8 @@ def unpack(message: bytes) -> Any:
         raise WireError(f"not a msgpack message: {type(error).__name__}: {error}") from error
 
 
-def require_packages() -> None:
-    """Refuse to go on without the packages of the extra `serve`."""
-    try:
-        import msgpack  # noqa: F401
-        import websockets  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"policy servers need the package {error.name}: pip install 'mmrl-lightning[serve]'"
-        ) from error
+PACKAGES = ("websockets", "msgpack")
+"""Optional packages of policy servers and of their clients."""
 
 
 def _msgpack() -> ModuleType:

@@ -6,6 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from mmrl.core.installation.optional_packages import require_packages
+
 GGUF = ".gguf"
 PACKAGE = "package:"
 
@@ -31,8 +33,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
             )
         return {"pretrained_model_name_or_path": place}
     # a GGUF file: transformers takes its folder, or the repository, and the file name
-    if importlib.util.find_spec("gguf") is None:
-        raise ValueError(f"policy.path={path!r}: GGUF files need the package gguf: pip install 'mmrl-lightning[gguf]'")
+    require_packages(["gguf"], f"policy.path={path!r}, a GGUF file,")
     if not Path(place).is_file() and (is_local(folder) or Path(folder).is_dir()):
         raise ValueError(
             f"policy.path={path!r}: no such file. Give a GGUF file, or one of a hub repository as OWNER/NAME/FILE.gguf"

@@ -45,6 +45,11 @@ class VisionLanguagePolicy(TextPolicy):
     divides_sequences = False  # images are placed by the tokens of whole sequences
     refuse_division = classmethod(Policy.refuse_division.__func__)  # type: ignore[attr-defined]
 
+    @classmethod
+    def packages_of(cls, init_args: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the package of published processors, whose pixels differ without it; none for random weights."""
+        return ("torchvision",) if init_args.get("path") else ()
+
     def __init__(self, freeze_vision: bool = False, **kwargs: Any):
         super().__init__(**kwargs)
         if freeze_vision:

@@ -6,6 +6,7 @@ that are not trusted; here the function may do what the user may do.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import queue
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
@@ -23,6 +25,7 @@ from mmrl.rewards.worker.ending import adopt_orphans, end_tree, end_with_parent,
 from mmrl.rewards.worker.output import show_output
 
 _START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker.pool import serve; serve({end}, {parent})"
+_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
 class WorkerError(RuntimeError):
@@ -85,6 +88,7 @@ class WorkerPool:
         self._reset()
 
     def _reset(self) -> None:
+        _pools.add(self)
         self._owner = os.getpid()
         self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()  # None: a worker that is not started
         for _ in range(self.processes):
@@ -159,6 +163,13 @@ class WorkerPool:
     def __del__(self) -> None:
         if hasattr(self, "_idle"):
             self.close()
+
+
+@atexit.register
+def _close_pools() -> None:
+    """Close all pools while the interpreter still has its modules; `__del__` may run after that."""
+    for pool in list(_pools):
+        pool.close()
 
 
 class _Worker:

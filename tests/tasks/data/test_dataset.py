@@ -482,7 +482,9 @@ def test_a_missing_pyarrow_is_one_line_with_its_command(tmp_path, monkeypatch):
     file = tmp_path / "q.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"question": ["1?", "2?"], "answer": [1, 2]}), file)
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # Python's own mark of a module that cannot be imported
-    with pytest.raises(ModuleNotFoundError, match=r"q\.parquet needs pyarrow: pip install 'mmrl-l.*\[data\]'") as found:
+    with pytest.raises(
+        ModuleNotFoundError, match=r"q\.parquet needs the package pyarrow: pip install 'mmrl-l.*\[data\]'"
+    ) as found:
         len(DatasetTask(path=str(file)))
     assert is_user_error(found.value)
 

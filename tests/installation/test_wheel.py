@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 SMALL = ("task=arithmetic", "trainer.max_epochs=1", "data.num_prompts=4", "data.evaluation.count=4")
 
