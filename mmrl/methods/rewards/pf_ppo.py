@@ -123,6 +123,8 @@ class ResampleRows(RowTransform):
         owner = np.concatenate([np.full(part.shape[1], rank) for rank, part in parts])
         place = np.concatenate([np.arange(part.shape[1]) for _, part in parts])  # in its process
         group, episode, reward = np.concatenate([part for _, part in parts], axis=1)
+        if not len(owner):
+            return batch
         order = np.lexsort((episode, group))  # the same on any number of processes
         rng = derive_rng(ctx.seed, "resample_rows", ctx.iteration)
         weights = filter_weights(reward[order], self.method, self.exponent)
@@ -148,11 +150,11 @@ class FilteredCorrelation(Evaluator):
     Source: Policy Filtration, 2024, section 4.3, arXiv:2409.06957.
 
     Args:
-        proxy: name of the reward model's score.
+        proxy: "reward", or the name of the reward model's score.
         gold: name of the true one.
     """
 
-    proxy: str = "reward_model"
+    proxy: str = "reward"
     gold: str = "gold"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:

@@ -4,7 +4,7 @@ Language Models that Think, Chat Better, 2025, arXiv:2509.20357.
 
 - the reward of the response, and of an empty one where the form is wrong: `mmrl.rewards.models.scorer.ScorerReward`
   with thoughts=required
-- demonstrations for the warm start, a thought before each response: `ThoughtDemonstrations`
+- demonstrations for the warm start, a thought before each response: `PlannedDemonstrations`
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mmrl.core.types import Completion, Context
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 
 
-class ThoughtDemonstrations(Demonstrations):
+class PlannedDemonstrations(Demonstrations):
     """The task's own expert answers every prompt once, with a thought before the response: <think>...</think>.
 
     It stands in for the thoughts of a larger model. The thought is a plan of the response: its characters in the order
@@ -28,7 +28,7 @@ class ThoughtDemonstrations(Demonstrations):
 
     def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
         if not isinstance(output, str):
-            raise ValueError("rollout=ThoughtDemonstrations needs a task whose demonstrations are texts")
+            raise ValueError("rollout=PlannedDemonstrations needs a task whose demonstrations are texts")
         return super().encode(raw, add_thought(output), ctx)
 
 

@@ -58,7 +58,7 @@ def test_extremes_explain_the_truth_better_by_hand():
     group = [reply(TASK[0], "a") for _ in scores]
     for episode, score, gold in zip(group, scores, truth):
         episode.scores = {"reward_model": score, "gold": gold}
-    measured = FilteredCorrelation()(group)
+    measured = FilteredCorrelation("reward_model")(group)
     assert measured["all"] == pytest.approx(0.618321, abs=1e-6) and measured["best_worst"] == pytest.approx(1.0)
 
 

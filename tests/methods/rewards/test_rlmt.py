@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.methods.rewards.rlmt import ThoughtDemonstrations, add_thought
+from mmrl.methods.rewards.rlmt import PlannedDemonstrations, add_thought
 from mmrl.ops.advantage import group_advantage
 from mmrl.rewards.models.scorer import response_of
 from tasks.preferences.planted import PlantedPreferences
@@ -35,4 +35,4 @@ def test_the_gold_reward_of_a_task_is_that_of_the_response():
 
 def test_demonstrations_that_are_no_texts_are_refused():
     with pytest.raises(ValueError, match="are texts"):
-        ThoughtDemonstrations().encode({}, 3, None)
+        PlannedDemonstrations().encode({}, 3, None)
