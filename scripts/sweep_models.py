@@ -3,7 +3,8 @@
 `python scripts/sweep_models.py` takes a quarter of an hour; what the results file has is not tried again, so that a
 sweep that was ended goes on. `--types qwen2,llava` tries some types and prints what came; the page is written of all.
 `--features features.json` tries adapters, videos and experts of the types that the page says are exact, and writes the
-page's second part; `--shards FILE` and `--vllm FILE` add what `scripts.model_sweep.shards` and `.vllm_types` wrote.
+page's second part; with `--types` it writes the rows of these types alone. `--shards FILE` and `--vllm FILE` add what
+`scripts.model_sweep.shards` and `.vllm_types` wrote.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ import transformers  # noqa: E402
 
 from scripts.model_sweep.configs import every_type  # noqa: E402
 from scripts.model_sweep.features import measure_types  # noqa: E402
-from scripts.model_sweep.features_page import add_sample, find_part, format_features, replace_part  # noqa: E402
+from scripts.model_sweep.features_page import (  # noqa: E402
+    add_sample,
+    find_part,
+    format_features,
+    merge_features,
+    read_features,
+    replace_part,
+)
 from scripts.model_sweep.page import PAGE, format_page, list_exact  # noqa: E402
 from scripts.model_sweep.sweep import sweep  # noqa: E402
 
@@ -68,6 +76,7 @@ def write_features(options: argparse.Namespace) -> None:
     for column, file in (("FSDP2", options.shards), ("vLLM", options.vllm)):
         if file is not None:
             add_sample(features, column, json.loads(file.read_text()))
+    features = merge_features(read_features(page.read_text()) if kinds else [], features)
     page.write_text(replace_part(page.read_text(), format_features(features)))
     print(f"written: {PAGE}")
 

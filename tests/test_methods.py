@@ -34,10 +34,12 @@ SCORER = (
     "task=preferences",
     "evaluation=preference_accuracy",
 )
+STEPS = ("policy._target_=mmrl.policies.text.step_scorer.StepScoringPolicy", "task=preferences", "evaluation=steps")
 NEEDED = {
     "ampo": ("task.digits=[2,2]",),
     "bc": OPENVLA,
     "bradley_terry": SCORER,
+    "dp_bradley_terry": SCORER,
     "dppo": DIFFUSION,
     "embedding_reward": SCORER,
     "flow_ppo": SHARED,
@@ -45,6 +47,7 @@ NEEDED = {
     "mean_flow_grpo": (*SIM, "policy=tiny_mean_flow_vla"),  # a chain that no published policy has
     "one_step": (*SIM, "policy=tiny_one_step_vla"),  # a teacher that no published policy has
     "ppo_vla": (*OPENVLA, *SHARED),
+    "process_reward": STEPS,
     "progress": OPENVLA,
     "reseek": ("task=wiki", "task._target_=tasks.wiki.judged.JudgedWiki"),
     "rl100": DIFFUSION,

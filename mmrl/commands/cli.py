@@ -20,7 +20,7 @@ from mmrl.commands.project import enter_project
 from mmrl.config.code.packages import check_packages
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
-from mmrl.config.dry_calls.data import check_data
+from mmrl.config.dry_calls.data import check_data, check_row_columns
 from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.dry_calls.processor import build_configured, check_processor
 from mmrl.config.errors.parser import check_empty, format_parser_error
@@ -32,7 +32,7 @@ from mmrl.config.renamed import check_argument_names
 from mmrl.config.signatures import pass_workers
 from mmrl.config.strategy_checks import check_strategy_options
 from mmrl.config.thread_checks import check_threads
-from mmrl.config.wiring import check_wiring
+from mmrl.config.wiring import check_wiring, find_row_readers
 from mmrl.config.yaml_files import check_yaml, list_given
 from mmrl.core.errors import ConfigError, is_user_error
 from mmrl.distributed import parallel
@@ -156,6 +156,9 @@ class CLI(LightningCLI):
 
     def _check_data(self, data: Any, reward: Any) -> None:
         self._check(data, reward=reward)
+        if self._trains:
+            config = self._plain()
+            check_row_columns(data, find_row_readers(config["model"], config["data"]))
         check_processor(self._processor, data)
 
     def _dump_config(self) -> None:

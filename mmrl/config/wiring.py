@@ -93,6 +93,28 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(frozenset({column.removeprefix("~")}), columns, f"objective.row_masks[{name!r}]", UNWRITTEN)
 
 
+def find_row_readers(model: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that parts read as the rollout wrote them, and the first such part of each.
+
+    Args:
+        model: {class_path, init_args} of the learner.
+        data: {class_path, init_args} of the data module.
+    """
+    learner, module = model["init_args"], data["init_args"]
+    readers: dict[str, str] = {}
+    if "phases" in learner:
+        return readers
+    written: set[str] = set()
+    for name in module.get("pipeline") or []:
+        annotator = build(module["annotators"][name])
+        readers |= {c: f"annotator {name!r}" for c in annotator.reads() - written if c not in readers}
+        written |= annotator.writes()
+    objective = learner["objective"].get("init_args", learner["objective"])
+    for name, spec in objective["terms"].items():
+        readers |= {c: f"term {name!r}" for c in build(spec).reads() - written if c not in readers}
+    return readers
+
+
 def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
     """Names of further forward passes: of models, of the policy in contexts, and of models in contexts."""
     return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})

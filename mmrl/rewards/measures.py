@@ -58,3 +58,23 @@ def ordered_pairs(ranking: Sequence[Hashable], right: Sequence[Hashable]) -> flo
     if not pairs:
         return 1.0
     return sum(a in place and b in place and place[a] < place[b] for a, b in pairs) / len(pairs)
+
+
+def kendall_tau(scores: Sequence[float], reference: Sequence[float]) -> float:
+    """Kendall's tau-b: (C - D) / sqrt((P - T_s)(P - T_r)), pairs in equal and in opposite order, with P pairs in all.
+
+    T are the pairs with equal numbers in one list. 0 where all numbers of a list are equal.
+    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33, 1945.
+    """
+    signs = [
+        (_sign(scores[i] - scores[j]), _sign(reference[i] - reference[j]))
+        for i in range(len(scores))
+        for j in range(i + 1, len(scores))
+    ]
+    agreement = sum(a * b for a, b in signs)
+    untied = sum(a != 0 for a, _ in signs) * sum(b != 0 for _, b in signs)
+    return agreement / math.sqrt(untied) if untied else 0.0
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)

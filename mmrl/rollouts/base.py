@@ -42,6 +42,14 @@ class Rollout(ABC):
     def check_task(self, task: Task) -> None:
         """Refuse a task whose prompts lack what the rollout reads. Called before the first rollout."""
 
+    def check_columns(self, task: Task, readers: Mapping[str, str]) -> None:
+        """Refuse a task whose rows lack the data of a column that a part reads; called before a model is built.
+
+        Args:
+            task: the training problems.
+            readers: parts of the run by the column that they read as the rollout writes it.
+        """
+
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Learn from the scored groups of all ranks (light episodes: no turns): every rank then has the same state."""
 

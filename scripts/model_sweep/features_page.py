@@ -15,7 +15,8 @@ Written by `python scripts/sweep_models.py --features features.json`, of the sam
 not tried; FSDP2 and vLLM were tried on a sample. Numbers are the reasons below.
 
 - *VLM*: loaded by `policy=vlm`.
-- *LoRA*: `policy.lora.r=2` on all linear layers: gradients reach the adapters, and merged weights have the same logits.
+- *LoRA*: `policy.lora.r=2` on the linear layers [that can have adapters](how-to/checkpoint.md#adapters): gradients
+  reach the adapters, and merged weights have the same logits.
 - *FSDP2*: scores and gradients of two processes with sharded weights are those of one.
 - *vLLM*: after two transfers to vLLM's CPU build, greedy completions and log-probs are those of the policy within 1e-4
   nats, at sizes that its kernels have.
@@ -49,7 +50,8 @@ def _format_cell(result: str, kind: str, notes: dict[str, int]) -> str:
     reason = re.sub(rf"(?<![\w.]){re.escape(kind)}(_text)?(?!\w)", "this type", PATH.sub("", result)).replace("|", "/")
     reason = re.sub(r"\{'[^{}]*\}", "...", reason)  # sets, whose order differs between runs
     reason = re.sub(r"\s+", " ", reason.replace("<", "&lt;")).strip()
-    reason = reason if len(reason) <= 240 else reason[:240].rsplit(" ", 1)[0] + " ..."
+    if len(reason) > 240 and not reason.endswith(" ..."):
+        reason = reason[:240].rsplit(" ", 1)[0] + " ..."
     return f"{'yes' if result.startswith('yes') else 'no'} ({notes.setdefault(reason, len(notes) + 1)})"
 
 
@@ -62,6 +64,29 @@ def find_part(page: str) -> str:
     """Return the part of a page; empty without one."""
     _, title, after = page.partition(TITLE)
     return title + after
+
+
+def read_features(page: str) -> list[Features]:
+    """Read the features that a page states; empty without the part."""
+    part = find_part(page)
+    reasons = dict(re.findall(r"^(\d+)\. (.*)$", part, flags=re.MULTILINE))
+    features = []
+    for family, kind, cells in re.findall(r"^\| (text|image) \| `([^`]+)` \|(.*)\|$", part, flags=re.MULTILINE):
+        results = {}
+        for name, cell in zip(COLUMNS, cells.split("|")[1:], strict=True):
+            number = re.search(r"\((\d+)\)", cell)
+            if value := reasons[number[1]].replace("&lt;", "<") if number else cell.strip():
+                results[name] = value
+        features.append(Features(kind, family, results))
+    return features
+
+
+def merge_features(stated: Sequence[Features], measured: Sequence[Features]) -> list[Features]:
+    """Replace what was stated by what was measured, column by column; samples of other columns stay."""
+    merged = {(each.kind, each.family): dict(each.results) for each in stated}
+    for each in measured:
+        merged.setdefault((each.kind, each.family), {}).update(each.results)
+    return [Features(kind, family, results) for (kind, family), results in merged.items()]
 
 
 def add_sample(features: Sequence[Features], column: str, results: Mapping[str, str]) -> None:

@@ -4,7 +4,8 @@ Pairs: {"prompt": text, "chosen": text, "rejected": text}, or each a list of cha
 are the assistant's turn. Without "prompt", chosen and rejected are whole conversations that begin alike, and what they
 share is the prompt. Single answers: {"prompt", "completion", "label"}, where label says whether the completion is
 desirable; with "labels" (a number, a list or numbers by name) they are rated. {"prompt", "completions": [text],
-"scores": [number]} are several answers, of which the best and the worst are a pair. A column "tools" holds the schemas
+"scores": [number]} are several answers, of which the best and the worst are a pair; with "labels" in place of "scores"
+they are the steps of one answer, each right or wrong. A column "tools" holds the schemas
 of the tools that the prompt shows; `tasks.preferences.columns` reads the others.
 """
 
@@ -20,6 +21,7 @@ from mmrl.core.types import AssistantMessage
 from mmrl.files.strict_json import BrokenJSON, kind, parse_json, quote
 from tasks.chat import join_text, read_message, read_tools
 from tasks.preferences.columns import read_candidates, read_columns
+from tasks.preferences.steps import has_steps, read_steps
 
 _REMEDY = "write one complete object per line"
 _LABELS = {"true": True, "false": False, "1": True, "0": False}
@@ -77,7 +79,7 @@ def pairs(file: Path, skip_bad: bool = False) -> tuple[tuple[Pair, ...], list[st
 def _refuse_gaps(pairs_read: list[Pair]) -> None:
     """Refuse a number that some rows have and others lack, and labels of other names."""
     first = pairs_read[0]
-    for name in ("margin", "probability", "labels"):
+    for name in ("margin", "probability", "labels", "steps"):
         for row in pairs_read:
             if (name in row.columns) != (name in first.columns):
                 has, lacks = (row, first) if name in row.columns else (first, row)
@@ -103,6 +105,11 @@ def pair(record: dict[str, Any], place: str, filled: bool = False) -> Pair:
     """
     try:
         tools = read_tools(record.get("tools"), "tools", place, filled)
+        if has_steps(record):
+            steps = read_steps(record, place)
+            answer = {"prompt": record.get("prompt"), "completion": "\n".join(steps["steps"]), "label": True}
+            rest = {name: value for name, value in record.items() if name != "labels"}
+            return replace(_single(answer, tools, place, filled), columns=read_columns(rest, place) | steps)
         columns = read_columns(record, place)
         if record.get("completions") is not None and record.get("scores") is not None:
             return _candidates(record, tools, columns, place, filled)

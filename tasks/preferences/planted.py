@@ -9,6 +9,7 @@ import numpy as np
 from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, Prompt, Task
+from mmrl.rewards.extract import remove_thoughts
 from tasks.checks import check_index, check_split
 from tasks.generated import ask_user
 
@@ -79,7 +80,11 @@ class PlantedPreferences(Task):
 
     def score(self, episode: Episode) -> dict[str, float]:
         scores = episode.info.get("scores")
-        return dict(scores) if scores is not None else {"gold": gold_reward(str(episode.output))}
+        return (
+            dict(scores)
+            if scores is not None
+            else {"gold": gold_reward((remove_thoughts(str(episode.output)) or "").strip())}
+        )
 
     def demonstrate(self, index: int) -> str:
         check_index(self, index)

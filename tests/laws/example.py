@@ -63,6 +63,7 @@ class Tabular(nn.Module):
 
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
+        t = state.shape[1]
         logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
         values = self.value[state]
         choices = (self.logits[state] / batch["temperature"][:, None, None]).log_softmax(-1)
@@ -85,6 +86,8 @@ class Tabular(nn.Module):
             "expert_counts": torch.nn.functional.one_hot(self.logits[state].argmax(-1), 4).sum(1).float(),
             "routed_lengths": torch.full((batch.rows,), float(state.shape[1])),
             "features": torch.stack([self.value[state[:, 0]], self.value[state[:, 1]].square()], 1),  # of a row
+            "token_features": self.logits[state],  # [N, T, 4] of tokens
+            "token_places": torch.tensor([1.0, t - 1.0]).expand(batch.rows, 2),
             "visual_loss": self.value[state[:, 1]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])

@@ -27,7 +27,7 @@ CALL_S = 300.0
 
 
 class TextPolicyServer:
-    """Answer conversations with a text policy's completions, at /v1/chat/completions.
+    """Answer conversations with the completions of a text or vision-language policy, at /v1/chat/completions.
 
     Requests that wait at the same time are one call of the policy. A request with a seed is answered alike whenever it
     comes; the others have a seed each. Nothing is kept between requests.

@@ -1,4 +1,4 @@
-"""`mmrl doctor WORDS`: check every rank of a run before a model is loaded, and print the memory plan."""
+"""`mmrl doctor WORDS`: check every rank of a run, and print the memory plan; one process loads its checkpoint last."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mmrl.commands.doctor.facts import Facts, collect_facts, is_visible
 from mmrl.commands.doctor.machine import Finding, print_findings
 from mmrl.commands.doctor.meeting import Meeting
 from mmrl.commands.doctor.memory import check_memory
+from mmrl.commands.doctor.model import check_model
 from mmrl.commands.doctor.network import measure_network
 from mmrl.commands.plan import PlanRequest, build_plan, parse, parse_run
 from mmrl.commands.planning.planning import RunPlan
@@ -59,6 +60,9 @@ def check_run(arguments: Sequence[str]) -> None:
         plan, note = _plan(request)
         if plan is not None:
             findings += check_memory(facts, plan)
+        if trainer.world_size == 1 and (plan is None or plan.fits):
+            finding = check_model(cli._plain()["model"]["init_args"].get("policy"))
+            findings += [] if finding is None else [finding]
     finally:
         for process in started:
             with suppress(OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,21 @@ def check_data(data: Any, reward: Any = None) -> None:
         _try_form(task, innermost, prompt)
     if _is_foreign(task) and not isinstance(task, EnvironmentTask):
         _check_expert(task, pays=data.rollout.samples and "exact" in getattr(reward, "weights", {}))
+
+
+def check_row_columns(data: Any, readers: Mapping[str, str]) -> None:
+    """Refuse rows of a data set without a column that the loss or an annotator reads.
+
+    Args:
+        data: a data module.
+        readers: as of `Rollout.check_columns`.
+    """
+    task = getattr(data, "task", None)
+    if isinstance(task, Task) and len(task):
+        try:
+            data.rollout.check_columns(task, readers)
+        except ValueError as error:
+            raise _explain(error, f"data.task ({type(task).__name__})") from error
 
 
 def _is_foreign(part: Any) -> bool:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mmrl.core.types import Completion, Sampling
 from mmrl.engines.endpoint.errors import RequestError
-from mmrl.engines.endpoint.messages import Message
+from mmrl.engines.endpoint.images import separate_images
+from mmrl.engines.endpoint.messages import Message, text_length
 from mmrl.engines.endpoint.reply import ChatChoice
 from mmrl.engines.endpoint.request import ChatRequest
 from mmrl.tools.base import ToolError
@@ -26,7 +27,7 @@ class ChatFormat:
     """Write conversations by a policy's chat template, and read its completions.
 
     Args:
-        policy: a text policy.
+        policy: a text or vision-language policy.
         parser: of the calls that the policy writes; None for the syntax of Hermes and Qwen.
     """
 
@@ -44,7 +45,7 @@ class ChatFormat:
         Raises:
             RequestError: the template cannot write the conversation, or it is longer than any that the model reads.
         """
-        length, characters = self.policy.context_length, sum(len(message["content"]) for message in messages)
+        length, characters = self.policy.context_length, sum(map(text_length, messages))
         if length is not None and characters > length * self.policy.token_characters:
             raise RequestError(
                 f"the messages have {characters} characters, more than {length} tokens can spell; shorten them",
@@ -52,12 +53,12 @@ class ChatFormat:
                 "context_length_exceeded",
             )
         try:
-            messages = self._write_calls(messages)
+            written, images = separate_images(self._write_calls(messages))
             if not tools:
-                return {"messages": tuple(messages), "images": ()}
+                return {"messages": tuple(written), "images": images}
             if self.policy.template_shows_tools(tools):
-                return {"messages": tuple(messages), "images": (), "tools": list(tools)}
-            return {"messages": add_to_system(messages, self.parser.describe_tools(tools)), "images": ()}
+                return {"messages": tuple(written), "images": images, "tools": list(tools)}
+            return {"messages": add_to_system(written, self.parser.describe_tools(tools)), "images": images}
         except ValueError as error:
             raise RequestError(str(error), "messages") from error
 

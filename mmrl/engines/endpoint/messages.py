@@ -7,18 +7,20 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from mmrl.engines.endpoint.errors import RequestError
+from mmrl.engines.endpoint.images import MOST_IMAGES, read_image
 
 Message = dict[str, Any]
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-_PARTS = ("text",)  # kinds of content parts
+_TEXT = "text"  # the kind of a content part
 _EMPTY = (None, [], {}, "")
 
 
 def read_messages(messages: Any, clean: Callable[[str], str]) -> list[Message]:
     """Read the messages of a request into the form that chat templates take.
 
-    A developer's message is a system message, text parts are joined, arguments of calls are objects, and empty further
-    fields, which clients send back with a reply, are left out. Results of calls get the name of the called function.
+    A developer's message is a system message, text parts are joined where there are no images between them, arguments
+    of calls are objects, and empty further fields, which clients send back with a reply, are left out. Results of calls
+    get the name of the called function. An image is a part {type: image, image: `RequestImage`}.
 
     Args:
         messages: of the body.
@@ -30,7 +32,22 @@ def read_messages(messages: Any, clean: Callable[[str], str]) -> list[Message]:
     if not isinstance(messages, list) or not messages:
         raise RequestError("messages must be a list of at least one message", "messages")
     names: dict[str, str] = {}  # of the called functions, by the id of the call
-    return [_read_message(message, f"messages[{number}]", clean, names) for number, message in enumerate(messages)]
+    out = [_read_message(message, f"messages[{number}]", clean, names) for number, message in enumerate(messages)]
+    if (count := sum(map(count_images, out))) > MOST_IMAGES:
+        raise RequestError(f"the messages have {count} images, at most {MOST_IMAGES} are read; send fewer", "messages")
+    return out
+
+
+def count_images(message: Mapping[str, Any]) -> int:
+    """Return how many images a message has."""
+    content = message["content"]
+    return 0 if isinstance(content, str) else sum(part["type"] == "image" for part in content)
+
+
+def text_length(message: Mapping[str, Any]) -> int:
+    """Return how many characters the content of a message has."""
+    content = message["content"]
+    return len(content) if isinstance(content, str) else sum(len(part.get("text", "")) for part in content)
 
 
 def _read_message(message: Any, place: str, clean: Callable[[str], str], names: dict[str, str]) -> Message:
@@ -41,8 +58,10 @@ def _read_message(message: Any, place: str, clean: Callable[[str], str], names: 
     calls = message.get("tool_calls") or []
     if calls and role != "assistant":
         raise RequestError(f"{place}: tool_calls belong to a message of the assistant", place)
-    content = _read_content(message.get("content"), place, bool(calls))
-    out: Message = {"role": role, "content": clean(content)}
+    content = _read_content(message.get("content"), place, bool(calls), clean)
+    out: Message = {"role": role, "content": content}
+    if role != "user" and count_images(out):
+        raise RequestError(f"{place}: images belong to messages of the user; send them in one", place)
     if calls:
         out["tool_calls"] = [_read_call(call, place) for call in calls] if isinstance(calls, list) else _refuse(place)
         names |= {call["id"]: call["function"]["name"] for call in out["tool_calls"]}
@@ -54,21 +73,32 @@ def _read_message(message: Any, place: str, clean: Callable[[str], str], names: 
     return {**out, **{key: value for key, value in further.items() if value not in _EMPTY}}
 
 
-def _read_content(content: Any, place: str, calls: bool) -> str:
-    """The text of a message; one with calls may have none."""
+def _read_content(content: Any, place: str, calls: bool, clean: Callable[[str], str]) -> str | list[dict[str, Any]]:
+    """The text of a message, or its parts where it has images; one with calls may have none."""
     if content is None and calls:
         return ""
     if isinstance(content, str):
-        return content
+        return clean(content)
     if not isinstance(content, list):
         raise RequestError(f"{place}.content must be a text or a list of parts", place)
-    for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind not in _PARTS or not isinstance(part.get("text"), str):
-            raise RequestError(f"{place}.content: parts of type {kind!r} are not read here; send text parts", place)
-        if further := sorted(part.keys() - {"type", "text"}):
-            raise RequestError(f"{place}.content: {further[0]!r} of a text part is not read; leave it out", place)
-    return "".join(part["text"] for part in content)
+    if len([part for part in content if isinstance(part, Mapping) and part.get("type") == "image_url"]) > MOST_IMAGES:
+        raise RequestError(f"{place}.content: more than {MOST_IMAGES} images; send fewer", place)
+    parts = [_read_part(part, place) for part in content]
+    if all(part["type"] == _TEXT for part in parts):
+        return clean("".join(part["text"] for part in parts))
+    return [{**part, "text": clean(part["text"])} if part["type"] == _TEXT else part for part in parts]
+
+
+def _read_part(part: Any, place: str) -> dict[str, Any]:
+    """A part of a content: a text, or a decoded image."""
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind == "image_url":
+        return {"type": "image", "image": read_image(part, place)}
+    if kind != _TEXT or not isinstance(part.get("text"), str):
+        raise RequestError(f"{place}.content: parts of type {kind!r} are not read here; send text or image_url", place)
+    if further := sorted(part.keys() - {"type", "text"}):
+        raise RequestError(f"{place}.content: {further[0]!r} of a text part is not read; leave it out", place)
+    return {"type": _TEXT, "text": part["text"]}
 
 
 def _refuse(place: str) -> Any:

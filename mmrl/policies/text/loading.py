@@ -23,6 +23,7 @@ from mmrl.files.strict_json import read_json_object
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.architecture import build_model, refuse_other_tasks
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
+from mmrl.policies.text.checks.adapted_layers import choose_targets
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.routing.expert_weights import EXPERTS, list_expert_weights
 from mmrl.policies.text.tokenizer import set_pad_token
@@ -215,7 +216,7 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | 
         )
     if lora.get("target_parameters") == EXPERTS:
         lora = {**lora, "target_parameters": list_expert_weights(model)}
-    adapted = get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
+    adapted = get_peft_model(model, LoraConfig(**choose_targets(model, lora)))
     untie_adapted(adapted.get_base_model())
     layers = [module.get_base_layer() for module in adapted.modules() if hasattr(module, "lora_A")]
     owners = Counter(id(layer.weight) for layer in layers if isinstance(layer, nn.Linear))

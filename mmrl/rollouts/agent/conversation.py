@@ -14,7 +14,7 @@ from mmrl.core.types import Completion, Ended, Request, Sampling, Turn
 from mmrl.engines.base import context_id
 from mmrl.engines.endpoint.chat_format import ChatFormat
 from mmrl.engines.endpoint.errors import RequestError
-from mmrl.engines.endpoint.messages import Message, conversation_key
+from mmrl.engines.endpoint.messages import Message, conversation_key, count_images
 from mmrl.engines.endpoint.reply import ChatChoice
 from mmrl.engines.endpoint.request import ChatRequest
 from mmrl.rollouts.text.transcript import Transcript
@@ -22,6 +22,8 @@ from mmrl.rollouts.text.transcript import Transcript
 DRIFT_CALLS, DRIFT_TOKENS, REWRITTEN = "agent/drift_calls", "agent/drift_tokens", "agent/rewritten"
 """Metrics: calls whose history would be other ids if it were tokenised again, how many, and calls whose template writes
 earlier turns in another way."""
+SHOWN = "agent/image_rows"
+"""Metric: calls that bring images after a reply, each a row of its own."""
 
 
 class AgentRow:
@@ -86,7 +88,8 @@ class AgentConversation:
 
     A call whose messages extend those of an earlier call and its reply goes on from the ids that were sampled there.
     A second call from the same reply, or one with other sampling parameters, is a row of its own, whose context has
-    these ids. So is every other call: its context is what the chat template writes.
+    these ids. So is every other call: its context is what the chat template writes. A call that brings images after a
+    reply is one of these, as in `ToolUse`: the images of a row are those of its observation.
 
     Args:
         chat: template and parser.
@@ -96,7 +99,7 @@ class AgentConversation:
     def __init__(self, chat: ChatFormat, max_drift: float = 1.0):
         self.chat, self.max_drift = chat, max_drift
         self.rows: list[AgentRow] = []
-        self.counts: Counter[str] = Counter({DRIFT_CALLS: 0, DRIFT_TOKENS: 0, REWRITTEN: 0})
+        self.counts: Counter[str] = Counter({DRIFT_CALLS: 0, DRIFT_TOKENS: 0, REWRITTEN: 0, SHOWN: 0})
         self._ends: dict[tuple[Hashable, ...], list[TurnEnd]] = {}
 
     def plan(self, request: ChatRequest, sampling: Sampling, seeds: list[int]) -> list[PlannedTurn]:
@@ -143,6 +146,9 @@ class AgentConversation:
         """The ids between a reply and the next one; counts how the history differs from what the template writes."""
         history = end.row.ids(end.length)
         further = next(i for i, each in enumerate(reversed(request.messages)) if each["role"] == "assistant")
+        if any(map(count_images, request.messages[-further:])):
+            self.counts[SHOWN] += 1
+            return None
         forced = self.chat.continue_turn(raw, further, int(history[-1]))
         if forced is None:
             self.counts[REWRITTEN] += 1

@@ -16,6 +16,7 @@ from typing import Any
 from mmrl.core.function_path import format_error, load_functions
 from mmrl.core.messages import join_contents
 from mmrl.core.types import Prompt
+from mmrl.engines.endpoint.images import write_image_parts
 from mmrl.rewards.scoring import is_number
 
 KEY = "rollout.agent"
@@ -67,7 +68,7 @@ class AgentFunction:
         row = {
             **prompt.info,
             "prompt": join_contents(prompt.messages),
-            "messages": list(prompt.messages),
+            "messages": write_image_parts(prompt.messages, prompt.images),
             "answer": prompt.answer,
             "images": list(prompt.images),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,6 +15,8 @@ from mmrl.transforms.best_worst import label_preference
 
 FIRST_ROWS = 16
 """Rows of a task that are read before a model is built."""
+NUMBERS = ("margin", "probability")
+"""Columns of a pair beside its answers; the batch has them as preference_NAME."""
 
 
 def answers(prompt: Prompt) -> tuple[str, str]:
@@ -99,6 +101,18 @@ class PreferencePairs(LabelledAnswers):
     def writes(cls) -> frozenset[str]:
         return frozenset({"preference", "preference_margin", "preference_probability"})
 
+    def check_columns(self, task: Task, readers: Mapping[str, str]) -> None:
+        needed = {name: readers[column] for name in NUMBERS if (column := f"preference_{name}") in readers}
+        if not needed:
+            return
+        for prompt in (task[index] for index in range(len(task))):
+            for name, reader in needed.items():
+                if not isinstance(prompt.info.get(name), int | float):
+                    raise ValueError(
+                        f"{prompt.place or prompt.key}: the row has no column {name!r}, which {reader} reads; add it "
+                        "to every row, or leave its option out (margins, soft_labels)"
+                    )
+
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         return [_with_numbers(episode) for episode in super().collect(prompts, ctx)]
 
@@ -108,7 +122,7 @@ class PreferencePairs(LabelledAnswers):
 
 def _with_numbers(episode: Episode) -> Episode:
     """Add margin and probability of the pair to its row."""
-    numbers = {name: episode.prompt.info.get(name) for name in ("margin", "probability")}
+    numbers = {name: episode.prompt.info.get(name) for name in NUMBERS}
     columns = {
         f"preference_{name}": torch.tensor(float(value) if isinstance(value, int | float) else math.nan)
         for name, value in numbers.items()

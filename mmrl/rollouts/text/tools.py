@@ -19,6 +19,7 @@ from mmrl.tools.call_parser import TagParser, ToolCall, ToolCallParser
 from mmrl.tools.chat_parser import ChatParser, add_to_system
 from mmrl.tools.executor import ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
+from mmrl.tools.mcp.server import McpServer
 from mmrl.tools.threads import PendingCall
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ToolUse(Rollout):
     Args:
         tools: by the name in the call.
         functions: further tools: plain functions, as tools.py:multiply, called by their names.
+        servers: by a name, MCP servers, whose tools are further ones.
         parser: of calls, and format of their results. With a ChatParser the model's chat template shows the tools and
             formats the results.
         max_turns: calls that are executed; in the turn after the last one the policy can only answer.
@@ -62,9 +64,17 @@ class ToolUse(Rollout):
         max_concurrent: int = 256,
         batch_timeout_s: float | None = None,
         max_timeouts: int = 64,
+        servers: dict[str, McpServer] | None = None,
     ):
         function_tools = [FunctionTool(function) for function in functions or ()]
         tools = {**(tools or {}), **{tool.name: tool for tool in function_tools}}
+        self.servers = dict(servers or {})
+        for name, server in self.servers.items():
+            listed = server.list_tools()
+            if same := sorted(tools.keys() & listed.keys()):
+                key = f"rollout.servers.{name}"
+                raise ValueError(f"{key}: there is another tool {same[0]!r}; choose by {key}.tools=[...]")
+            tools |= listed
         if not tools:
             raise ValueError(
                 "rollout.tools is empty: name a function, as in rollout.functions=[tools.py:multiply], or use "
@@ -117,6 +127,10 @@ class ToolUse(Rollout):
             ended = len(plays) - len(waiting) - len(ready) - len(busy)
             ctx.progress("rollout", ended, len(plays))
         return [play.episode for play in plays]
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
 
     def build_observation(self, prompt: Prompt, policy: Policy) -> Mapping[str, Any]:
         return self._observe(prompt, self._shows_tools(policy))

@@ -11,6 +11,9 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+
+from mmrl.engines.endpoint.images import write_data_url
 from tests.rollouts.agent.policies import TOOL
 
 RECEIVED: dict[tuple[int, int], list[dict[str, Any]]] = {}
@@ -123,3 +126,32 @@ async def sleep(number: int, messages: Any, base_url: str, model: str, api_key: 
     if number == 0:
         await asyncio.sleep(10_000)
     return float(bool(ask(base_url, api_key, model=model, messages=messages)))
+
+
+def look(seed: int, messages: Any, base_url: str, model: str, api_key: str) -> float:
+    """Sends the row's messages, images included, and asks once more about the reply."""
+    history = list(messages)
+    for _ in range(2):
+        message = ask(base_url, api_key, model=model, messages=history)["choices"][0]["message"]
+        history += [message, {"role": "user", "content": "and now?"}]
+    return float(seed % 5)
+
+
+def look_twice(number: int, messages: Any, base_url: str, model: str, api_key: str) -> float:
+    """Shows a further image after the reply."""
+    message = ask(base_url, api_key, model=model, messages=messages)["choices"][0]["message"]
+    pixels = np.full((28, 28, 3), 10 * number, dtype=np.uint8)
+    part = {"type": "image_url", "image_url": {"url": write_data_url(pixels)}}
+    further = {"role": "user", "content": [{"type": "text", "text": "this? "}, part]}
+    ask(base_url, api_key, model=model, messages=[*messages, message, further])
+    return 1.0
+
+
+def chat(number: int, seed: int, messages: Any, base_url: str, model: str, api_key: str) -> float:
+    """Three calls in one conversation, noted with their log-probs."""
+    history, received = list(messages), RECEIVED.setdefault((number, seed), [])
+    for _ in range(3):
+        choice = ask(base_url, api_key, model=model, messages=history, logprobs=True)["choices"][0]
+        received.append({"messages": list(history), "choice": choice})
+        history += [choice["message"], {"role": "user", "content": "and now?"}]
+    return float(seed % 5)

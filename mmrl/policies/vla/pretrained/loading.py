@@ -10,6 +10,7 @@ from torch import nn
 
 from mmrl.files.strict_json import read_json_object
 from mmrl.policies.processor import Processor
+from mmrl.policies.text.checks.adapted_layers import list_unadaptable
 from mmrl.policies.text.loading import add_lora, remove_noise
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 
@@ -45,7 +46,8 @@ def add_lora_to_open(model: nn.Module, lora: dict[str, Any] | None, whole: Seque
         return model
     apart = {inner for part in whole for inner in part.modules()}
     layers = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear) and m not in apart}
-    open_layers = [name for name, layer in layers.items() if layer.weight.requires_grad]
+    others = list_unadaptable(model)
+    open_layers = [name for name, layer in layers.items() if layer.weight.requires_grad and name not in others]
     adapted = add_lora(model, {"target_modules": open_layers, **lora})
     for part in whole:
         part.requires_grad_(True)

@@ -1,0 +1,79 @@
+"""Questions of the task to a judge, about the answers of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mmrl.core.errors import ConfigError
+from mmrl.core.types import Episode
+from mmrl.rewards.judges.base import JudgeForm, NoAnswer
+from mmrl.rewards.judges.graded import AnswerGrader
+from mmrl.rewards.judges.questions import Question, Reply, Unreadable, answer_of
+from tasks.checks import final_line
+from tasks.judgements.principles import HIGH, LOW, PRINCIPLE, read_reply, write_question
+
+
+@dataclass(frozen=True)
+class PrincipleGrader(AnswerGrader):
+    """Asks a judge of sentences for grades by a principle: +b badi kabe?
+
+    Args:
+        principle: as +b or +b-n.
+        ranked: the judge writes the ranking too.
+    """
+
+    principle: str
+    ranked: bool = False
+
+    low = LOW
+    high = HIGH
+
+    def __post_init__(self) -> None:
+        if not PRINCIPLE.fullmatch(self.principle):
+            raise ValueError(f"principle_grader.principle must be + or - and a letter, as +b-n; got {self.principle!r}")
+
+    def ask(self, episode: Episode, answers: Sequence[str]) -> Question:
+        text = write_question(self.principle, [final_line(answer) for answer in answers])
+        return Question(text, lambda reply: self._read(reply, len(answers)))
+
+    def _read(self, reply: Reply, count: int) -> list[float]:
+        grades = read_reply(reply.text.strip(), count, self.ranked)
+        if grades is None:
+            raise Unreadable(f"it is not {count} grades from {LOW} to {HIGH}{' and their ranking' * self.ranked}")
+        return [float(each) for each in grades]
+
+
+@dataclass(frozen=True)
+class PrincipleVerdict(JudgeForm):
+    """Score `judge` of an answer: log p(yes) - log p(no) that it satisfies the principle of its prompt.
+
+    Prompts have the principles in turn, and the policy does not see them.
+
+    Args:
+        principles: as +b or +b-n.
+        name: of the score.
+    """
+
+    reads_options = True
+
+    principles: Sequence[str] = ("+b",)
+    name: str = "judge"
+
+    def __post_init__(self) -> None:
+        if not self.principles or not all(PRINCIPLE.fullmatch(each) for each in self.principles):
+            raise ConfigError(
+                f"reward.form.principles must be + or - and a letter each, as +b-n; got {list(self.principles)}"
+            )
+
+    def ask(self, group: Sequence[Episode]) -> list[Question]:
+        return [self._ask(episode) for episode in group]
+
+    def _ask(self, episode: Episode) -> Question:
+        principle = self.principles[episode.prompt.index % len(self.principles)]
+        text = write_question(principle, [final_line(answer_of(episode))])
+        return Question(text, lambda reply: reply.options["y"] - reply.options["n"], options=("y", "n"))
+
+    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
+        return [verdict if isinstance(verdict, NoAnswer) else {self.name: verdict} for verdict in verdicts]
