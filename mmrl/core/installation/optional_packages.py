@@ -36,6 +36,8 @@ EXTRAS: dict[str, dict[str, str]] = {
     "gguf": {"gguf": "gguf"},
     "qlora": {"bitsandbytes": "bitsandbytes"},
     "serve": {"websockets": "websockets"},
+    "mcp": {"mcp": "mcp"},
+    "private": {"dp_accounting": "dp-accounting"},
 }
 """By extra the distributions that it adds, by the name under which Python imports them. An extra of pyproject.toml may
 contain further ones; a package that several extras install stands in the smallest."""
