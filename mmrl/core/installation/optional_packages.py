@@ -33,12 +33,11 @@ EXTRAS: dict[str, dict[str, str]] = {
     "textarena": {"textarena": "textarena"},
     "vllm": {"vllm": "vllm"},
     "guided": {"llguidance": "llguidance"},
+    "mcp": {"mcp": "mcp"},
     "private": {"dp_accounting": "dp-accounting"},
     "gguf": {"gguf": "gguf"},
     "qlora": {"bitsandbytes": "bitsandbytes"},
     "serve": {"websockets": "websockets"},
-    "mcp": {"mcp": "mcp"},
-    "private": {"dp_accounting": "dp-accounting"},
 }
 """By extra the distributions that it adds, by the name under which Python imports them. An extra of pyproject.toml may
 contain further ones; a package that several extras install stands in the smallest."""

@@ -110,7 +110,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(name):
 
 def test_the_missing_package_is_named(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)  # Python's own mark of a module that cannot be imported
-    with pytest.raises(ValueError, match=r"tiny\.gguf': a GGUF file, needs the package gguf: pip install '.*\[gguf\]'"):
+    with pytest.raises(ValueError, match=r"tiny\.gguf', a GGUF file, needs the package gguf: pip install '.*\[gguf\]'"):
         TextPolicy(path=str(tiny[0]))
 
 
