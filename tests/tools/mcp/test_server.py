@@ -43,7 +43,7 @@ def read(file):
 def test_without_the_package_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.setitem(sys.modules, "mcp.client.client", None)
-    with pytest.raises(ValueError, match=r"rollout\.servers needs the package mcp: pip install 'mmrl-lightning\[mcp\]'"):
+    with pytest.raises(ValueError, match=r"needs the package mcp: pip install 'mmrl-lightning\[mcp\]'"):
         McpServer(command="python server.py")
 
 
