@@ -1,4 +1,4 @@
-"""The agent of `rollout.agent` that lets an environment of verifiers play an episode against the endpoint."""
+"""VerifiersAgent: an environment of the package verifiers plays the episodes of `rollout.agent`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import atexit
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -84,16 +85,32 @@ def find_host(python: str, taskset: str, harness: str) -> VerifiersHost:
         return _HOSTS[command]
 
 
-def run(
-    number: int, taskset: str, python: str, base_url: str, model: str, api_key: str, harness: str = "null"
-) -> dict[str, float]:
-    """Play the task of a row, and return the environment's reward and metrics.
+class VerifiersAgent:
+    """Agent that lets a taskset's harness play the task of a row, and returns the environment's reward and metrics.
 
-    Raises:
-        RuntimeError: the environment failed, with its reason.
+    Rows have the column `number`, of the task; taskset and Python are code, which no row names.
+
+    Args:
+        taskset: as verifiers names it.
+        python: of an environment with verifiers 0.4.
+        harness: that plays the episodes.
     """
-    request = {"number": number, "base_url": base_url, "model": model, "api_key": api_key}
-    reply = find_host(python, taskset, harness).play(request)
-    if "error" in reply:
-        raise RuntimeError(f"taskset {taskset!r}: {reply['error']}")
-    return {**reply["metrics"], "reward": float(reply["reward"])}
+
+    def __init__(self, taskset: str, python: str, harness: str = "null"):
+        if shutil.which(python) is None:
+            raise ValueError(
+                f"VerifiersAgent({taskset!r}): there is no program {python!r}; name a Python with verifiers"
+            )
+        self.taskset, self.python, self.harness = taskset, python, harness
+
+    def __call__(self, number: int, base_url: str, model: str, api_key: str) -> dict[str, float]:
+        """Play an episode.
+
+        Raises:
+            RuntimeError: the environment failed, with its reason.
+        """
+        request = {"number": number, "base_url": base_url, "model": model, "api_key": api_key}
+        reply = find_host(self.python, self.taskset, self.harness).play(request)
+        if "error" in reply:
+            raise RuntimeError(f"taskset {self.taskset!r}: {reply['error']}")
+        return {**reply["metrics"], "reward": float(reply["reward"])}

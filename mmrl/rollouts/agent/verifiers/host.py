@@ -23,13 +23,12 @@ def build_environment(taskset: str, harness: str) -> Any:
     return vf.SingleAgentEnv(vf.SingleAgentEnvConfig(taskset={"id": taskset}, agent=agent))
 
 
-def write_rows(environment: Any, taskset: str, harness: str, count: int) -> None:
+def write_rows(environment: Any, count: int) -> None:
     """Write a row for each of the first tasks."""
     for number, task in enumerate(itertools.islice(environment.taskset, count)):
         text = task.data.prompt_text or task.data.system_prompt or f"task {number}"
         answer = str(getattr(task.data, "answer", "") or "what its rewards say")  # the task needs one to show
-        row = {"question": text, "answer": answer, "number": number, "taskset": taskset, "harness": harness}
-        print(json.dumps({**row, "python": sys.executable}))
+        print(json.dumps({"question": text, "answer": answer, "number": number}))
 
 
 async def play(environment: Any, task: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def main(arguments: list[str]) -> None:
     [taskset] = [word for word in arguments if not word.startswith("--")]
     harness = options.get("harness", "null")
     if "serve" not in options:
-        write_rows(build_environment(taskset, harness), taskset, harness, int(options.get("count", 1000)))
+        write_rows(build_environment(taskset, harness), int(options.get("count", 1000)))
         return
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the environment prints is no reply

@@ -1,7 +1,6 @@
 """Environments of verifiers play against the endpoint: in a process, with the package or with what stands in for it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +13,9 @@ from mmrl.rollouts.agent.rollout import AgentRollout
 from mmrl.rollouts.agent.verifiers import agent
 from tests.policies.text.oracle import TINY
 from tests.rollouts.agent.policies import Questions, Steered, build_context
+from tests.rollouts.agent.verifiers.own_agents import PYTHON
 
 FOLDER = Path(__file__).parent
-PYTHON = os.environ.get("MMRL_VERIFIERS_PYTHON")  # of an environment with verifiers 0.4 and uv
 
 
 def write_rows(python, taskset, folder, monkeypatch):
@@ -25,10 +24,10 @@ def write_rows(python, taskset, folder, monkeypatch):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def play(rows, sampling):
+def play(agent_name, rows, sampling):
     """Play an episode of each row."""
     policy = TextPolicy(config=dict(TINY)).eval()
-    rollout = AgentRollout("mmrl.rollouts.agent.verifiers.agent:run", max_failed=1.0)
+    rollout = AgentRollout(f"tests.rollouts.agent.verifiers.own_agents:{agent_name}", max_failed=1.0)
     ctx = build_context(policy, Steered(0.0), sampling=sampling)
     prompts = [Prompt(f"row/{n}", Questions()[0].messages, info=row) for n, row in enumerate(rows)]
     try:
@@ -42,10 +41,8 @@ def play(rows, sampling):
 def test_rewards_are_those_of_the_environment_and_failures_are_counted(monkeypatch):
     rows = write_rows(sys.executable, "lengths", FOLDER / "stand_in", monkeypatch)
     assert [row["question"] for row in rows] == [f"task {number}" for number in range(5)]
-    assert rows[2] | {"question": "", "answer": ""} == {
-        "question": "", "answer": "", "number": 2, "taskset": "lengths", "harness": "null", "python": sys.executable,
-    }  # fmt: skip
-    episodes = play([*rows[:4], *rows[:4]], Sampling(max_tokens=5))
+    assert rows[2] == {"question": "task 2", "answer": rows[2]["answer"], "number": 2}
+    episodes = play("lengths", [*rows[:4], *rows[:4]], Sampling(max_tokens=5))
     for number, episode in enumerate(episodes):
         if number % 4 == 3:
             assert episode.ended == "error" and "taskset 'lengths': TaskError: no answer" in episode.info["error"]
@@ -54,9 +51,9 @@ def test_rewards_are_those_of_the_environment_and_failures_are_counted(monkeypat
         assert episode.info["agent"] == {"reward": length, "length": length, "turns": 1.0}
         assert episode.info["turns"] == 1
     # a process that ends takes its episodes with it, and the next one has another
-    [lost] = play(rows[4:], Sampling(max_tokens=5))
+    [lost] = play("lengths", rows[4:], Sampling(max_tokens=5))
     assert lost.ended == "error" and "the process of the environment ended with status 3" in lost.info["error"]
-    [again] = play(rows[:1], Sampling(max_tokens=5))
+    [again] = play("lengths", rows[:1], Sampling(max_tokens=5))
     assert again.ended != "error"
 
 
@@ -64,7 +61,12 @@ def test_rewards_are_those_of_the_environment_and_failures_are_counted(monkeypat
 @pytest.mark.slow
 def test_a_taskset_of_the_package_runs_unchanged(monkeypatch):
     rows = write_rows(PYTHON, "first_letters", FOLDER, monkeypatch)
-    episodes = play(rows, Sampling(max_tokens=3))
+    episodes = play("first_letters", rows, Sampling(max_tokens=3))
     for row, episode in zip(rows, episodes):
         reply = episode.turns[0].completion.output.strip()
         assert episode.info["agent"]["reward"] == float(len(reply)) + int(row["number"])
+
+
+def test_a_python_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"VerifiersAgent\('sums'\): no program '/no/python'"):
+        agent.VerifiersAgent("sums", "/no/python")
