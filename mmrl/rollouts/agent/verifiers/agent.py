@@ -98,9 +98,7 @@ class VerifiersAgent:
 
     def __init__(self, taskset: str, python: str, harness: str = "null"):
         if shutil.which(python) is None:
-            raise ValueError(
-                f"VerifiersAgent({taskset!r}): there is no program {python!r}; name a Python with verifiers"
-            )
+            raise ValueError(f"VerifiersAgent({taskset!r}): no program {python!r}; name a Python with verifiers")
         self.taskset, self.python, self.harness = taskset, python, harness
 
     def __call__(self, number: int, base_url: str, model: str, api_key: str) -> dict[str, float]:
