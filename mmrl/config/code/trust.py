@@ -54,8 +54,6 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
                     _check_function(str(path), key, file, trust)
         elif name == _PROGRAMS and isinstance(value, str) and value not in ("null", "~", "") and not trust:
             _check_program(value, key, file)
-        elif name == _COMMANDS and isinstance(value, str) and not trust:
-            raise ConfigError(f"{file}: {key}={value!r} would be started; {_TRUST}")
         elif name == "id" and isinstance(value, str) and ":" in value:  # of gymnasium: package:Name-v0
             _check_module(value.partition(":")[0], key, value, file, trust)
         elif _STAGES & set(key.split(".")) and isinstance(value, str):
@@ -63,6 +61,9 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
         if isinstance(value, Mapping) and value.get("class_path") in _GUESTS:
             path = str((value.get("init_args") or {}).get("path"))
             _check_module(path.replace(":", ".").rpartition(".")[0], f"{key}.path", path, file, trust)
+    commands = (key for key, value in _walk(config) if key.rpartition(".")[2] == _COMMANDS and isinstance(value, str))
+    if not trust and (key := next(commands, None)) is not None:
+        raise ConfigError(f"{file}: {key} is a command that would be started; {_TRUST}")
     folder = config.get("project")
     if isinstance(folder, str) and Path(folder).is_dir() and not trust and Path(folder).resolve() != Path.cwd():
         keys = [key for key, value in _walk(config) if _is_of_project(key, value, Path(folder))]
