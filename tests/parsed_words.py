@@ -9,6 +9,7 @@ from jsonargparse._typehints import sub_defaults
 from mmrl.commands import cli
 from mmrl.config.compose import compose, to_lightning
 from mmrl.config.dry_calls.parser import DataFirstParser
+from mmrl.core.installation.optional_packages import MissingPackageError
 
 PARSED: dict[Any, Namespace] = {}
 """The typed arguments of each part, by its parser, its plain arguments and what is asked for."""
@@ -50,6 +51,10 @@ def list_plain(value: Any) -> Any:
     return None
 
 
+ABSENT = ("reasoning_gym",)
+"""Optional packages that the extra `dev` leaves out and pages name."""
+
+
 def share_parts() -> None:
     """Let every CLI of this process parse a part as it did before where its plain arguments are equal.
 
@@ -59,5 +64,11 @@ def share_parts() -> None:
 
 
 def check_words(words: list[str]) -> None:
-    """Compose the words of `mmrl fit` and check their typed configuration; nothing is built."""
-    cli.CLI(to_lightning(compose(words)), build=False)
+    """Compose the words of `mmrl fit` and check their typed configuration; nothing is built.
+
+    Of a package that tests do without, the refusal is all that can be seen.
+    """
+    try:
+        cli.CLI(to_lightning(compose(words)), build=False)
+    except MissingPackageError as error:
+        assert error.name in ABSENT, error

@@ -176,7 +176,7 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases, an auxiliary model, ACT or ASVR's policy give: see
+    """Terms that read what only an actor-critic's phases, an auxiliary model, ACT, ASVR's policy or a scorer give: see
     test_loss_laws, and test_asvr for the gradient of the last one."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
@@ -188,4 +188,5 @@ def test_every_term_is_tried_on_some_head():
     assert untried <= {
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
         "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
+        "GoalContrastiveLoss",
     }  # fmt: skip
