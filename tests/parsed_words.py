@@ -51,7 +51,7 @@ def list_plain(value: Any) -> Any:
     return None
 
 
-ABSENT = ("reasoning_gym",)
+ABSENT = ("reasoning_gym", "wandb", "mlflow", "trackio", "textarena", "bitsandbytes", "ogbench", "dm_control", "vllm")
 """Optional packages that the extra `dev` leaves out and pages name."""
 
 
