@@ -37,10 +37,19 @@ def evaluate(
         ConfigError: the run, the checkpoint or an option cannot be used.
     """
     from mmrl.commands.evaluate import evaluate as command
+    from mmrl.commands.evaluation.arguments import parse
+    from mmrl.core.errors import ConfigError
 
     place = run.folder if isinstance(run, Run) else Path(run)
     options = {"checkpoint": checkpoint, "count": count, "num_samples": num_samples, "decode": decode}
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
-    result = command([str(place), *arguments, *(["trust=true"] if trust else []), *overrides])
+    arguments = [str(place), *arguments, *(["trust=true"] if trust else []), *overrides]
+    request = parse(arguments)
+    if request.compare is not None:
+        raise ConfigError(
+            f"compare={request.compare}: mmrl.evaluate returns the metrics of one checkpoint; call it once for each, "
+            f"with checkpoint=NAME, or run `mmrl evaluate {place} compare=NAME` for paired differences"
+        )
+    result = command(arguments)
     (metrics,) = result["metrics"].values()
     return metrics

@@ -96,7 +96,7 @@ def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | Non
     setting = choose_setting(arguments)
     if setting.line and is_first_process():
         print(f"# {setting.line}", flush=True)
-    if lacks_logger(arguments) and is_first_process():
+    if lacks_logger(arguments) and is_first_process() and not format_stage():  # a stage's run has said it
         print(f"# metrics go to metrics.csv alone; {format_install('tensorboard')} adds TensorBoard", flush=True)
     cfg = compose(arguments, setting)
     if check is not None:

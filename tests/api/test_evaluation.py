@@ -30,6 +30,8 @@ def test_what_cannot_be_measured_is_refused(run, tmp_path):
         run.evaluate(count=0)
     with pytest.raises(mmrl.ConfigError, match="neither the folder of a run"):
         mmrl.evaluate(tmp_path)
+    with pytest.raises(mmrl.ConfigError, match=r"compare=.*start\.ckpt: mmrl\.evaluate returns the metrics of one"):
+        mmrl.evaluate(run, "compare=start")
 
 
 def test_a_folder_without_a_run_is_none(tmp_path):

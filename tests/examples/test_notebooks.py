@@ -69,7 +69,7 @@ def test_a_notebook_runs_in_a_kernel(name, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = read(name)
     set_parameters(notebook, run_dir=str(tmp_path / "run"), sizes=SIZES[name], count=2)
-    parsed = nbformat.from_dict(notebook)
+    parsed = nbformat.reads(json.dumps(notebook), as_version=4)  # the lines of a cell become one string
     nbformat.validate(parsed)
     nbclient.NotebookClient(parsed, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in parsed.cells if cell.cell_type == "code" for output in cell.outputs]

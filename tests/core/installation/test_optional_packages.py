@@ -193,6 +193,15 @@ def test_errors(monkeypatch):
     assert is_installed("timm")
 
 
+def test_an_optimizer_names_its_extra():
+    line = r"^model\.optimizer \(bitsandbytes.*AdamW8bit\) needs the package bitsandbytes: pip install '.*\[qlora\]'$"
+    path = "bitsandbytes.optim.AdamW8bit"
+    with hide(["bitsandbytes"]), pytest.raises(MissingPackageError, match=line):
+        check_packages({"model": {"optimizer": {"_target_": path, "lr": 1e-3}}})
+    with hide(["bitsandbytes"]), pytest.raises(MissingPackageError, match=line):
+        check_packages({"model": {"optimizer": {"class_path": path, "init_args": {"lr": 1e-3}}}})
+
+
 def test_an_argument_decides_about_the_package(tmp_path):
     path = "mmrl.callbacks.videos.Videos"
     part = {"class_path": path, "init_args": {"run_dir": "r", "count": 0}}

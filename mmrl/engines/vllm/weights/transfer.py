@@ -16,6 +16,7 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferInitInfo,
     WeightTransferUpdateInfo,
 )
+from vllm.model_executor.layers import utils as linear_kernels
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
@@ -34,7 +35,7 @@ class CheckpointLoader(DefaultModelLoader):
 
     def __init__(self, load_config: Any):
         super().__init__(replace(load_config, load_format="safetensors"))
-        _custom_ops._supports_onednn = False
+        _keep_linear_weights()
 
     def get_all_weights(self, model_config: Any, model: nn.Module) -> Generator[tuple[str, Tensor], None, None]:
         yield from rename_for_model(model, super().get_all_weights(model_config, model))
@@ -45,7 +46,7 @@ class EmptyLoader(DummyModelLoader):
 
     def __init__(self, load_config: Any):
         super().__init__(load_config)
-        _custom_ops._supports_onednn = False
+        _keep_linear_weights()
 
     def load_weights(self, model: nn.Module, model_config: ModelConfig) -> None:
         """Set parameters to zero; buffers, which checkpoints lack, keep the values of their modules."""
@@ -132,6 +133,12 @@ class Transfer(WeightTransferEngine[ConnectInfo, UpdateInfo]):
         group, self._group = self._group, None
         if group is not None:
             group.close()
+
+
+def _keep_linear_weights() -> None:
+    """Let linear layers on a CPU keep their weights, which oneDNN and, with AMX, SGLang's kernel would pack."""
+    _custom_ops._supports_onednn = False
+    linear_kernels.check_cpu_sgl_kernel = lambda *_: False
 
 
 def reset_expert_kernels(model: nn.Module) -> None:
