@@ -5,6 +5,7 @@ from typing import Any
 from jsonargparse import Namespace
 from jsonargparse._common import lenient_check, parsing_defaults, validating_defaults
 from jsonargparse._typehints import sub_defaults
+from omegaconf import DictConfig
 
 from mmrl.commands import cli
 from mmrl.config.compose import compose, to_lightning
@@ -64,11 +65,13 @@ def share_parts() -> None:
 
 
 def check_words(words: list[str]) -> None:
-    """Compose the words of `mmrl fit` and check their typed configuration; nothing is built.
+    """Compose the words of `mmrl fit` and check their typed configuration; nothing is built."""
+    check_typed(compose(words))
 
-    Of a package that tests do without, the refusal is all that can be seen.
-    """
+
+def check_typed(cfg: DictConfig) -> None:
+    """Check a composed configuration by its types; of a package that tests do without, the refusal is what is seen."""
     try:
-        cli.CLI(to_lightning(compose(words)), build=False)
+        cli.CLI(to_lightning(cfg), build=False)
     except MissingPackageError as error:
         assert error.name in ABSENT, error

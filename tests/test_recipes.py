@@ -12,6 +12,7 @@ from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.config.option_files import find_option, read_comment
 from mmrl.experiments.experiment import read_experiment
 from tests.composed_words import compose_words
+from tests.parsed_words import check_typed
 from tests.tiny_recipes import Watcher
 
 RECIPES, STARTS = (sorted(file.stem for file in (CONF / group).rglob("*.yaml")) for group in ("recipe", "start"))
@@ -169,7 +170,7 @@ def test_no_two_runs_are_the_same():
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the warm-start stages that they name, make a run."""
     cfg = compose_words(words)
-    CLI(to_lightning(cfg), build=False)
+    check_typed(cfg)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}
     for stage in filter(None, (start.get("stages") or {}).values()):
