@@ -38,14 +38,14 @@ def test_hadolint_finds_nothing(file):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_image_installs_extras_that_exist_and_runs_mmrl_without_root(file):
-    given = instructions(file)
-    by_name = dict(given)
-    assert given[0][0] == "FROM" and re.fullmatch(r"python:3\.1[1-4]-slim-\w+", given[0][1])
-    (extras,) = (value.removeprefix("EXTRAS=") for name, value in given if value.startswith("EXTRAS="))
+    lines = instructions(file)
+    by_name = dict(lines)
+    assert lines[0][0] == "FROM" and re.fullmatch(r"python:3\.1[1-4]-slim-\w+", lines[0][1])
+    (extras,) = (value.removeprefix("EXTRAS=") for name, value in lines if value.startswith("EXTRAS="))
     assert set(extras.split(",")) <= EXTRAS and {"vla", "vlm"} <= set(extras.split(","))
     source, target = by_name["COPY"].split()
     assert (ROOT / source / "pyproject.toml").is_file()
-    (install,) = (value for name, value in given if name == "RUN" and "pip install" in value)
+    (install,) = (value for name, value in lines if name == "RUN" and "pip install" in value)
     assert f'"{target}[${{EXTRAS}}]"' in install
     assert by_name["USER"] == "1000" and "--uid 1000" in install
     assert by_name["ENTRYPOINT"] == '["mmrl"]' and by_name["CMD"] == '["--help"]'

@@ -326,7 +326,7 @@ def test_a_clock_that_jumps_changes_no_limit(jump, monkeypatch):
     pool.close()
 
 
-def test_a_pool_that_nobody_closed_ends_with_its_program():
+def test_an_open_pool_ends_with_its_program():
     program = (
         "import builtins\nfrom tests.rewards.test_worker import *\n"
         "builtins.pool = WorkerPool(load_getpid)\nprint(builtins.pool.call())"  # one of the last objects that go

@@ -109,7 +109,7 @@ class AnswerMass(Evaluator):
 def _balance(answers: Sequence[tuple[str | None, float]], start: int, size: int) -> MassBalance:
     """Mass balance of a step on `size` of the answers, with the frequencies of all of them as probabilities."""
     kinds = list(dict.fromkeys(answers))
-    drawn = answers[start : start + size]
+    sample = answers[start : start + size]
     frequencies = torch.tensor([answers.count(kind) for kind in kinds], dtype=torch.float64)
-    counts = torch.tensor([drawn.count(kind) for kind in kinds])
+    counts = torch.tensor([sample.count(kind) for kind in kinds])
     return mass_balance(frequencies.log(), counts, torch.tensor([score == 1 for _, score in kinds]), lr=1.0)

@@ -128,8 +128,8 @@ class ResampleRows(RowTransform):
         order = np.lexsort((episode, group))  # the same on any number of processes
         rng = derive_rng(ctx.seed, "resample_rows", ctx.iteration)
         weights = filter_weights(reward[order], self.method, self.exponent)
-        drawn = order[np.sort(rng.choice(len(order), size=len(order), p=weights))]
-        return batch.select(torch.from_numpy(place[drawn[owner[drawn] == ctx.rank]]))
+        sample = order[np.sort(rng.choice(len(order), size=len(order), p=weights))]
+        return batch.select(torch.from_numpy(place[sample[owner[sample] == ctx.rank]]))
 
 
 def determination(
@@ -161,11 +161,11 @@ class FilteredCorrelation(Evaluator):
         groups = list(group_episodes(drop_errors(episodes)).values())
         results = {"all": self._correlate([episode for group in groups for episode in group])}
         for strategy in ("best", "best_random", "best_worst"):
-            kept = []
+            selected = []
             for number, group in enumerate(groups):
                 rng = derive_rng("filtered_correlation", strategy, number)
-                kept += [group[i] for i in select_reliable([get_score(e, self.proxy) for e in group], strategy, rng)]
-            results[strategy] = self._correlate(kept)
+                selected += [group[i] for i in select_reliable([get_score(e, self.proxy) for e in group], strategy, rng)]
+            results[strategy] = self._correlate(selected)
         return {**results, "errors": count_errors(episodes)}
 
     def _correlate(self, episodes: Sequence[Episode]) -> float:

@@ -126,13 +126,13 @@ def normalise(requirement: str) -> str:
 
 def extra_packages(name: str) -> set[str]:
     """Distributions of an extra, those of the extras that it contains included."""
-    found: set[str] = set()
+    packages: set[str] = set()
     for requirement in PROJECT["optional-dependencies"][name]:
         if match := re.fullmatch(r"mmrl-lightning\[(.*)\]", requirement):
-            found.update(*map(extra_packages, match[1].split(",")))
+            packages.update(*map(extra_packages, match[1].split(",")))
         else:
-            found.add(normalise(requirement))
-    return found
+            packages.add(normalise(requirement))
+    return packages
 
 
 def test_the_extras_are_those_of_the_project_file():
@@ -167,13 +167,13 @@ def test_dev_installs_what_tests_of_all_parts_need():
 def test_no_module_imports_a_package_that_is_not_stated():
     """A package that only another one brings, such as scipy by scikit-learn, is not there in every installation."""
     known = {normalise(name) for name in (*PROJECT["dependencies"], *DISTRIBUTIONS.values())}
-    own = {"mmrl", "tasks", "sims", "__future__", *sys.stdlib_module_names}
+    internal = {"mmrl", "tasks", "sims", "__future__", *sys.stdlib_module_names}
     wrong = set()
-    for file in (file for room in own & {"mmrl", "tasks", "sims"} for file in (ROOT / room).rglob("*.py")):
+    for file in (file for room in internal & {"mmrl", "tasks", "sims"} for file in (ROOT / room).rglob("*.py")):
         nodes = list(ast.walk(ast.parse(file.read_text())))
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-        modules = {name.partition(".")[0] for name in names} - own - ELSEWHERE
+        modules = {name.partition(".")[0] for name in names} - internal - ELSEWHERE
         wrong |= {(str(file), m) for m in modules if normalise(NAMES.get(m, m)) not in known}
     assert wrong == set()
 
@@ -225,5 +225,5 @@ def test_every_optional_package_that_a_part_declares_is_known():
 
 def _targets(group: str) -> set[str]:
     files = [option.path for option in find_options()[group].values()]
-    found = {match for file in files for match in re.findall(r"^_target_: ([\w.]+)$", file.read_text(), re.M)}
-    return found
+    targets = {match for file in files for match in re.findall(r"^_target_: ([\w.]+)$", file.read_text(), re.M)}
+    return targets

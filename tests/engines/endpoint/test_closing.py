@@ -27,7 +27,7 @@ def test_no_client_waits_for_a_server_that_ended(turns):
         return clients
 
     gc.collect()
-    gc.disable()  # it would close a connection that nobody holds, some time later
+    gc.disable()  # a collection would close leaked connections
     try:
         for client in asyncio.run(run()):
             with client, contextlib.suppress(ConnectionResetError):

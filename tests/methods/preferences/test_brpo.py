@@ -106,8 +106,8 @@ def test_skewed_groups_are_replaced():
 
     rewards = {0: (1, 0, 1, -1), 1: (-1, 0, -1, -1), 2: (0, 0, 0, 0)}
     episodes = [Episode(TASK[g], g, i, reward=r) for g, group in rewards.items() for i, r in enumerate(group)]
-    kept = BalancedGroups(num_groups=2, max_skew=0.5)(episodes, context())
-    assert sorted({episode.group for episode in kept}) == [0, 9]
+    balanced = BalancedGroups(num_groups=2, max_skew=0.5)(episodes, context())
+    assert sorted({episode.group for episode in balanced}) == [0, 9]
     assert {e.group for e in BalancedGroups(num_groups=2, max_skew=0.75)(episodes, context())} == {0, 1}
 
 

@@ -70,17 +70,17 @@ def test_filtration_is_of_each_prompt():
             episode.group, episode.reward = group, reward
             episodes.append(episode)
     ctx = Context(TASK, None, None, Sampling(), seed=0, iteration=0)
-    kept = PolicyFiltration()(episodes, ctx)
-    assert [(e.group, e.reward) for e in kept] == [(0, 3.0), (0, -2.0), (1, 0.0), (1, 5.0)]
+    filtered = PolicyFiltration()(episodes, ctx)
+    assert [(e.group, e.reward) for e in filtered] == [(0, 3.0), (0, -2.0), (1, 0.0), (1, 5.0)]
 
 
 def test_rows_are_drawn_with_their_weights():
     """Of 400 iterations with 4 rows each, 1600 draws: 800 expected for the weight 1/2, standard deviation 20."""
     batch = rows([0, 0, 0, 0], SCORES)
-    drawn = torch.cat([ResampleRows()(batch, context(i))["episode_reward"] for i in range(400)])
-    assert len(drawn) == 1600
+    rewards = torch.cat([ResampleRows()(batch, context(i))["episode_reward"] for i in range(400)])
+    assert len(rewards) == 1600
     for score, weight in zip(SCORES, (1 / 18, 0.5, 4 / 18, 4 / 18)):
-        assert (drawn == score).sum().item() == pytest.approx(1600 * weight, abs=80)
+        assert (rewards == score).sum().item() == pytest.approx(1600 * weight, abs=80)
     extremes = ResampleRows("max_min")(batch, context())["episode_reward"]
     assert set(extremes.tolist()) <= {3.0, -2.0}
 
