@@ -161,11 +161,11 @@ class FilteredCorrelation(Evaluator):
         groups = list(group_episodes(drop_errors(episodes)).values())
         results = {"all": self._correlate([episode for group in groups for episode in group])}
         for strategy in ("best", "best_random", "best_worst"):
-            selected = []
+            samples = []
             for number, group in enumerate(groups):
                 rng = derive_rng("filtered_correlation", strategy, number)
-                selected += [group[i] for i in select_reliable([get_score(e, self.proxy) for e in group], strategy, rng)]
-            results[strategy] = self._correlate(selected)
+                samples += [group[i] for i in select_reliable([get_score(e, self.proxy) for e in group], strategy, rng)]
+            results[strategy] = self._correlate(samples)
         return {**results, "errors": count_errors(episodes)}
 
     def _correlate(self, episodes: Sequence[Episode]) -> float:
