@@ -103,7 +103,7 @@ def tokenize_steps(
     if not mark:
         raise ValueError(f"separator {separator!r} has no token; name a text with which a step ends")
     if tokenizer.chat_template is None:
-        prompt = (tokenizer.bos_token or "") + "\n".join(message["content"] for message in messages)
+        prompt = (tokenizer.bos_token or "") + join_contents(messages)
     else:
         prompt = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
     ids = list(tokenizer(prompt, add_special_tokens=False)["input_ids"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,16 @@ from typing import Any, Literal
 
 from mmrl.core.types import Episode
 from mmrl.rewards.judges.base import JudgeForm, NoAnswer
-from mmrl.rewards.judges.questions import Question, Reply, Sheet, Unreadable, answer_of, question_of, reference_of
+from mmrl.rewards.judges.questions import (
+    Question,
+    Reply,
+    Sheet,
+    Unreadable,
+    answer_of,
+    order_by_text,
+    question_of,
+    reference_of,
+)
 
 _SHARES = {"1": 1.0, "2": 0.0, "tie": 0.5}
 _NO_COMPARISON = "no comparison of the answer has a verdict; the last: "
@@ -111,9 +119,8 @@ class Listwise(JudgeForm):
     def ask(self, group: Sequence[Episode]) -> list[Question]:
         if len(group) < 2:
             return []
-        answers = [answer_of(episode) for episode in group]
-        order = sorted(range(len(group)), key=lambda i: (hashlib.blake2b(answers[i].encode()).digest(), i))
-        texts = {f"answer.{place}": answers[i] for place, i in enumerate(order, start=1)}
+        order = order_by_text(group)
+        texts = {f"answer.{place}": answer_of(group[i]) for place, i in enumerate(order, start=1)}
         sheet = Sheet({"question": question_of(group[0]), **texts})
         verdict = (
             "End with one line that reads\nranking-MARK: N > N > N\nwith the number of every answer once; write = in "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,7 +10,16 @@ from typing import Any
 
 from mmrl.core.types import Episode
 from mmrl.rewards.judges.base import JudgeForm, NoAnswer
-from mmrl.rewards.judges.questions import Question, Reply, Sheet, Unreadable, answer_of, question_of, read_number
+from mmrl.rewards.judges.questions import (
+    Question,
+    Reply,
+    Sheet,
+    Unreadable,
+    answer_of,
+    order_by_text,
+    question_of,
+    read_number,
+)
 
 
 class AnswerGrader(ABC):
@@ -91,17 +99,11 @@ class ListwiseGrades(JudgeForm):
     name: str = "judge"
 
     def ask(self, group: Sequence[Episode]) -> list[Question]:
-        order = self._order(group)
-        return [self.grader.ask(group[0], [answer_of(group[i]) for i in order])]
-
-    def _order(self, group: Sequence[Episode]) -> list[int]:
-        """Numbers of the episodes in the order in which the judge sees them."""
-        answers = [answer_of(episode) for episode in group]
-        return sorted(range(len(group)), key=lambda i: (hashlib.blake2b(answers[i].encode()).digest(), i))
+        return [self.grader.ask(group[0], [answer_of(group[i]) for i in order_by_text(group)])]
 
     def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
         grades = verdicts[0]
         if isinstance(grades, NoAnswer):
             return [grades] * len(group)
-        by_episode = dict(zip(self._order(group), grades, strict=True))
+        by_episode = dict(zip(order_by_text(group), grades, strict=True))
         return [{self.name: by_episode[i]} for i in range(len(group))]

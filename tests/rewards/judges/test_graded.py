@@ -5,6 +5,7 @@ import re
 import pytest
 
 from mmrl.rewards.judges.base import NoAnswer
+from mmrl.rewards.judges.comparisons import Listwise
 from mmrl.rewards.judges.graded import ListwiseGrades, SheetGrader
 from mmrl.rewards.judges.questions import Reply, Unreadable
 from tests.rewards.judges.episodes import group_of
@@ -33,6 +34,12 @@ def test_grades_go_back_to_the_answers_in_whatever_order_they_were_shown():
     assert [each["judge"] for each in form.combine(group, [verdict])] == [by_answer[answer] for answer in ANSWERS]
     lost = NoAnswer("late")
     assert form.combine(group, [lost]) == [lost] * 4
+
+
+@pytest.mark.parametrize("form", [ListwiseGrades(), Listwise()])
+def test_an_answer_with_half_of_a_character_is_judged_too(form):
+    (question,) = form.ask(group_of(["4", "\ud83d", "five"]))
+    assert question.text.count("\ud83d") == 1
 
 
 @pytest.mark.parametrize(

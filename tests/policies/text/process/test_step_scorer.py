@@ -132,7 +132,7 @@ class Written(Episode):
 
 
 def test_a_model_learns_which_steps_are_right_and_is_measured(tmp_path):
-    """The letter at the end of a step decides: two thirds of the steps are right, and held-out accuracy passes 0.95."""
+    """The letter at the end of a step decides; calling all steps right would be right in two thirds of them."""
     words = ["method=process_reward", "setting=process_reward", f"task.path={write(tmp_path, sums(120))}", *QUIET]
     words += [f"policy.config.{name}={TINY[name]}" for name in ("hidden_size", "intermediate_size")]
     words += ["policy.config.num_hidden_layers=1", "data.num_prompts=96", "data.num_minibatches=2", "optimizer.lr=1e-2"]
@@ -140,7 +140,7 @@ def test_a_model_learns_which_steps_are_right_and_is_measured(tmp_path):
     cli.fit()
     metrics = {name: float(value) for name, value in cli.trainer.callback_metrics.items()}
     rate = {name: value for name, value in metrics.items() if name.startswith("val/") and "/right/" in name}
-    assert rate["val/greedy/right/mean"] > 0.95, rate
+    assert rate["val/greedy/right/lower"] > 2 / 3 and rate["val/greedy/right/mean"] > 0.9, rate
     assert metrics["val/greedy/scores/right_of_wrong"] > 0.9, metrics
     assert (tmp_path / "run" / "policy" / "config.json").exists()
 
