@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
-import threading
-import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
@@ -164,15 +163,21 @@ def _to_tensors(state: Any) -> Any:
     return type(state)(_to_tensors(part) for part in state) if isinstance(state, (list, tuple)) else state
 
 
-def _follow_parent(parent: int) -> None:
-    """End this process when its parent has ended; one that hangs in a step does not see the connection end."""
-    while os.getppid() == parent:
-        time.sleep(5.0)
-    os._exit(1)
+def main(connection: int, memory: int, parent: int, ending: str) -> None:
+    """Serve, and end with all that the simulator started: threads, processes, daemons.
 
-
-def main(connection: int, memory: int) -> None:
-    """Serve on the connection and the memory of these descriptors."""
-    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
-    Host(Connection(connection), memory).serve()
-    os._exit(0)  # what a simulator left running, such as threads of a renderer, does not keep the process
+    Args:
+        connection: descriptor of the connection to the trainer.
+        memory: descriptor of the file with the observations of all processes.
+        parent: number of the trainer's process, without which this one ends, also where it hangs in a step.
+        ending: file of `mmrl.rewards.worker.ending`, of which this Python has no package.
+    """
+    spec: Any = importlib.util.spec_from_file_location("ending", ending)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.adopt_orphans()
+    module.end_with_parent(parent)
+    try:
+        Host(Connection(connection), memory).serve()
+    finally:
+        module.end_tree()

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import sims
+from mmrl.rewards.worker import ending
 from sims.host.wire import PROTOCOL, pack, unpack
 
 START_S = 300.0
@@ -31,7 +33,7 @@ package = types.ModuleType("sims")
 package.__path__ = given["sims"]
 sys.modules["sims"] = package
 from sims.host.worker import main
-main(given["connection"], given["memory"])
+main(given["connection"], given["memory"], given["parent"], given["ending"])
 """
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -92,6 +94,7 @@ class Worker:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a process that is stopped within a message
             local.setsockopt(socket.SOL_SOCKET, option, _pack_seconds(program.timeout_s))
         settings = {"connection": remote.fileno(), "memory": memory, "sims": [str(path) for path in sims.__path__]}
+        settings |= {"parent": os.getpid(), "ending": ending.__file__}
         command = [program.python or sys.executable, "-c", _BOOT, json.dumps(settings)]
         try:
             self.process = subprocess.Popen(
@@ -185,10 +188,13 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End the process now."""
+        """End the process and the processes that it started now."""
         self.connection.close()
         if self.process.poll() is None:
-            self.process.kill()
+            ending.kill_tree(self.process.pid)
+        else:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         if not self._output.closed:  # it was not opened
             os.close(self._stderr)
