@@ -56,7 +56,7 @@ def list_documents(path: str, key: str) -> tuple[Document, ...]:
     if not root.exists():
         raise ValueError(f"{key}: {path} does not exist; name a folder of .txt, .md or .jsonl files")
     files = [root] if not root.is_dir() else _walk(root)
-    if not files or not root.is_dir() and root.suffix.lower() not in SUFFIXES:
+    if not files or (not root.is_dir() and root.suffix.lower() not in SUFFIXES):
         raise ValueError(f"{key}: {path} holds no file that ends in {', '.join(SUFFIXES)}")
     documents, problems = [], []
     for file in files:
@@ -159,4 +159,6 @@ def _cut(text: str, max_chars: int) -> Iterator[str]:
 def _refuse(problems: list[str], key: str) -> None:
     if problems:
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise ValueError(f"{key}: {len(problems)} files cannot be searched:\n  " + "\n  ".join(problems[:_SHOWN]) + more)
+        raise ValueError(
+            f"{key}: {len(problems)} files cannot be searched:\n  " + "\n  ".join(problems[:_SHOWN]) + more
+        )

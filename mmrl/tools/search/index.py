@@ -37,7 +37,8 @@ class BM25Index:
 
     f(w, d) is the number of times that w is in d, |d| the number of words of d, N the number of passages, and n(w) the
     number of those that have w. FTS5 has k1 = 1.2 and b = 0.75, and the floor of idf for words that half of the
-    passages have. Words are runs of letters and digits, without case and accents. Equal scores keep the passages' order.
+    passages have. Words are runs of letters and digits, without case and accents. Equal scores keep the order of the
+    passages.
 
     One connection serves all threads, one search at a time.
 

@@ -1,17 +1,23 @@
 """Search of documents: scores of BM25 by hand, passages, and queries and files that nobody trusts."""
 
+import json
 import math
 import os
 import threading
 
 import pytest
 
+from mmrl.core.types import Context, Sampling
+from mmrl.rollouts.text.tool_demonstrations import ToolDemonstrations
 from mmrl.tools.base import BadArguments
-from mmrl.tools.call_parser import ToolCall
+from mmrl.tools.call_parser import TagParser, ToolCall
 from mmrl.tools.executor import ToolExecutor
 from mmrl.tools.search.documents import Passage, list_documents, read_passages, split_passages
 from mmrl.tools.search.index import BM25Index, find_words
 from mmrl.tools.search.tool import DocumentSearch, NothingFound, QueryTooLong, SearchTooSlow
+from tasks.wiki import Wiki
+from tasks.wiki.data import page
+from tests.rollouts.text.test_tools import POLICY
 
 CORPUS = ("red fox runs", "red red fish swims in water", "blue bird flies", "a green frog", "grey wolf runs far away")
 """20 words in 5 passages."""
@@ -39,8 +45,8 @@ def bm25(query, texts, k1=1.2, b=0.75):
 def test_scores_are_those_of_okapi_by_hand():
     """Word "red", N = 5, n = 2: idf = log(3.5 / 2.5) = 0.33647. The mean length is 20 / 5 = 4.
 
-    "red fox runs": f = 1, |d| = 3: 2.2 / (1 + 1.2 (0.25 + 0.75 * 3 / 4)) = 2.2 / 1.975 = 1.11392, times idf 0.37480.
-    "red red fish swims in water": f = 2, |d| = 6: 4.4 / (2 + 1.2 (0.25 + 0.75 * 6 / 4)) = 4.4 / 3.65, times idf 0.40561.
+    "red fox runs": f = 1, |d| = 3: 2.2 / (1 + 1.2 (0.25 + 0.75 * 3 / 4)) = 2.2 / 1.975 = 1.11392, idf times: 0.37480.
+    "red red fish swims in water": f = 2, |d| = 6: 4.4 / (2 + 1.2 (0.25 + 0.75 * 6 / 4)) = 4.4 / 3.65: 0.40561.
     """
     hits = build(CORPUS).search(["red"], 5, 5.0)
     assert [(hit.passage.source, round(hit.score, 5)) for hit in hits] == [("1", 0.40561), ("0", 0.37480)]
@@ -89,7 +95,9 @@ def test_files_are_split_into_passages_with_their_sources(tmp_path):
     passages = read_passages(documents, 200, "KEY")
     texts = {source: [p.text for p in passages if p.source == source] for source in {p.source for p in passages}}
     assert texts["notes.txt"] == ["The cellar is locked.\n\nThe key hangs above."]
-    assert texts["sub/facts.jsonl:1"] == ["Aron\nlives in Oslo"] and texts["sub/facts.jsonl:3"] == ["Berta lives in Rome"]
+    assert texts["sub/facts.jsonl:1"] == ["Aron\nlives in Oslo"] and texts["sub/facts.jsonl:3"] == [
+        "Berta lives in Rome"
+    ]
     assert texts["guide.md"][0] == "# Pump\n\nThe pump needs oil." and all(len(t) <= 200 for t in texts["guide.md"])
 
 
@@ -146,7 +154,7 @@ def test_syntax_of_a_query_is_no_syntax(query, tmp_path):
     ],
 )
 def test_a_query_that_cannot_be_answered_has_an_error_that_the_policy_reads(query, error, tmp_path):
-    with pytest.raises(error, match="write|no passage"):
+    with pytest.raises(error, match=r"write|no passage"):
         DocumentSearch(folder_of(tmp_path, FILES)).run(query=query)
 
 
@@ -181,7 +189,7 @@ def test_many_threads_search_one_index():
 
 def test_all_files_that_cannot_be_searched_are_named_in_one_error(tmp_path):
     path = folder_of(tmp_path, {"a.txt": b"\xff\xfe", "b.jsonl": '{"text": 3}', "c.jsonl": "{", "d.txt": "fine"})
-    with pytest.raises(ValueError, match="rollout.tools.search.path: 3 files cannot be searched") as error:
+    with pytest.raises(ValueError, match=r"rollout\.tools\.search\.path: 3 files cannot be searched") as error:
         DocumentSearch(path)
     message = str(error.value)
     assert "a.txt: not UTF-8 text (byte 0)" in message and "b.jsonl, line 1: `text`" in message and "c.jsonl" in message
@@ -212,7 +220,7 @@ def test_sizes_are_bounded(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="holds 300 bytes, more than 200"):
         DocumentSearch(path)
     monkeypatch.setattr("mmrl.tools.search.documents.MAX_FILE", 100)
-    with pytest.raises(ValueError, match="a.txt: 150 bytes, more than the 100"):
+    with pytest.raises(ValueError, match=r"a\.txt: 150 bytes, more than the 100"):
         DocumentSearch(path)
 
 
@@ -220,3 +228,20 @@ def test_a_sqlite_without_full_text_search_is_refused(monkeypatch):
     monkeypatch.setattr("mmrl.tools.search.index.MODULE", "fts99")
     with pytest.raises(RuntimeError, match=r"no full-text search \(no such module: fts99\); use a Python whose SQLite"):
         build(["text"])
+
+
+def test_an_episode_reads_the_passage_that_has_its_answer(tmp_path):
+    """The pages of the wiki as a file: the expert's searches of two hops end on a page with the answer."""
+    task = Wiki(people=60)
+    with open(tmp_path / "pages.jsonl", "w") as file:
+        for knowledge_base in task.knowledge_bases.values():
+            for name, facts in knowledge_base.facts.items():
+                file.write(json.dumps({"title": name, "text": page(name, facts)}) + "\n")
+    parser = TagParser("{name}", ";", "[{text}]", "[{name}]")
+    rollout = ToolDemonstrations({"?": DocumentSearch(str(tmp_path), top=1, sources=False)}, parser, max_turns=2)
+    ctx = Context(task, None, POLICY, Sampling(), seed=0, iteration=0)
+    for episode in rollout.collect([(slot, task[slot]) for slot in range(20)], ctx):
+        done = episode.turns[0].completion
+        last_result = POLICY.decode(done.action[~done.action_mask].tolist()).split("[")[-1]
+        assert episode.prompt.answer in last_result.split("]")[0].split()
+        assert episode.info["counts"] == {"tools/?/ok": 2} and task.score(episode) == {"exact": 1.0}
