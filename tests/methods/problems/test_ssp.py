@@ -20,6 +20,7 @@ from tests.rollouts.text.test_tools import POLICY
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 TASK = Wiki(people=60, hops=1)
+EXACT = {"exact": 1.0}
 
 
 @pytest.mark.parametrize("accuracy, difficulty, intermediate", [(1.0, 0.0, 0.0), (0.6, 0.4, 0.96), (0.0, 1.0, 0.0)])
@@ -34,13 +35,13 @@ def group_of(outcome, *scores):
 
 
 def test_a_proposer_earns_what_its_solvers_miss_and_nothing_without_a_valid_question():
-    assert ProposerReward()(group_of("valid", 1, 1, 1, 0, 0)) == pytest.approx([0.4, 1, 1, 1, 0, 0])
-    assert ProposerReward("intermediate")(group_of("valid", 1, 1, 1, 0, 0))[0] == pytest.approx(0.96)
+    assert ProposerReward(EXACT)(group_of("valid", 1, 1, 1, 0, 0)) == pytest.approx([0.4, 1, 1, 1, 0, 0])
+    assert ProposerReward(EXACT, "intermediate")(group_of("valid", 1, 1, 1, 0, 0))[0] == pytest.approx(0.96)
     for outcome in ("malformed", "leaked", "unsearched", "unsupported"):
-        assert ProposerReward()(group_of(outcome, 0, 0))[0] == 0  # the solvers of a reused question do not count
-        assert ProposerReward()(group_of(outcome)) == [0]
+        assert ProposerReward(EXACT)(group_of(outcome, 0, 0))[0] == 0  # the solvers of a reused question do not count
+        assert ProposerReward(EXACT)(group_of(outcome)) == [0]
     with pytest.raises(ValueError, match=r"reward\.kind must be difficulty or intermediate"):
-        ProposerReward("hard")
+        ProposerReward(EXACT, "hard")
 
 
 def test_advantages_by_hand():
@@ -142,7 +143,7 @@ def test_a_round_has_a_proposal_and_its_solvers():
         (role, slot, n) for slot in (0, 1) for n, role in enumerate(["proposer", "solver", "solver"])
     ]
     assert [e.scores["exact"] for e in episodes if e.role == "solver"] == [1, 0, 1, 0]
-    assert ProposerReward()(episodes[:3]) == [0.5, 1, 0] and episodes[0].info["counts"]["self_play/valid"] == 1
+    assert ProposerReward(EXACT)(episodes[:3]) == [0.5, 1, 0] and episodes[0].info["counts"]["self_play/valid"] == 1
     assert [bool(e.turns[0].completion.extra["proposes"]) for e in episodes] == [True, False, False] * 2
     # rows of one prompt_id have one context
     ids = {(e.turns[0].completion.prompt_id, e.prompt.messages[0]["content"]) for e in episodes}
@@ -165,7 +166,7 @@ def test_a_question_that_does_not_follow_from_the_documents_is_not_played_with_t
 
     checked, _ = collect(rollout_of(), wrong)
     assert [e.role for e in checked] == ["proposer", "proposer"]
-    assert [e.info["proposal"] for e in checked] == ["unsupported"] * 2 and ProposerReward()(checked[:1]) == [0]
+    assert [e.info["proposal"] for e in checked] == ["unsupported"] * 2 and ProposerReward(EXACT)(checked[:1]) == [0]
     unchecked, engine = collect(rollout_of(check=False), wrong)
     assert [e.role for e in unchecked] == ["proposer", "solver", "solver"] * 2
     assert not any(": " in text for text, _ in engine.read)
@@ -206,7 +207,7 @@ def test_an_earlier_question_takes_the_place_of_an_invalid_one_until_the_pool_is
     reused, _ = collect(again, silent, iteration=1)
     assert [e.role for e in reused] == ["proposer", "solver", "solver"] * 2
     assert all(ANSWER[e.prompt.messages[0]["content"]] == e.prompt.answer for e in reused if e.role == "solver")
-    assert reused[0].info["counts"]["self_play/reused"] == 1 and ProposerReward()(reused[:3])[0] == 0
+    assert reused[0].info["counts"]["self_play/reused"] == 1 and ProposerReward(EXACT)(reused[:3])[0] == 0
     again.observe([[e.light() for e in reused[:3]]])
     assert again.pool == [] and len(collect(again, silent, iteration=2)[0]) == 2
 

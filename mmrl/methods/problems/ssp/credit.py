@@ -14,7 +14,7 @@ from mmrl.core.columns import Column, register_columns
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
 from mmrl.ops.advantage import group_advantage
-from mmrl.rewards.base import Reward
+from mmrl.rewards.compose import WeightedSum
 
 PROPOSER, SOLVER = "proposer", "solver"
 """Roles of episodes."""
@@ -28,35 +28,31 @@ def proposer_reward(accuracy: float, kind: Literal["difficulty", "intermediate"]
 
 
 @dataclass(frozen=True)
-class ProposerReward(Reward):
-    """Reward of SSP: a solver's is the score of its answer; a proposer's is `proposer_reward` of its solvers' mean.
+class ProposerReward(WeightedSum):
+    """Reward of SSP: a solver's is sum_k weights_k * scores_k, a proposer's is `proposer_reward` of its solvers' mean.
 
-    A proposer whose question is invalid earns 0, whatever the solvers of a reused question do. The task's score of the
-    proposer itself, whose last turn is a question, is not read.
+    A proposer whose question is invalid earns 0, whatever the solvers of a reused question do. The task's scores of the
+    proposer itself, whose last turn is a question, are not read.
 
     Args:
+        weights: by name of the score; a right answer has to be worth 1 and a wrong one 0.
         kind: "difficulty" for 1 - a, "intermediate" for 4 a (1 - a).
-        score: of the task, 1 for a right answer.
     """
 
     kind: Literal["difficulty", "intermediate"] = "difficulty"
-    score: str = "exact"
 
     def __post_init__(self) -> None:
         if self.kind not in ("difficulty", "intermediate"):
             raise ValueError(f"reward.kind must be difficulty or intermediate, got {self.kind!r}")
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
-        answers = [episode.scores[self.score] for episode in group if episode.role != PROPOSER]
-        accuracy = sum(answers) / len(answers) if answers else 1.0
-        rewards = []
-        for episode in group:
-            if episode.role != PROPOSER:
-                rewards.append(episode.scores[self.score])
-            else:
-                valid = episode.info["proposal"] == "valid"
-                rewards.append(proposer_reward(accuracy, self.kind) if valid else 0.0)
-        return rewards
+        solvers = [episode for episode in group if episode.role != PROPOSER]
+        solver_rewards = super().__call__(solvers)
+        accuracy = sum(solver_rewards) / len(solvers) if solvers else 1.0
+        earned, rewards = proposer_reward(accuracy, self.kind), iter(solver_rewards)
+        return [
+            next(rewards) if e.role != PROPOSER else earned if e.info["proposal"] == "valid" else 0.0 for e in group
+        ]
 
 
 @dataclass(frozen=True)
