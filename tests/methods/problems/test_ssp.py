@@ -1,7 +1,7 @@
 """SSP: rules and check of questions, rewards and advantages by hand, reuse, and what a round collects."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -172,6 +172,24 @@ def test_a_question_that_does_not_follow_from_the_documents_is_not_played_with_t
     assert not any(": " in text for text, _ in engine.read)
 
 
+def test_a_proposal_whose_tool_fails_is_an_error_and_no_score():
+    class Broken(Search):
+        def run(self, query: str) -> str:
+            """
+            Fail.
+
+            Args:
+                query: is not read.
+            """
+            raise OSError("down")
+
+    rollout = rollout_of()
+    rollout.rollout.tools["?"] = Broken(TASK)
+    episodes, _ = collect(rollout, plays)
+    assert [(e.role, e.ended, e.info["proposal"]) for e in episodes] == [("proposer", "error", "failed")] * 2
+    assert episodes[0].info["counts"] == {"tools/?/raised": 1, "self_play/failed": 1}
+
+
 @pytest.mark.parametrize(
     "outcome, last",
     [("malformed", lambda answer: "what"), ("leaked", lambda answer: f"{answer} kin?")],
@@ -225,6 +243,15 @@ def test_an_earlier_question_takes_the_place_of_an_invalid_one_until_the_pool_is
 def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         rollout_of(**options)
+
+
+def test_a_task_without_texts_as_answers_is_refused():
+    class Numbers(Wiki):
+        def __getitem__(self, index):
+            return replace(super().__getitem__(index), answer=7)
+
+    with pytest.raises(ValueError, match="wiki/train/0: the answer is 7, and proposers write questions for a text"):
+        rollout_of().check_task(Numbers(people=60))
 
 
 def test_the_start_demonstrates_every_kind():

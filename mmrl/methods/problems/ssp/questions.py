@@ -33,7 +33,9 @@ def successful_calls(proposal: Episode) -> list[tuple[str, Any]]:
 
 
 def apply_rules(proposal: Episode, pattern: re.Pattern[str], min_searches: int) -> tuple[str, str]:
-    """Return the outcome of the rules ("valid", "malformed", "leaked", "unsearched") and the question."""
+    """Return the outcome of the rules (valid, malformed, leaked, unsearched; failed for an error) and the question."""
+    if proposal.ended == "error":
+        return "failed", ""
     question = extract_question(str(proposal.output), pattern) if proposal.ended == "done" else None
     if question is None:
         return "malformed", ""

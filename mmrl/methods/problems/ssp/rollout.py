@@ -11,7 +11,7 @@ import torch
 
 from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
-from mmrl.core.types import Context, Episode, Prompt
+from mmrl.core.types import Context, Episode, Prompt, Task
 from mmrl.methods.problems.ssp.credit import PROPOSER, SOLVER
 from mmrl.methods.problems.ssp.questions import (
     answer_from_documents,
@@ -41,7 +41,8 @@ class SearchSelfPlay(Rollout):
        drawn from a pool that is emptied every `reuse_iterations` iterations; there may be none.
 
     The check repeats the proposer's searches, so a tool must return the same again. Metrics count the outcomes of
-    proposals as `rollout/self_play/`: valid, malformed, leaked, unsearched, unsupported (by the check), and reused.
+    proposals as `rollout/self_play/`: valid, malformed, leaked, unsearched, unsupported (by the check), failed (by a
+    fault of a tool or the engine), and reused.
 
     Source: Lu et al., "Search Self-play", 2025, arXiv:2510.18821; released code: ssp_ray_trainer.py.
 
@@ -91,6 +92,9 @@ class SearchSelfPlay(Rollout):
     def writes(cls) -> frozenset[str]:
         return frozenset({"proposes"})
 
+    def check_task(self, task: Task) -> None:
+        self._ask(task[0])
+
     def close(self) -> None:
         self.rollout.close()
 
@@ -100,14 +104,19 @@ class SearchSelfPlay(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if ctx.group_size < 2:
             raise ValueError("data.group_size must be at least 2 with SSP: a proposal and its solvers")
-        asked = [(slot, self._ask(prompt)) for slot, prompt in prompts]
-        proposals = self.rollout.collect(asked, replace(ctx, group_size=1, requested_indices=None))
+        # [slots] proposals with their outcomes
+        proposer_prompts = [(slot, self._ask(prompt)) for slot, prompt in prompts]
+        proposals = self.rollout.collect(proposer_prompts, replace(ctx, group_size=1, requested_indices=None))
         self._judge(proposals, ctx)
-        # solvers: slot to episodes
+        # solvers of the valid and the reused questions, by slot
         questions = self._choose_questions(proposals, ctx)
-        posed = [(slot + SOLVER_SLOTS, self._pose(*question, slot, ctx)) for slot, question in questions.items()]
-        indices = {slot: range(1, ctx.group_size) for slot, _ in posed}
-        solutions = self.rollout.collect(posed, replace(ctx, requested_indices=indices)) if posed else []
+        solver_prompts = [
+            (slot + SOLVER_SLOTS, self._pose(*question, slot, ctx)) for slot, question in questions.items()
+        ]
+        indices = {slot: range(1, ctx.group_size) for slot, _ in solver_prompts}
+        solutions = (
+            self.rollout.collect(solver_prompts, replace(ctx, requested_indices=indices)) if solver_prompts else []
+        )
         by_slot: dict[int, list[Episode]] = {}
         for episode in solutions:
             by_slot.setdefault(episode.group - SOLVER_SLOTS, []).append(episode)
@@ -149,7 +158,7 @@ class SearchSelfPlay(Rollout):
         questions = {}
         for proposal in proposals:
             if proposal.info["proposal"] == "valid" and proposal.ended != "error":
-                questions[proposal.group] = (proposal.info["question"], str(proposal.prompt.answer))
+                questions[proposal.group] = (proposal.info["question"], proposal.prompt.answer)
             elif self.pool:
                 rng = derive_rng(ctx.seed, ctx.purpose, "ssp reuse", ctx.iteration, proposal.group)
                 questions[proposal.group] = self.pool[int(rng.integers(len(self.pool)))]
@@ -158,7 +167,12 @@ class SearchSelfPlay(Rollout):
 
     def _ask(self, prompt: Prompt) -> Prompt:
         """Return the proposer's prompt for the answer of a problem."""
-        return _write(prompt, _fill(self.proposer_prompt, answer=str(prompt.answer)))
+        if not isinstance(prompt.answer, str) or not prompt.answer.strip():
+            raise ValueError(
+                f"{prompt.place or prompt.key}: the answer is {prompt.answer!r}, and proposers write questions for a "
+                "text; use a task whose answers are texts"
+            )
+        return _write(prompt, _fill(self.proposer_prompt, answer=prompt.answer))
 
     def _pose(self, question: str, answer: str, slot: int, ctx: Context) -> Prompt:
         """Return the solvers' prompt."""
