@@ -46,6 +46,7 @@ class BM25Index:
     """
 
     def __init__(self, passages: Sequence[Passage]):
+        self._size = len(passages)
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         try:
@@ -60,6 +61,15 @@ class BM25Index:
         self._database.executemany("insert into passages(rowid, text, source) values (?, ?, ?)", rows)
         self._database.execute("insert into passages(passages) values ('optimize')")
         self._database.commit()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, numbers: Sequence[int]) -> list[Passage]:
+        """Return passages by their numbers, from 0."""
+        command = "select source, text from passages where rowid = ?"
+        with self._lock:
+            return [Passage(*self._database.execute(command, (number,)).fetchone()) for number in numbers]
 
     def search(self, words: Sequence[str], count: int, timeout_s: float) -> list[Hit]:
         """Return the `count` passages with the highest scores among those that have a word.

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mmrl.core.errors import check_at_least, check_positive
 from mmrl.tools.base import BadArguments, Tool, ToolError
-from mmrl.tools.search.documents import Document, list_documents, read_passages
+from mmrl.tools.search.documents import Document, Passage, list_documents, read_passages
 from mmrl.tools.search.index import BM25Index, find_words
 
 KEY = "rollout.tools.search.path"
@@ -64,6 +64,11 @@ class DocumentSearch(Tool):
         Args:
             query: words that the passage should have.
         """
+        passages = self.find_passages(query)
+        return "\n\n".join(f"[{each.source}] {each.text}" if self.sources else each.text for each in passages)
+
+    def find_passages(self, query: str) -> list[Passage]:
+        """Return the best passages. Raises a ToolError for a query that cannot be answered."""
         if len(query) > MAX_QUERY:
             raise QueryTooLong(f"write at most {MAX_QUERY} characters")
         words = find_words(query)
@@ -77,8 +82,7 @@ class DocumentSearch(Tool):
             raise SearchTooSlow(f"{error}; write rarer words") from error
         if not hits:
             raise NothingFound("no passage has a word of the query")
-        texts = [f"[{hit.passage.source}] {hit.passage.text}" if self.sources else hit.passage.text for hit in hits]
-        return "\n\n".join(texts)
+        return [hit.passage for hit in hits]
 
 
 @lru_cache(maxsize=2)

@@ -7,13 +7,16 @@ import threading
 
 import pytest
 
-from mmrl.core.types import Context, Sampling
+from mmrl.core.types import Context, Prompt, Sampling
 from mmrl.rollouts.text.tool_demonstrations import ToolDemonstrations
+from mmrl.rollouts.text.tools import ToolUse
+from mmrl.schedules.scalars import with_scalar
 from mmrl.tools.base import BadArguments
 from mmrl.tools.call_parser import TagParser, ToolCall
 from mmrl.tools.executor import ToolExecutor
 from mmrl.tools.search.documents import Passage, list_documents, read_passages, split_passages
 from mmrl.tools.search.index import BM25Index, find_words
+from mmrl.tools.search.noise import NoisySearch
 from mmrl.tools.search.tool import DocumentSearch, NothingFound, QueryTooLong, SearchTooSlow
 from tasks.wiki import Wiki
 from tasks.wiki.data import page
@@ -245,3 +248,36 @@ def test_an_episode_reads_the_passage_that_has_its_answer(tmp_path):
         last_result = POLICY.decode(done.action[~done.action_mask].tolist()).split("[")[-1]
         assert episode.prompt.answer in last_result.split("]")[0].split()
         assert episode.info["counts"] == {"tools/?/ok": 2} and task.score(episode) == {"exact": 1.0}
+
+
+def test_noise_takes_the_place_of_the_best_passages_for_a_share_of_the_queries(tmp_path):
+    """Of 400 queries 120 are noisy in the mean at a share of .3, with a standard deviation of sqrt(400 .3 .7) = 9.2."""
+    rows = (json.dumps({"text": f"word{n} text"}) for n in range(400))
+    path = folder_of(tmp_path, {"a.jsonl": "\n".join(rows)})
+    plain = DocumentSearch(path, top=1)
+    results = [plain.run(query=f"word{n}") for n in range(400)]
+    noisy = {}
+    for noise in (0.0, 0.3, 0.6, 1.0):
+        tool = NoisySearch(path, noise, top=1).start(Prompt("task/train/3"))
+        texts = [tool.run(query=f"word{n}") for n in range(400)]
+        assert texts == [tool.run(query=f"word{n}") for n in range(400)]
+        noisy[noise] = {n for n in range(400) if texts[n] != results[n]}
+    assert not noisy[0.0] and len(noisy[1.0]) > 390  # a random passage is the best one once in 400 times
+    assert noisy[0.3] < noisy[0.6] < noisy[1.0] and 90 < len(noisy[0.3]) < 150
+    other = NoisySearch(path, 0.3, top=1).start(Prompt("task/train/4"))
+    assert {n for n in range(400) if other.run(query=f"word{n}") != results[n]} != noisy[0.3]
+    with pytest.raises(NothingFound):
+        NoisySearch(path, 1.0).run(query="zebra")
+    with pytest.raises(ValueError, match="noise must be in"):
+        NoisySearch(path, 1.5)
+
+
+def test_noise_follows_a_schedule(tmp_path):
+    path = folder_of(tmp_path, {"a.jsonl": "\n".join(json.dumps({"text": f"word{n}"}) for n in range(50))})
+    rollout = ToolUse({"search": NoisySearch(path, 1.0, top=1, sources=False)})
+    for noise, least, most in ((1.0, 0, 5), (0.0, 50, 50)):
+        rollout = with_scalar(rollout, ("tools", "search", "noise"), noise)
+        tool = rollout.tools["search"].start(Prompt("task/train/0"))
+        assert least <= sum(tool.run(query=f"word{n}") == f"word{n}" for n in range(50)) <= most
+    with pytest.raises(ValueError, match="noise must be in"):
+        with_scalar(rollout, ("tools", "search", "noise"), 2.0)
