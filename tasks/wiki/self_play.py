@@ -9,16 +9,17 @@ from mmrl.core.types import Prompt
 from tasks.wiki.data import page, path_of
 from tasks.wiki.task import Wiki
 
-KINDS = ("solve", "solve_short", "propose", "check")
+KINDS = ("solve", "propose", "check")
 
 
 @dataclass(frozen=True)
 class SelfPlayWiki(Wiki):
-    """Wiki whose training problems are of four kinds in turn, for a start of self-play by search.
+    """Wiki whose training problems are of three kinds in turn, for a start of self-play by search.
 
-    solve: as `Wiki`. solve_short: the last relation of the question alone. propose: the name of a person, whose script
-    searches that person's page and writes a question of one relation. check: that question behind the pages that the
-    search returned and one page of others, answered without a search. Held-out problems are those of `Wiki`.
+    solve: as `Wiki`. propose: the name of a person, whose script searches that name and writes a question of one
+    relation; where several questions have that answer, it may be one whose page the search does not return. check: that
+    question behind the pages of such a search and pages of others, answered without a search. Held-out problems are
+    those of `Wiki`.
 
     Args:
         proposer_prompt: as the rollout has it, with {answer}.
@@ -29,8 +30,8 @@ class SelfPlayWiki(Wiki):
 
     proposer_prompt: str = "{answer}!"
     check_prompt: str = "{documents}: {question}"
-    top: int = 3
-    noise: int = 3
+    top: int = 2
+    noise: int = 2
 
     def kind(self, index: int) -> str:
         return KINDS[index % len(KINDS)] if self.split == "train" else "solve"
@@ -39,7 +40,6 @@ class SelfPlayWiki(Wiki):
         prompt = super().__getitem__(index)
         text = {
             "solve": lambda: prompt.messages[0]["content"],
-            "solve_short": lambda: self._short_question(index),
             "propose": lambda: self.proposer_prompt.replace("{answer}", prompt.answer),
             "check": lambda: self._check(index, prompt.answer),
         }[self.kind(index)]()
@@ -51,9 +51,6 @@ class SelfPlayWiki(Wiki):
             return super().script(index)
         if kind == "check":
             return [answer]
-        *_, person, _ = self._path(index)
-        if kind == "solve_short":
-            return [self.call.format(query=person), answer]
         return [self.call.format(query=answer), self._short_question(index)]
 
     def _path(self, index: int) -> list[str]:
