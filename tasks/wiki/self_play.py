@@ -18,20 +18,19 @@ class SelfPlayWiki(Wiki):
 
     solve: as `Wiki`. propose: the name of a person, whose script searches that name and writes a question of one
     relation; where several questions have that answer, it may be one whose page the search does not return. check: that
-    question behind the pages of such a search and pages of others, answered without a search. Held-out problems are
-    those of `Wiki`.
+    question behind the results of a search of two pages and of searches of others, answered without a search. Held-out
+    problems are those of `Wiki`.
 
     Args:
         proposer_prompt: as the rollout has it, with {answer}.
         check_prompt: as the rollout has it, with {documents} and {question}.
-        top: pages of a search, as the tool has it.
-        noise: pages of others in a check.
+        noise: results of other questions in a check. Every result names its own answer twice, so that the answer cannot
+            be told without the question.
     """
 
     proposer_prompt: str = "{answer}!"
     check_prompt: str = "{documents}: {question}"
-    top: int = 2
-    noise: int = 2
+    noise: int = 1
 
     def kind(self, index: int) -> str:
         return KINDS[index % len(KINDS)] if self.split == "train" else "solve"
@@ -41,7 +40,7 @@ class SelfPlayWiki(Wiki):
         text = {
             "solve": lambda: prompt.messages[0]["content"],
             "propose": lambda: self.proposer_prompt.replace("{answer}", prompt.answer),
-            "check": lambda: self._check(index, prompt.answer),
+            "check": lambda: self._check(index),
         }[self.kind(index)]()
         return replace(prompt, messages=({"role": "user", "content": text},))
 
@@ -60,12 +59,15 @@ class SelfPlayWiki(Wiki):
         """Return the question of the last relation alone."""
         return f"{self._path(index)[-2]} {self._knowledge_base.questions[index][-1]}?"
 
-    def _check(self, index: int, answer: str) -> str:
-        """Return a check: a search's result for the answer, which has the person that the question is about."""
-        facts, rng = self._knowledge_base.facts, derive_rng("wiki", "check", self.seed, index)
-        names = list(facts)
-        others = [names[int(i)] for i in rng.integers(len(names), size=self.top - 2 + self.noise)]
-        results = [[answer, self._path(index)[-2], *others[: self.top - 2]], others[self.top - 2 :]]
-        pages = ["; ".join(page(name, facts[name]) for name in result) for result in results if result]
-        documents = "\n\n".join(pages[int(i)] for i in rng.permutation(len(pages)))
+    def _check(self, index: int) -> str:
+        """Return a check: the question behind results of searches for its answer and for those of other questions."""
+        rng = derive_rng("wiki", "check", self.seed, index)
+        results = [index, *(int(i) for i in rng.integers(len(self), size=self.noise))]
+        documents = "\n\n".join(self._find_pages(results[int(i)]) for i in rng.permutation(len(results)))
         return self.check_prompt.replace("{documents}", documents).replace("{question}", self._short_question(index))
+
+    def _find_pages(self, index: int) -> str:
+        """Return the page of a question's answer and a page that names it, as a search for the answer does."""
+        *_, person, answer = self._path(index)
+        facts = self._knowledge_base.facts
+        return "; ".join(page(name, facts[name]) for name in (answer, person))

@@ -276,4 +276,7 @@ def test_the_start_demonstrates_every_kind():
                 page.startswith(f"{person} ") and f"{relation} {prompt.answer}" in page
                 for page in re.split("; |\n\n|: ", text)
             )
+            # without the question every result's own name may be the answer
+            results = text.rpartition(": ")[0].split("\n\n")
+            assert len(results) == 2 and all(one.split().count(one.split()[0]) > 1 for one in results)
     assert task.on("held_out")[2] == Wiki(people=60).on("held_out")[2]
