@@ -24,8 +24,8 @@ class SelfPlayWiki(Wiki):
     Args:
         proposer_prompt: as the rollout has it, with {answer}.
         check_prompt: as the rollout has it, with {documents} and {question}.
-        noise: results of other questions in a check. Every result names its own answer twice, so that the answer cannot
-            be told without the question.
+        noise: results of other questions in a check. Every result has its own answer twice, so that the question is
+            needed.
     """
 
     proposer_prompt: str = "{answer}!"
