@@ -48,8 +48,8 @@ def encode_strings(
             )
         if (other := first.setdefault(tuple(tokens), action)) is not action or actions.count(action) > 1:
             raise ValueError(
-                f"policy=action_scorer: the admissible actions {other!r} and {action!r} have the same tokens, so they "
-                "cannot be told apart; name each action once"
+                f"policy=action_scorer: the admissible actions {other!r} and {action!r} have the same tokens, and so "
+                "the same score; name each action once"
             )
     return [[*tokens, *end] for tokens in ids]
 
