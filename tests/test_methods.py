@@ -60,6 +60,7 @@ NEEDED = {
     "search_r1": ("task=wiki",),
     "secrets_rlhf": SCORER,
     "simple_vla_rl": OPENVLA,
+    "ssp": ("task=wiki", "+rollout.rollout.tools.search={_target_: tasks.wiki.search.Search, task: '${data.task}'}"),
     "vrag_rl": ("policy=vlm", "task=small_acuity"),
 }
 """What a method needs of its setting beside the policy of its theme."""

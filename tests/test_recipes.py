@@ -208,6 +208,14 @@ NEEDED = {
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
     "recipe=relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
     "recipe=sasr": ("data.rollout.imitation_probability.warmup=1",),
+    # some random completions are questions, which no random answer from documents passes
+    "recipe=ssp": (
+        STOPS,
+        "data.num_prompts=24",
+        "data.rollout.check=false",
+        "data.rollout.min_searches=0",
+        "data.rollout.question_pattern='(.+)'",
+    ),
     "recipe=trapo": (
         "data.transforms.trajectory.labelled_fraction=1.0",
         "data.transforms.trajectory.score_name=reward",

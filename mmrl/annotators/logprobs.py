@@ -14,7 +14,7 @@ from mmrl.core.columns import COLLATED
 from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.types import Context, PolicyOutput
-from mmrl.distributed.scoring import get_scoring_group
+from mmrl.distributed.sequence_group import get_scoring_group
 from mmrl.transforms.rows.shared_rows import SharedRows
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.gae import Timeline
-from mmrl.annotators.whiten import whiten
+from mmrl.annotators.gae import Timeline, whiten
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context
 from mmrl.ops.advantage import group_mean

@@ -78,12 +78,14 @@ class Conversation:
             return None
         if not line.strip():
             return None
+        # images and videos that wait stand before the text of the message
         content: Any = line
         kinds = ["image"] * len(self.waiting) + ["video"] * len(self.waiting_videos)
         if kinds:
             content = [*({"type": kind} for kind in kinds), {"type": "text", "text": line}]
         messages = [*self.messages, {"role": "user", "content": content}]
         images, videos = [*self.images, *self.waiting], [*self.videos, *self.waiting_videos]
+        # a question without an answer is not a part of the conversation
         try:
             answer = self.policy.generate(messages, images=images, videos=videos, **self.guide)
         except (ConfigError, ValueError, OSError) as error:

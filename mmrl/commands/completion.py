@@ -80,12 +80,14 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     command, *arguments = before
     if command in ("help", "--help"):
         return [*JOBS, *COMMANDS]
+    # commands that take the keys of a configuration
     if command == "fit":
         return [*_configuration_keys(last, arguments), "trust=", "overwrite=", "--config", "--print_config", "--help"]
     if command == "plan":
         return [*_configuration_keys(last, arguments), *PLAN_OPTIONS, "--json", "--config", "--help"]
     if command == "doctor":
         return [*_configuration_keys(last, arguments), "--timeout", *PLAN_OPTIONS[:3], "--help"]
+    # commands that take the folder of a run
     if command == "evaluate":
         folders = [] if arguments else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
@@ -103,6 +105,7 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     if command == "show":
         folders = [] if arguments else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]
+    # commands that take names
     if command == "list":
         described = {form: group for group in DESCRIPTIONS for form in (group, plural(group))}
         if arguments:

@@ -150,6 +150,7 @@ def _result(
     policy: str | None,
 ) -> dict[str, Any]:
     held_out = data.evaluation
+    # what was measured, how, and the numbers by checkpoint and decode
     entries = evaluation.protocol.entries
     return {
         "run": str(request.folder),

@@ -24,6 +24,7 @@ def check_dashed(arguments: Sequence[str], trust: bool = False) -> None:
     for number, argument in enumerate(arguments):
         if not argument.startswith("--"):
             continue
+        # --key=value, or --key value
         key, equals, value = argument[2:].partition("=")
         value = value if equals else next(iter(arguments[number + 1 : number + 2]), "")
         if key == "config":
@@ -32,6 +33,7 @@ def check_dashed(arguments: Sequence[str], trust: bool = False) -> None:
             configs.append(enter_project_of(Path(value), trust))
             continue
         options.append(f"--{key}={value}")
+        # keys in full, of the configuration, and not within a list
         head = key.partition(".")[0]
         if head in SHORT:
             raise ConfigError(f"--{key}: beside --config keys are written in full: --{SHORT[head]}{key[len(head) :]}")

@@ -42,6 +42,7 @@ PIPELINES = {
 
 def push(arguments: Sequence[str]) -> Path:
     """Write RUN/policy/README.md and upload RUN/policy; with --dry-run the card alone. Returns the card's path."""
+    # one run folder, options by name
     places, options, dry = [], {}, False
     for argument in arguments:
         key, equals, value = argument.partition("=")
@@ -65,6 +66,7 @@ def push(arguments: Sequence[str]) -> Path:
         raise ConfigError(
             f"{folder}: no trained policy; give the folder of a finished run, with config.yaml and policy/"
         )
+    # the card is written before anything is sent
     card = folder / "policy" / "README.md"
     with writable(folder / "policy", "mmrl push"):
         check_inside(card.parent, folder)

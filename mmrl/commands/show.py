@@ -91,6 +91,7 @@ def show(arguments: Sequence[str]) -> list[dict[str, Any]]:
         all_groups = samples.read(iteration)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    # the groups that were asked for: failures, sorted, at most so many
     groups: list[dict[str, Any]] = select_failures(all_groups) if request.failures else all_groups
     if request.sort is not None:
         groups = sort_groups(groups, request.sort)
@@ -99,6 +100,7 @@ def show(arguments: Sequence[str]) -> list[dict[str, Any]]:
         f"{request.folder}: iteration {iteration}, {len(groups)} of {len(all_groups)} groups; "
         f"{len(iterations)} iterations from {iterations[0]} to {iterations[-1]} have samples"
     )
+    # a page, or the terminal
     if request.html:
         page = request.folder / PAGE
         with writable(request.folder, "mmrl show"):

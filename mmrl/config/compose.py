@@ -124,6 +124,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         check_argument(argument)
         key, _, value = argument.lstrip("+~").partition("=")
+        # an option of a group, a key with a short prefix, a key in full
         head, _, rest = key.partition(".")
         if not rest and key in options:
             if value not in options[key] and (new := find_new_option(key, value)):

@@ -27,6 +27,7 @@ def check_threads(trainer: Mapping[str, Any], model: Mapping[str, Any], data: Ma
     if not module.get("staleness") or "engine" not in module:
         return
     where, engine = f"data.staleness={module['staleness']}", module["engine"]
+    # engines whose collectives would meet those of the learner
     if _has_several_processes(trainer):
         for part in _classes(engine):
             if (obstacle := getattr(part, "thread_obstacle", None)) is not None:
@@ -34,6 +35,7 @@ def check_threads(trainer: Mapping[str, Any], model: Mapping[str, Any], data: Ma
                     f"{where} with several processes (trainer.devices), data.engine: {obstacle}; use "
                     "engine=vllm_server or engine=local, or data.staleness=0"
                 )
+    # models that the thread cannot read while the learner trains
     sharded = is_fsdp2(trainer.get("strategy"))
     names = frozenset(learner.get("auxiliary_models") or ())
     reason = "the model is trained meanwhile"

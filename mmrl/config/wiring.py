@@ -47,6 +47,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     if "phases" in learner:
         check_phases(learner["phases"], module, where)
         return
+    # what policy, rollout and transforms offer before the annotators run
     policy = learner["policy"]
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
     predicted, provided = policy_class.predicts(policy_args), policy_class.provides(policy_args)
@@ -65,6 +66,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             raise ConfigError(f"{where}{part} {hint.format(missing=missing)}{_explain_columns(missing, module)}")
 
     _check_sampled(module, transforms, partial(need, have=frozenset(learner.get("frozen_models") or ())))
+    # each annotator reads columns of those before it
     annotators, pipeline = module.get("annotators") or {}, module.get("pipeline") or []
     for name in pipeline:
         if pipeline.count(name) > 1:
@@ -79,6 +81,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(annotator.models(), models, part, MODELS)
         columns |= annotator.writes()
     _check_rows(module.get("rows") or {}, partial(need, have=columns))
+    # the loss reads the columns of the whole pipeline
     weighting = build(module["weighting"])
     need(weighting.reads(), columns, "the weighting", UNWRITTEN)
     objective = learner["objective"].get("init_args", learner["objective"])

@@ -29,6 +29,7 @@ def check_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}; {_HINT}")
     if path.stat().st_size > _LONGEST:
         raise ConfigError(f"{path}: {path.stat().st_size} bytes are too many for a configuration; {_HINT}")
+    # nodes and not values, so that keys keep their lines
     try:
         with path.open(encoding="utf-8") as file:
             root = yaml.compose(file, Loader=yaml.SafeLoader)
@@ -44,6 +45,7 @@ def check_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.problem}, {_line(error.problem_mark)}; {_HINT}") from error
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag.endswith(":null")):
         raise ConfigError(f"{path} is empty; {_HINT}")
+    # aliases are bounded before anything is built of them
     _count(root, path, {}, set())
     _check(root, path, set())
     if not isinstance(root, yaml.MappingNode):

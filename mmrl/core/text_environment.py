@@ -24,6 +24,7 @@ class TextStep:
         truncated: whether a limit of the environment ended the episode.
         valid: whether the environment knows the action; actions that it does not know are counted.
         scores: named scores that the episode has if it ends here.
+        admissible_actions: what can be done next, for policies that choose among strings; empty where any text can.
     """
 
     text: str
@@ -33,6 +34,7 @@ class TextStep:
     truncated: bool = False
     valid: bool = True
     scores: Mapping[str, float] = field(default_factory=dict)
+    admissible_actions: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:

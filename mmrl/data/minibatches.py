@@ -19,9 +19,9 @@ from torch import Tensor
 from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_rng
 from mmrl.distributed import parallel
+from mmrl.distributed.sequence_group import ALONE
 from mmrl.objectives.weighting import Weighting
 from mmrl.ops.masked import last_inside
-from mmrl.policies.sequence_group import ALONE
 from mmrl.transforms.rows.shared_rows import SharedRows
 
 

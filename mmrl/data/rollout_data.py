@@ -31,7 +31,7 @@ from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
 from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.distributed import parallel
-from mmrl.distributed.scoring import share_scoring
+from mmrl.distributed.sequence_group import share_scoring
 from mmrl.distributed.sharding import gather_weights
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut

@@ -8,7 +8,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed.constants import default_pg_timeout
 
 from mmrl.core.errors import check_at_least
-from mmrl.policies.sequence_group import ALONE, SequenceGroup, build_sequence_group
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup, build_sequence_group
 
 
 class DDP(DDPStrategy):

@@ -19,9 +19,9 @@ from torch.optim import Optimizer
 
 from mmrl.core.errors import check_at_least
 from mmrl.distributed.heap import return_freed_memory
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup, build_sequence_group
 from mmrl.distributed.whole_state import collect_optimizer_state, load_model_state, load_optimizer_state
 from mmrl.files.weight_names import current_name, name_remedy
-from mmrl.policies.sequence_group import ALONE, SequenceGroup, build_sequence_group
 
 
 class FSDP2(ModelParallelStrategy):

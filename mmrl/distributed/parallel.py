@@ -18,9 +18,9 @@ from torch.distributed.constants import default_pg_timeout
 from torch.nn.parallel import DistributedDataParallel
 
 from mmrl.distributed.fsdp2 import FSDP2, mixed_precision
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup
 from mmrl.distributed.sharding import shard
 from mmrl.distributed.thread_group import ThreadGroup, current_group
-from mmrl.policies.sequence_group import ALONE, SequenceGroup
 
 
 def rank_and_size() -> tuple[int, int]:

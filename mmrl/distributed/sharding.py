@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,7 +23,9 @@ from torch.distributed.tensor import DTensor
 
 from mmrl.distributed.first_process import receive_weights, take_weights
 from mmrl.distributed.thread_group import refuse_thread
-from mmrl.policies.base import Policy
+
+if TYPE_CHECKING:
+    from mmrl.policies.base import Policy
 
 _plain: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # sharded policy -> its copy without weights
 _shares_with: WeakKeyDictionary[nn.Module, list[nn.Module]] = WeakKeyDictionary()  # and those whose layers it has

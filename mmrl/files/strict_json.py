@@ -39,6 +39,7 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
             `MAX_DIGITS` digits, half of a surrogate pair, or (with `finite`) a number that is not finite.
     """
 
+    # hooks of the parser, which refuse what json accepts
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) < len(pairs):
@@ -65,6 +66,7 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
             raise BrokenJSON(f"{place}: {name} is not a finite number; {remedy}")
         return float(name)
 
+    # bytes to text to a value
     try:
         plain = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
     except UnicodeDecodeError as error:

@@ -15,6 +15,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.types import PolicyOutput
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.distributed import parallel
+from mmrl.distributed.sequence_group import ALONE
 from mmrl.distributed.sharding import gather_weights
 from mmrl.files.weight_names import name_remedy
 from mmrl.learners.base import BaseLearner
@@ -23,7 +24,6 @@ from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.resume import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
-from mmrl.policies.sequence_group import ALONE
 
 
 class Learner(BaseLearner):

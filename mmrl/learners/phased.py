@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,6 @@ from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.phases.base import Phase, UpdateContext, part
 from mmrl.learners.phases.gradient_step import GradientStep
-from mmrl.learners.process_rows import ProcessRows, split_updates
 from mmrl.learners.resume import options_of
 from mmrl.policies.base import Policy
 
@@ -220,3 +220,49 @@ def _add_metrics(
     metrics: dict[str, Tensor], phase: str, scale: Callable[[Tensor], Tensor] | None, values: Mapping[str, Tensor]
 ) -> None:
     metrics.update({f"{phase}/{name}": value if scale is None else scale(value) for name, value in values.items()})
+
+
+@dataclass(frozen=True)
+class ProcessRows:
+    """This process's rows of a batch. A process without rows has one of loss weight 0, so that it takes part.
+
+    Args:
+        count: number of rows of this process.
+        total: number of rows of the batch, over all processes.
+        place: [max(count, 1)] place of each row in the batch.
+        processes: number of processes.
+    """
+
+    count: int
+    total: int
+    place: Tensor
+    processes: int
+
+    def draw(self, normal: Callable[..., Tensor], rows: int, *shape: int) -> Tensor:
+        """Draw what one process would draw for all rows of the batch, and return this process's part."""
+        return normal(self.total, *shape)[self.place]
+
+    def scale(self, mean: Tensor) -> Tensor:
+        """Scale a mean over this process's rows, so that the mean over processes is that over all rows."""
+        return mean * (self.count * self.processes / self.total)
+
+
+def split_updates(batches: Batch, device: torch.device) -> Iterator[tuple[Batch, ProcessRows | None]]:
+    """Yield the batch of each update, columns [rows, ...]; and the rows of this process, None in a run of one process.
+
+    Collective.
+
+    Args:
+        batches: columns [updates, rows, ...]. The column `place` of several processes is -1 in rows that fill up an
+            update.
+        device: where tensors are for communication.
+    """
+    if "place" not in batches:
+        for number in range(batches.rows):
+            yield Batch({name: column[number] for name, column in batches.items()}), None
+        return
+    counts = (batches["place"] >= 0).sum(1)
+    pairs = zip(counts.tolist(), parallel.total(counts, device).tolist())
+    for number, (count, total) in enumerate(pairs):
+        batch = Batch({name: column[number, : max(count, 1)] for name, column in batches.items()})
+        yield batch, ProcessRows(count, total, batch["place"].clamp(min=0), parallel.rank_and_size()[1])

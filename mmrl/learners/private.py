@@ -197,6 +197,7 @@ def _refuse_mixing(learner: PrivateLearner) -> None:
     """Refuse parts that use examples twice, or let the gradient of one example depend on others."""
     data = learner.trainer.datamodule
     size = len(data.task)
+    # what is wrong with each key; False where nothing is
     problems = {
         "data.update_epochs": data.update_epochs != 1 and "is above 1, and an example counts once; set it to 1",
         "data.num_minibatches": data.num_minibatches != 1 and "is above 1, and an iteration is one step; set it to 1",
@@ -207,6 +208,7 @@ def _refuse_mixing(learner: PrivateLearner) -> None:
         "model.privacy.delta": learner.privacy.delta * size >= 1
         and f"must be below 1 / {size}, as the task has {size} problems; lower it",
     }
+    # parts that keep examples, or mix them
     for name, part in data.transforms.items():
         problems[f"data.transforms.{name}"] = (
             isinstance(part, StatefulTransform) and "keeps examples of other iterations; leave it out"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmrl.core.batch import Batch, Ragged, concatenate_columns, pad_stack
 from mmrl.core.rng import Noise
 from mmrl.core.types import Ended, Observation, PolicyOutput, Sampling
-from mmrl.policies.sequence_group import SequenceGroup
+from mmrl.distributed.sequence_group import SequenceGroup
 
 
 @dataclass

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import Tensor
 
 from mmrl.files.contract import differences, flatten_entries
 from mmrl.policies.vla.scale import Scale
@@ -249,3 +251,30 @@ def refuse_other(saved: Mapping[str, Any] | None, own: Mapping[str, Any], where:
 def digest(contract: Mapping[str, Any]) -> str:
     """Hash a contract to twelve hexadecimal digits."""
     return hashlib.sha256(json.dumps(contract, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def read_image(name: str, value: Any) -> Tensor:
+    """Return an image uint8 [H, W, 3].
+
+    Raises:
+        ValueError: the observation of this name is something else.
+    """
+    image = np.asarray(value)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise ValueError(f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {image.shape}")
+    return torch.as_tensor(image)
+
+
+def read_proprio(value: Any, dims: int) -> Tensor:
+    """Return proprioception, float32 [dims].
+
+    Raises:
+        ValueError: it is no array of as many numbers.
+    """
+    try:
+        proprio = torch.as_tensor(np.asarray(value, dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"observation 'proprio' must be {dims} numbers ({error})") from error
+    if proprio.shape != (dims,):
+        raise ValueError(f"observation 'proprio' has shape {tuple(proprio.shape)}, but policy.proprio_dims is {dims}")
+    return proprio

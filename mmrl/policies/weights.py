@@ -47,12 +47,14 @@ def check_folder(folder: str | Path) -> None:
     remedy = "save the policy there again, or copy the folder again"
     check_files(folder, remedy)
     files = sorted(folder.glob("*.safetensors"))
+    # pickled weights may run code when they are read
     pickled = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(kind))
     if not files and pickled:
         raise ValueError(
             f"policy.path={folder}: its weights are pickled ({pickled[0]}), and a pickle can run any program when it "
             "is read; convert them to model.safetensors with save_pretrained of a program that you trust"
         )
+    # length of the header in 8 bytes, the header in JSON, then the weights to the end of the file
     for file in files:
         check_regular(file, remedy)
         with open(file, "rb") as opened:

@@ -51,6 +51,7 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
     Raises:
         CheckpointError: the file system is full; a checkpoint that was at `path` is kept.
     """
+    # tensors go to files of their own, and all other state is pickled
     rest = dict(checkpoint)
     weights = rest.pop("state_dict")
     plain, aliases = _storable(weights)
@@ -65,6 +66,7 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
     }
     try:
         with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+            # hashes are made while the parts are written, and stand in the manifest at the end
             sums = {}
             for name, write in writers.items():
                 with archive.open(name, "w", force_zip64=True) as part:

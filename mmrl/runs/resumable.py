@@ -20,6 +20,7 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
     """
     if not os.path.exists(path):
         raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
+    # a folder of shards
     if os.path.isdir(path):
         if not (Path(path) / ".metadata").is_file():
             raise ConfigError(f"ckpt_path={path}: a folder without a checkpoint; give a .ckpt of a checkpoints folder")
@@ -34,6 +35,7 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
                 "give trust=true if you know who wrote it"
             )
         return
+    # a file
     try:
         checkpoint = read_checkpoint(path, trust)
     except CheckpointError as error:

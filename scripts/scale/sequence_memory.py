@@ -22,7 +22,7 @@ from mmrl.commands.planning.live_bytes import LiveBytes
 from mmrl.commands.planning.passes import PlannedGroup, TextPasses
 from mmrl.commands.planning.prompts import Prompts, build_batch
 from mmrl.commands.planning.shapes import fake_weights
-from mmrl.policies.sequence_group import build_sequence_group
+from mmrl.distributed.sequence_group import build_sequence_group
 from mmrl.policies.text.policy import TextPolicy
 
 MIB = 1 << 20

@@ -98,7 +98,12 @@ class BabyAIEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         if action.strip().lower() not in ACTIONS:
-            return TextStep(f"\nThere is no such action.\n{self.text}", valid=False, scores=self.scores)
+            return TextStep(
+                f"\nThere is no such action.\n{self.text}",
+                valid=False,
+                scores=self.scores,
+                admissible_actions=ACTIONS,
+            )
         if self.bot is not None:  # it has to be asked in every step of an episode, whatever the action is
             self.expert_action()
         self.last, self.advice = ACTIONS.index(action.strip().lower()), None
@@ -132,7 +137,9 @@ class BabyAIEnvironment(TextEnvironment):
             lines.append(f"You carry a {item.color} {item.type}.")
         self.text = "\n".join([*lines, ">"])
         self.scores = {"exact": float(reward > 0), "efficiency": reward}
-        return TextStep(f"\n{self.text}", (), reward, terminated, truncated, scores=self.scores)
+        return TextStep(
+            f"\n{self.text}", (), reward, terminated, truncated, scores=self.scores, admissible_actions=ACTIONS
+        )
 
 
 def describe_view(image: np.ndarray) -> list[str]:

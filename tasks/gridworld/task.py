@@ -132,6 +132,7 @@ class GridEnvironment(TextEnvironment):
             terminated=solved,
             valid=valid,
             scores={"exact": float(solved), "efficiency": self.shortest / max(self.moves, 1) if solved else 0.0},
+            admissible_actions=tuple(MOVES),
         )
 
     def _describe(self) -> str:

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.annotators.gae import GAE
-from mmrl.annotators.whiten import whiten
+from mmrl.annotators.gae import GAE, whiten
 from mmrl.core.batch import Batch
 from mmrl.core.types import Collector, Context, Sampling
 from tests.laws.example import Example

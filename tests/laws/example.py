@@ -156,6 +156,7 @@ def rows(per_row: bool) -> Batch:
         greedy_reward=torch.linspace(0, 1, n),
         is_first=step == 0,
         baseline_group=episode % 2,
+        proposes=episode % 3 == 0,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
         is_last=last,
         is_terminal=last & (episode % 2 == 0),

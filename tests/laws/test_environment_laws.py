@@ -32,7 +32,7 @@ def first(task, count: int):
 
 def plain(step: TextStep) -> tuple:
     return (step.text, tuple(image.tobytes() for image in step.images), step.reward, step.terminated, step.truncated,
-            step.valid, dict(step.scores))  # fmt: skip
+            step.valid, dict(step.scores), step.admissible_actions)  # fmt: skip
 
 
 def walk(environment, prompt, seed: int, draws: int, turns: int) -> list[TextStep]:
@@ -108,6 +108,17 @@ def test_the_expert_solves_every_episode_in_time(task, request):
             episode = play_episode(part, prompt, lambda environment: environment.expert_action())
             assert episode.ended == "done" and part.score(episode)["exact"] == 1
             assert episode.info["counts"] == {"environment/invalid": 0, "environment/unparsable": 0}
+
+
+def test_stated_actions_are_different_and_known_and_the_expert_takes_them(task):
+    for prompt in first(task, 2):
+        environment = task.make_environment()
+        actions = environment.reset(prompt).admissible_actions
+        assert len(set(actions)) == len(actions)
+        assert not actions or environment.expert_action() in actions
+        for action in actions:
+            environment.reset(prompt)
+            assert environment.step(action).valid
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))

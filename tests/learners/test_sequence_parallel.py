@@ -6,7 +6,7 @@ from pathlib import Path
 import lightning as L
 import pytest
 
-from mmrl.policies.sequence_group import get_dividing_group
+from mmrl.distributed.sequence_group import get_dividing_group
 from tests.learners.test_several_processes import EVERY, RUNS, check_weights_and_metrics
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import fit, record, words

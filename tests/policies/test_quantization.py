@@ -15,7 +15,7 @@ from mmrl.policies.text.policy import TextPolicy
 from tests.policies.text.oracle import TINY
 
 IDS = torch.tensor([[6, 7, 76, 8, 9, 40, 41, 30], [5, 7, 8, 8, 10, 11, 41, 99]])
-CONFIG = {**TINY, "attention_bias": True}
+CONFIG = dict(TINY)  # of qwen2, whose queries, keys and values have biases
 
 
 def test_the_missing_package_is_named(monkeypatch):

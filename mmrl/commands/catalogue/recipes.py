@@ -30,6 +30,7 @@ def format_recipes(width: int) -> list[str]:
     """Lines of at most `width` columns: a heading for each theme, then a line for each recipe."""
     options = find_options()
     runs = read_runs(options, "recipe")
+    # widths of the columns; the paper has what the others leave
     first = max(map(len, runs))
     result_width = max(_RESULT, *(len(file.origin) for file in options["recipe"].values()))
     paper_width = max(_SHORTEST, width - first - _MINUTES - result_width - 8)
@@ -37,6 +38,7 @@ def format_recipes(width: int) -> list[str]:
     def format_row(name: str, paper: str, minutes: str, result: str) -> str:
         return f"  {name:{first}}  {paper:{paper_width}}  {minutes:>{_MINUTES}}  {result}".rstrip()
 
+    # a heading for each theme, then its recipes
     lines = [format_row("recipe", "paper", "min", "result")]
     for theme, names in group_themes({name: find_recipe_theme(options, run) for name, run in runs.items()}):
         lines += ["", theme]

@@ -77,6 +77,7 @@ def parse(arguments: Sequence[str]) -> EvaluationRequest:
     """Parse what follows `mmrl evaluate`: a run folder or a checkpoint, then key=value."""
     if flags := [argument for argument in arguments if argument.startswith("-")]:
         raise ConfigError(f"{flags[0]}: options are written key=value, as in video=true; see `mmrl evaluate --help`")
+    # the one argument that is a path; a folder may have = in its name
     places = [
         argument
         for argument in arguments
@@ -93,6 +94,7 @@ def parse(arguments: Sequence[str]) -> EvaluationRequest:
             f"give one run folder or checkpoint, got {places}{missing}; for example "
             "`mmrl evaluate runs/demo compare=start`"
         )
+    # options of the command, and overrides of the configuration
     options: dict[str, str] = {}
     more: list[str] = []
     for argument in arguments:
@@ -104,6 +106,7 @@ def parse(arguments: Sequence[str]) -> EvaluationRequest:
                 raise ConfigError(f"{argument}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
         elif argument not in places:
             more.append(_to_lightning_argument(key, value))
+    # checkpoint to measure, and the checkpoint or run to compare it with
     folder, file = _resolve_place(Path(places[0]))
     if file is not None and "checkpoint" in options:
         raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={options['checkpoint']}")

@@ -68,12 +68,14 @@ def prepare_data(data: Any, request: EvaluationRequest) -> Any:
         configured = data.evaluation.num_samples
         advice = "leave num_samples out" if configured == 1 else _OWN_SAMPLES.format(configured)
         raise ConfigError(f"compare=... pairs one sample per problem; {advice}, or measure one by one")
+    # the evaluation of the run, with count, samples and decodes of the request
     try:
         held_out = checkpoint_metrics.override_evaluation(
             data.evaluation, data.sampling, request.count, request.num_samples, request.decodes
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    # episodes are recorded for the report
     rates = checkpoint_metrics.success_rates(held_out).values()
     recorder = RecordSamples(next((rate.score_name for rate in rates), None))
     held_out.transforms = {**held_out.transforms, "samples": recorder}

@@ -20,8 +20,8 @@ from mmrl.commands.planning.packs import PlannedPack, describe_mask, plan_packs,
 from mmrl.commands.planning.parameters import measure_module
 from mmrl.core.batch import Batch
 from mmrl.core.types import Sampling
+from mmrl.distributed.sequence_group import SequenceGroup
 from mmrl.ops.choice import draw
-from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.generation import next_logits
 from mmrl.policies.text.packing.packed_inputs import PackedInputs

@@ -44,12 +44,14 @@ def print_weights(arguments: Sequence[str]) -> dict[str, Any]:
     if not 0 < share <= 1:
         raise ConfigError(f"share={options['share']}: must be in (0, 1]")
     trust = parse_switch(options, "trust", False)
+    # changes of each matrix, summarised by kind
     before, after = (read_matrices(place, trust) for place in places)
     check_shapes(before, after, places)
     changes = {name: measure_change(before[name], after[name], rank, share) for name in before}
     rows = summarise(changes)
     print(format_changes(rows))
     result: dict[str, Any] = {"before": places[0], "after": places[1], "rank": rank, "share": share, "kinds": rows}
+    # changed entries that a second run has too
     if "other" in options:
         other = read_matrices(options["other"], trust)
         check_shapes(before, other, [places[0], options["other"]])

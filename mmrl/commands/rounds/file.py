@@ -164,6 +164,7 @@ def read_stage(node: Any, place: str) -> Stage:
         raise ConfigError(
             f"{place}.kind: {kind!r} is no kind of stage.{suggest(str(kind), KINDS)} Kinds: {list(KINDS)}"
         )
+    # the types are those of the stage's class
     options = {key: value for key, value in node.items() if key != "kind"}
     schema = OmegaConf.structured(KINDS[kind])
     OmegaConf.set_readonly(schema, False)

@@ -144,6 +144,7 @@ def _write_values(node: Any, values: Mapping[str, Any], place: str) -> Any:
 
 def _resolve(entry: _Entry, stage: Stage, number: int, before: Sequence[StageRun], rounds: int) -> StageRun:
     """Build a step, and find the earlier steps that its stage names."""
+    # weights of an earlier fit; None for those of the configuration
     weights = None
     name = getattr(stage, "weights", "base")
     if name == "newest":
@@ -153,6 +154,7 @@ def _resolve(entry: _Entry, stage: Stage, number: int, before: Sequence[StageRun
         if step.kind != "fit":
             raise ConfigError(f"{entry.place}.weights: {name!r} is a {step.kind} stage; weights are those of a fit")
         weights = step.name
+    # folders of earlier steps in the overrides
     folders = [m[2] for word in stage.overrides for m in _REFERENCE.finditer(word) if m[1]]
     step = StageRun(
         name=entry.folder,

@@ -106,6 +106,7 @@ class LeRobotWriter:
         count, first = len(episode), self.frames
         texts = episode.instructions or (episode.instruction,) * count
         last = np.arange(count) == count - 1
+        # one entry per control step, under the names of the format
         columns: dict[str, Any] = {self.keys.get(name, name): rows for name, rows in episode.observations.items()}
         columns |= {
             layout.ACTION: episode.actions,
@@ -121,6 +122,7 @@ class LeRobotWriter:
             "task_index": np.array([self.tasks.setdefault(text, len(self.tasks)) for text in texts]),
         }
         columns = {key: rows for key, rows in columns.items() if rows is not None}
+        # every episode has the columns and shapes of the first
         if columns.keys() != self.features.keys():
             odd = sorted(columns.keys() ^ self.features.keys())
             raise ValueError(f"{episode.where}: columns {odd} are in some episodes and not in others")

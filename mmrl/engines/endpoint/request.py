@@ -97,6 +97,7 @@ def read_request(body: bytes | str, clean: Callable[[str], str]) -> ChatRequest:
         raise RequestError(str(error)) from error
     if not isinstance(values, dict):
         raise RequestError("the body must be a JSON object")
+    # every field is read, or has its neutral value, or is refused
     values = {name: value for name, value in values.items() if value is not None and name not in _LABELS}
     for name, value in values.items():
         if name in _NEUTRAL and not any(value == one and type(value) is type(one) for one in _NEUTRAL[name]):
@@ -109,6 +110,7 @@ def read_request(body: bytes | str, clean: Callable[[str], str]) -> ChatRequest:
     options = values.get("stream_options", {})
     if "stream_options" in values and (not stream or not isinstance(options, dict) or set(options) > {"include_usage"}):
         raise RequestError("stream_options is {include_usage: true}, and belongs to stream=true", "stream_options")
+    # calls can be offered or switched off, but not enforced
     tools = read_tools(values.get("tools", []))
     choice = values.get("tool_choice", "auto")
     if choice not in ("auto", "none"):

@@ -90,6 +90,7 @@ class ControlPolicy(Policy):
         _check_options(options)
         self.observation_dims, self.actions = options.observation_dims, options.actions
         self.kind, self.reads_mask = options.kind, options.action_mask
+        # actor and critic share the encoder, and have layers of their own
         dims = len(options.actions) if isinstance(options.actions, list) else options.actions
         self.encoder = ObservationEncoder(
             options.observation_dims,

@@ -17,10 +17,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mmrl.core.batch import Batch, Ragged, pad_stack
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
+from mmrl.distributed.sequence_group import SequenceGroup
 from mmrl.files.pretrained import load_pretrained
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.policies.base import Action, require_inputs
-from mmrl.policies.sequence_group import SequenceGroup
 from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import (
     list_layer_types,

@@ -55,7 +55,9 @@ class EnvironmentEpisode:
             if turn < past:
                 messages.append({"role": "assistant", "content": self.actions[turn]})
         videos = {"videos": raw["videos"]} if raw.get("videos") else {}
-        return {"messages": tuple(messages), "images": tuple(images), **videos}
+        admissible = self.steps[past].admissible_actions
+        actions = {"admissible_actions": admissible} if admissible else {}
+        return {"messages": tuple(messages), "images": tuple(images), **videos, **actions}
 
     def write(self, completion: Completion, action: str) -> None:
         """Append a turn of the policy; its reward comes with the next step."""

@@ -14,8 +14,8 @@ from mmrl.core.columns import OPTIONAL, pad_value
 from mmrl.transforms.rows.concatenation import concatenate
 
 if TYPE_CHECKING:
+    from mmrl.distributed.sequence_group import SequenceGroup
     from mmrl.policies.base import Policy
-    from mmrl.policies.sequence_group import SequenceGroup
 
 
 @dataclass(frozen=True)

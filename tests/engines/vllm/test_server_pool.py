@@ -1,10 +1,12 @@
 """A pool of servers: who gets which prompt, what is sent again, what is refused. A stand-in process is the server."""
 
+import asyncio
 import json
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import contextmanager
@@ -112,8 +114,25 @@ def test_a_taken_port_is_refused_before_anything_is_launched(tmp_path):
         url = f"http://127.0.0.1:{port}"
         replica = Launched(Client(url, 5.0), [sys.executable, STAND_IN, str(port)], {}, tmp_path / "log", 5.0)
         with pytest.raises(EngineFailure, match=rf"engine\.port: {port} is taken.*engine\.port=null"):
-            replica._free()
+            asyncio.run(replica.up())
         assert not (tmp_path / "log").exists()
+
+
+def test_a_server_that_is_started_again_waits_for_its_port(tmp_path):
+    """The last process of a killed server may still hold it."""
+    port = free_port()
+    taken = socket.create_server(("127.0.0.1", port))
+    url = f"http://127.0.0.1:{port}"
+    replica = Launched(Client(url, 5.0), [sys.executable, STAND_IN, str(port)], {}, tmp_path / "log", 20.0)
+    replica.starts = 1
+    timer = threading.Timer(0.5, taken.close)
+    timer.start()
+    try:
+        asyncio.run(replica.up())
+        assert replica.process.alive
+    finally:
+        timer.join()
+        replica.down(kill=True)
 
 
 def test_a_python_without_vllm_is_refused(tmp_path):

@@ -3,10 +3,10 @@
 import torch
 
 from mmrl.core.batch import Batch, Ragged
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup
 from mmrl.policies.base import Policy
-from mmrl.policies.sequence_group import ALONE, SequenceGroup
 from mmrl.transforms.rows.shared_rows import SharedRows
-from tests.policies.test_sequence_group import join_processes, run_group
+from tests.distributed.test_sequence_group import join_processes, run_group
 
 
 class Reader(Policy):

@@ -63,12 +63,14 @@ class Launch:
         on_cpu = "cpu" in version
         if not on_cpu:
             self._check_devices(processes)
+        # options that all servers have
         options = engine_options(folder, on_cpu, **self.engine) | {"load_format": load_format(folder)}
         options |= SERVING | self.options
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
         replicas: list[Launched] = []
         place: dict[str, Any]
+        # address, command, devices and log of each
         for i in range(self.servers):
             if self.port is None:
                 address, place = f"{SOCKET}{sockets}/{i}", {"uds": f"{sockets}/{i}"}

@@ -15,6 +15,7 @@ from mmrl.engines.vllm.servers.diagnosis import FREE_PORT, diagnose
 from mmrl.engines.vllm.servers.process import ServerProcess
 
 LOOK = 0.3  # seconds between two health checks of a starting server
+RELEASE = 30.0  # seconds in which the last process of a killed server has to leave its port
 
 
 class Replica:
@@ -63,7 +64,7 @@ class Launched(Replica):
         return f"the vLLM server with the log {self.log}"
 
     async def up(self) -> None:
-        self._free()
+        await self._free()
         self._begins = self.log.stat().st_size if self.log.exists() else 0
         self.process = ServerProcess(self.command, self.log, self.environment)
         until = time.monotonic() + self.seconds
@@ -75,18 +76,17 @@ class Launched(Replica):
                 raise EngineFailure(f"vLLM did not start within {self.seconds:.0f} s: {self.read_log()} See {self.log}")
             await asyncio.sleep(LOOK)
 
-    def _free(self) -> None:
+    async def _free(self) -> None:
         """Refuse a port that another process uses, and remove the socket file of a killed server."""
         if self.client.address.startswith(SOCKET):
             Path(self.client.address.removeprefix(SOCKET)).unlink(missing_ok=True)
             return
         url = urlsplit(self.client.address)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((url.hostname, url.port))
-            except OSError as error:
+        until = time.monotonic() + (RELEASE if self.starts else 0)  # a killed process keeps its port until it is gone
+        while (error := try_port(url.hostname, url.port)) is not None:
+            if time.monotonic() > until:
                 raise EngineFailure(f"engine.port: {url.port} is taken ({error.strerror}); {FREE_PORT}") from error
+            await asyncio.sleep(LOOK)
 
     def down(self, kill: bool = False) -> None:
         process, self.process = self.process, None
@@ -96,3 +96,14 @@ class Launched(Replica):
     def read_log(self) -> str:
         line, advice = diagnose(self.log, self._begins)
         return f"{line.rstrip('.')}. {advice[:1].upper() + advice[1:]}.".removesuffix(" .")
+
+
+def try_port(host: str | None, port: int | None) -> OSError | None:
+    """Why a server cannot listen at this address; None if it can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error
+    return None

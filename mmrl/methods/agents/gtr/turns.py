@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.gae import GAE
-from mmrl.annotators.whiten import whiten
+from mmrl.annotators.gae import GAE, whiten
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_fraction
 from mmrl.core.types import Context, PolicyOutput

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
-from mmrl.policies.sequence_group import ALONE, SequenceGroup
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup
 from mmrl.policies.text.checks.division import refuse_division
 from mmrl.policies.text.fidelity.check import ROUNDED, get_attention
 from mmrl.policies.text.fidelity.measure import EXACT, PADDED, is_rounded, list_packings

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.distributed.sequence_group import ALONE, SequenceGroup, get_dividing_group
 from mmrl.ops.masked import last_inside
-from mmrl.policies.sequence_group import ALONE, SequenceGroup, get_dividing_group
 from mmrl.policies.text.language_model import LanguageModelPolicy
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import OutputLayer

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.masking_utils import sdpa_mask
 
-from mmrl.policies.sequence_group import SequenceGroup, get_dividing_group
+from mmrl.distributed.sequence_group import SequenceGroup, get_dividing_group
 from mmrl.policies.text.packing.packed_inputs import PackedInputs
 
 

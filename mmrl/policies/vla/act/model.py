@@ -33,6 +33,7 @@ class ACT(nn.Module):
         super().__init__()
         self.settings = settings
         width, state, actions = settings.dim_model, settings.features.state_dims, settings.features.action_dims
+        # encoder of the latent, which training alone uses: [class, state, actions]
         if settings.use_vae:
             self.vae_encoder = Encoder(settings, settings.n_vae_encoder_layers)
             self.vae_encoder_cls_embed = nn.Embedding(1, width)
@@ -40,6 +41,7 @@ class ACT(nn.Module):
             self.vae_encoder_action_input_proj = nn.Linear(actions, width)
             self.vae_encoder_latent_output_proj = nn.Linear(width, 2 * settings.latent_dim)
             self.register_buffer("vae_encoder_pos_enc", sine_embedding_1d(settings.chunk_size + 2, width)[None])
+        # last feature map [N, C, h, w] of each image
         net: Any = torchvision.models.get_model(
             settings.vision_backbone,
             weights=None,
@@ -47,6 +49,7 @@ class ACT(nn.Module):
             norm_layer=FrozenBatchNorm2d,
         )
         self.backbone = IntermediateLayerGetter(net, return_layers={"layer4": "map"})
+        # tokens of latent, state and images, which one query per control step reads
         self.encoder = Encoder(settings, settings.n_encoder_layers)
         self.decoder = Decoder(settings)
         self.encoder_robot_state_input_proj = nn.Linear(state, width)

@@ -81,12 +81,14 @@ def read_settings(path: str) -> OpenVLASettings:
         raise ValueError(f"{file} is of model_type {raw.get('model_type')!r}, not openvla; {REMEDY}")
     if missing := [name for name in _NEEDED if raw.get(name) is None]:
         raise ValueError(f"{file} lacks {missing}; {REMEDY}")
+    # parts that the network does not compute
     text = dict(raw["text_config"])
     if text.get("model_type") != "llama":
         raise ValueError(f"{file}: text_config is of {text.get('model_type')!r}; mmrl computes OpenVLAs on Llama only")
     encoders = 2 if raw["use_fused_vision_backbone"] else 1
     if len(raw["timm_model_ids"]) != encoders:
         raise ValueError(f"{file}: {len(raw['timm_model_ids'])} timm_model_ids, but {encoders} image encoders")
+    # statistics of a fine-tuned checkpoint stand in a file of their own
     statistics = find_file(path, STATISTICS)
     norm_stats = raw.get("norm_stats") if statistics is None else read_json_object(statistics, REMEDY)
     return OpenVLASettings(

@@ -39,6 +39,7 @@ def draw_tokens(
         sampling: temperature and truncation; without "sample" the most likely token is taken.
         noise: one uniform number per token of each row.
     """
+    # [R] rows that have ended, and their lengths
     uniform = noise.uniform(limit).to(first.device)
     over = torch.zeros(len(first), dtype=torch.bool, device=first.device)
     lengths = torch.zeros(len(first), dtype=torch.long, device=first.device)
@@ -60,6 +61,7 @@ def draw_tokens(
         if t + 1 == limit or bool(over.all()):
             break
         logits = step(columns[-1][0])
+    # [R, T, K] ids that could be drawn, padded with -1
     ids, logprobs, supports = zip(*columns)
     support = None
     if sampling.truncated:

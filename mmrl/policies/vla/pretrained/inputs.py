@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mmrl.core.batch import pad_stack
 from mmrl.core.types import Observation
-from mmrl.policies.vla.inputs import read_image, read_proprio
+from mmrl.policies.processor import read_image, read_proprio
 from mmrl.policies.vla.pretrained.reading import PretrainedReading
 
 

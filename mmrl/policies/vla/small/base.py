@@ -16,12 +16,10 @@ from mmrl.core.types import Observation
 from mmrl.files.pretrained import load_pretrained
 from mmrl.files.strict_json import need_object, read_json_object
 from mmrl.policies.base import Policy, require_inputs
-from mmrl.policies.processor import Processor, check_chunk
+from mmrl.policies.processor import Processor, check_chunk, read_image, read_proprio
 from mmrl.policies.text.loading import checkpoint_error
-from mmrl.policies.vla.inputs import read_image, read_proprio
 from mmrl.policies.vla.small.instruction_tokenizer import WORDS, instruction_tokenizer
-from mmrl.policies.vla.small.transformer import ContextTransformer
-from mmrl.policies.vla.small.vision_encoder import SMALL_CONVNEXT, VisionEncoder
+from mmrl.policies.vla.small.networks import SMALL_CONVNEXT, ContextTransformer, VisionEncoder
 from mmrl.policies.vla.value import StateValue, image_text_state
 from mmrl.policies.weights import fill, read_weights
 

@@ -12,7 +12,7 @@ from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import Prefix, check_teacher
 from mmrl.policies.vla.small.base import ActionPolicy
 from mmrl.policies.vla.small.expert import ActionExpert
-from mmrl.policies.vla.small.transformer import ContextTransformer
+from mmrl.policies.vla.small.networks import ContextTransformer
 
 
 class ActionFlowPolicy(ChainPolicy, ActionPolicy):

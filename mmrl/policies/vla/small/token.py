@@ -24,7 +24,7 @@ from mmrl.policies.vla.bins import (
     without_twins,
 )
 from mmrl.policies.vla.small.base import ActionPolicy
-from mmrl.policies.vla.small.transformer import ActionTransformer
+from mmrl.policies.vla.small.networks import ActionTransformer
 
 
 class ActionTokenPolicy(ActionPolicy):

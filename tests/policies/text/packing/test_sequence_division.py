@@ -5,11 +5,11 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.types import Sampling
-from mmrl.policies.sequence_group import ALONE, build_sequence_group
+from mmrl.distributed.sequence_group import ALONE, build_sequence_group
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.sequence_division import count_repeats
 from mmrl.policies.text.policy import TextPolicy
-from tests.policies.test_sequence_group import join_processes, run_group
+from tests.distributed.test_sequence_group import join_processes, run_group
 from tests.policies.text.oracle import TINY, batch_of, completions, decided, plain_logits
 from tests.policies.text.test_policy import PROMPTS
 

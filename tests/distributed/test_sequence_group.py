@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from mmrl.distributed.ddp import DDP
 from mmrl.distributed.fsdp2 import FSDP2
-from mmrl.policies.sequence_group import (
+from mmrl.distributed.sequence_group import (
     ALONE,
     SequenceGroup,
     build_sequence_group,

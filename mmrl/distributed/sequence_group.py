@@ -107,6 +107,7 @@ ALONE = SequenceGroup()
 """One process, which has all tokens of its sequences."""
 
 _dividing: ContextVar[SequenceGroup] = ContextVar("dividing", default=ALONE)
+_scoring: ContextVar[SequenceGroup] = ContextVar("scoring", default=ALONE)
 
 
 def build_sequence_group(size: int, device: torch.device, timeout: timedelta | None = None) -> SequenceGroup:
@@ -132,3 +133,21 @@ def build_sequence_group(size: int, device: torch.device, timeout: timedelta | N
 def get_dividing_group() -> SequenceGroup:
     """Return the group whose `divide` is the present context; `ALONE` outside of one."""
     return _dividing.get()
+
+
+@contextmanager
+def share_scoring(group: SequenceGroup) -> Iterator[None]:
+    """Let `evaluate_rows` score the rows of all processes of a group together inside the context.
+
+    All processes of the group must call it equally often.
+    """
+    token = _scoring.set(group)
+    try:
+        yield
+    finally:
+        _scoring.reset(token)
+
+
+def get_scoring_group(model: Any) -> SequenceGroup:
+    """Return the group of `share_scoring` if it can divide the sequences of a model, else this process alone."""
+    return _scoring.get() if getattr(model, "divides_sequences", False) else ALONE

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from mmrl.policies.vla.small.vision_encoder import SMALL_CONVNEXT, VisionEncoder, places
+from mmrl.policies.vla.small.networks import SMALL_CONVNEXT, VisionEncoder, places
 
 
 class Grid(nn.Module):

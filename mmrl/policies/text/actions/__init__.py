@@ -1,0 +1,1 @@
+"""Policies that choose among admissible strings."""
