@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.fit_arguments import split_switches
-from mmrl.commands.results.sweep_table import format_table, measure_job, read_jobs, write_job, write_table
+from mmrl.commands.results.sweep_table import format_table, measure_job, read_jobs, stamp_jobs, write_job, write_table
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups
 from mmrl.config.overrides import quote
@@ -68,7 +68,7 @@ def run_sweep(arguments: Sequence[str], train: Callable[..., None]) -> None:
     folder = next((Path(word.partition("=")[2].strip("'\"")) for word in overrides if word.startswith(SWEEP_DIR)), None)
     if folder is not None and not _ONLY_SHOWS.intersection(arguments):
         check_folder("run_dir", folder)
-    started = time.time()
+    earlier = {} if folder is None else stamp_jobs(folder)
 
     def run_job(cfg: DictConfig) -> float | None:
         return _run_job(cfg, switches, metric, train)
@@ -80,7 +80,7 @@ def run_sweep(arguments: Sequence[str], train: Callable[..., None]) -> None:
     finally:
         sys.argv = before
         if folder is not None:
-            results = read_jobs(folder, started)
+            results = read_jobs(folder, earlier)
             if results:
                 print(f"{format_table(results)}\nresults: {write_table(results, folder)}", flush=True)
     if folder is not None and not results and not _ONLY_SHOWS.intersection(arguments):

@@ -11,6 +11,7 @@ import yaml
 import mmrl
 from mmrl.__main__ import main
 from mmrl.commands.fit import train
+from mmrl.commands.results.sweep_table import FILE, JobResult, read_jobs, stamp_jobs, write_job
 from mmrl.commands.sweep import (
     job_folder,
     require_plugins,
@@ -107,6 +108,19 @@ def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
         main(["fit", *words, *more, "seed=0"])
     assert "overwrite=true, which removes that run" in capsys.readouterr().err
     assert main(["fit", *words, *more, "seed=0", "overwrite=true"]) == 0
+
+
+def test_results_are_those_of_this_sweep_though_the_clock_was_set_back(tmp_path):
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+        write_job(JobResult(number, [], "m", 0.0), tmp_path / str(number))
+    earlier = stamp_jobs(tmp_path)
+    write_job(JobResult(1, [], "m", 1.0), tmp_path / "1")
+    (tmp_path / "2").mkdir()
+    write_job(JobResult(2, [], "m", 2.0), tmp_path / "2")
+    for number in (1, 2):
+        os.utime(tmp_path / str(number) / FILE, (0, 0))
+    assert [(result.number, result.value) for result in read_jobs(tmp_path, earlier)] == [(1, 1.0), (2, 2.0)]
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,23 @@ def write_job(result: JobResult, folder: Path) -> None:
     write_file(folder / FILE, json.dumps(plain, indent=2) + "\n")
 
 
-def read_jobs(sweep: Path, since: float) -> list[JobResult]:
+def stamp_jobs(sweep: Path) -> dict[Path, tuple[int, int]]:
+    """Results of runs that are in the folder of a sweep, by file: a stamp that changes when the file is written again.
+
+    A time would not do: the clock may be set back while the sweep runs.
+    """
+    stats = [(file, file.stat()) for file in sweep.glob(f"*/{FILE}")]
+    return {file: (stat.st_ino, stat.st_mtime_ns) for file, stat in stats}
+
+
+def read_jobs(sweep: Path, earlier: Mapping[Path, tuple[int, int]]) -> list[JobResult]:
     """Read the results of the runs of a sweep that have ended, by number.
 
     Args:
         sweep: folder of the sweep.
-        since: seconds since the epoch; results of an earlier sweep in the folder are left out.
+        earlier: `stamp_jobs` of the folder before the sweep; results that are still those are left out.
     """
-    files = [file for file in sweep.glob(f"*/{FILE}") if file.stat().st_mtime >= since]
+    files = [file for file, stamp in stamp_jobs(sweep).items() if earlier.get(file) != stamp]
     results = [JobResult(**json.loads(file.read_text())) for file in files]
     return sorted(results, key=lambda result: result.number)
 
