@@ -8,15 +8,18 @@ from typing import Any
 
 import torch
 
+from mmrl.core.messages import join_contents
 from mmrl.core.types import Episode
 from mmrl.files.pretrained import load_pretrained
 from mmrl.rewards.base import Reward
+from mmrl.rewards.models.row_scorer import RowScorer
 
 
 class ClassifierReward(Reward):
     """Reward model: the logit of a sequence classifier of transformers with one label, for prompt and answer.
 
-    It is the untouched model in evaluation mode: rows are padded on the right, and nothing is shared or replaced.
+    It is the untouched model in evaluation mode: rows are padded on the right where that changes no score
+    (`RowScorer`), and nothing is shared or replaced.
 
     Args:
         path: hub id or folder of the classifier and its tokenizer, read at the first call.
@@ -46,17 +49,10 @@ class ClassifierReward(Reward):
 
     def score_heads(self, conversations: Sequence[Any], tools: Sequence[Any]) -> list[list[float]]:
         """Score conversations by all labels of the classifier; arguments as of `score`."""
-        model, tokenizer = self._parts
+        scorer, tokenizer = self._parts
         texts = [_format(messages, each, tokenizer) for messages, each in zip(conversations, tools, strict=True)]
-        out: list[list[float]] = []
-        for start in range(0, len(texts), self.batch_size):
-            inputs = tokenizer(
-                texts[start : start + self.batch_size], return_tensors="pt", padding=True, add_special_tokens=False
-            ).to(self.device)
-            inputs.pop("token_type_ids", None)
-            with torch.no_grad():
-                out += model(**inputs).logits.float().tolist()
-        return out
+        ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        return [logits.tolist() for logits in scorer(ids)]
 
     def load(self) -> None:
         """Read the model and its tokenizer now, and refuse a model without the head."""
@@ -64,7 +60,7 @@ class ClassifierReward(Reward):
 
     def _find_head(self) -> int:
         """Number of the label that is the score."""
-        config = self._parts[0].config
+        config = self._parts[0].model.config
         if self.head is None:
             if config.num_labels != 1:
                 raise ValueError(
@@ -79,13 +75,13 @@ class ClassifierReward(Reward):
         return number
 
     @cached_property
-    def _parts(self) -> tuple[Any, Any]:
+    def _parts(self) -> tuple[RowScorer, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         model = load_pretrained(AutoModelForSequenceClassification, self.path).to(self.device).eval()
         tokenizer = load_pretrained(AutoTokenizer, self.path)
         model.config.pad_token_id = tokenizer.pad_token_id
-        return model, load_pretrained(tokenizer.__class__, self.path, padding_side="right")
+        return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, f"the classifier {self.path}"), tokenizer
 
 
 def list_messages(episode: Episode) -> list[Any]:
@@ -101,7 +97,7 @@ def list_messages(episode: Episode) -> list[Any]:
 
 def _format(messages: Sequence[Any], tools: Sequence[Any], tokenizer: Any) -> str:
     if tokenizer.chat_template is None:
-        text = "\n".join(message["content"] for message in messages)
+        text = join_contents(messages)
     else:
         text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, tokenize=False)
     return text + tokenizer.eos_token

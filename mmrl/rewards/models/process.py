@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from mmrl.core.batch import pad_stack
 from mmrl.core.messages import tokenize_steps
 from mmrl.core.types import Episode
 from mmrl.files.pretrained import load_pretrained
+from mmrl.rewards.models.row_scorer import RowScorer
 from mmrl.rewards.steps import StepScorer
 
 
@@ -30,26 +30,16 @@ class ProcessRewardModel(StepScorer):
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __call__(self, episodes: Sequence[Episode], steps: Sequence[Sequence[str]]) -> list[list[float]]:
-        model, tokenizer = self._parts
+        scorer, tokenizer = self._parts
         rows = [
             tokenize_steps(tokenizer, episode.prompt.messages, texts, self.separator)
             for episode, texts in zip(episodes, steps, strict=True)
         ]
-        out: list[list[float]] = []
-        for start in range(0, len(rows), self.batch_size):
-            part = rows[start : start + self.batch_size]
-            ids = [torch.tensor(row) for row, _ in part]
-            with torch.no_grad():
-                logits = model(
-                    input_ids=pad_stack(ids, tokenizer.pad_token_id or 0).to(self.device),
-                    attention_mask=pad_stack([torch.ones_like(row) for row in ids]).to(self.device),
-                ).logits
-            right = logits.float().softmax(-1)[..., 1]
-            out += [row[ends].tolist() for row, (_, ends) in zip(right, part)]
-        return out
+        logits = scorer([ids for ids, _ in rows])
+        return [row.softmax(-1)[ends, 1].tolist() for row, (_, ends) in zip(logits, rows)]
 
     @cached_property
-    def _parts(self) -> tuple[Any, Any]:
+    def _parts(self) -> tuple[RowScorer, Any]:
         from transformers import AutoModelForTokenClassification, AutoTokenizer
 
         model = load_pretrained(AutoModelForTokenClassification, self.path).to(self.device).eval()
@@ -58,4 +48,5 @@ class ProcessRewardModel(StepScorer):
                 f"{self.path} has {model.config.num_labels} labels; a process reward model is a token classifier with "
                 "two, wrong and right, as method=process_reward trains"
             )
-        return model, load_pretrained(AutoTokenizer, self.path)
+        tokenizer = load_pretrained(AutoTokenizer, self.path)
+        return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, f"the classifier {self.path}"), tokenizer
