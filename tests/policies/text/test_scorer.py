@@ -12,6 +12,7 @@ from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rollouts.offline.pairs import PreferencePairs, ScoredPairs
 from tasks.preferences.task import Preferences
 from tests.policies.text.test_fidelity import Shaking
+from tests.rewards.models.test_row_scorer import build
 
 TINY = {
     "model_type": "qwen2",
@@ -105,4 +106,11 @@ def test_a_classifier_that_draws_unknown_noise_is_refused(tmp_path, monkeypatch)
 
     monkeypatch.setattr("mmrl.policies.text.scorer.remove_noise", shake)
     with pytest.raises(ValueError, match=r"qwen2 computes something else .*training mode, change its numbers by \d"):
+        ScoringPolicy(path=str(tmp_path))
+
+
+def test_a_classifier_whose_convolutions_read_the_padding_is_refused(tmp_path):
+    """Two tokens before the padding are enough for its kernel of nine to see it."""
+    build("convbert", tmp_path)
+    with pytest.raises(ValueError, match=r"convbert computes something else .*padded on the right"):
         ScoringPolicy(path=str(tmp_path))

@@ -13,13 +13,13 @@ from mmrl.policies.text.fidelity.measure import EXACT, fixed_draws, restore_nois
 from mmrl.policies.text.loading import NoiseSettings
 from mmrl.policies.text.packing.prefix_sharing import in_fp32
 
-LENGTHS = (5, 14)  # tokens of the rows
+LENGTHS = (3, 5, 14)  # tokens of the rows; the end of a short one is near the padding
 
 
 def check_rows(
     model: Any, noise: NoiseSettings, score: Callable[[Tensor, Tensor], Tensor], padding: int, end: int
 ) -> None:
-    """Compare the numbers of two padded rows in training mode with those of each row alone in evaluation mode.
+    """Compare the numbers of padded rows in training mode with those of each row alone in evaluation mode.
 
     Networks that score take no shortcut but these: they have the attention of transformers, no cache, and no sharing.
 
@@ -34,7 +34,7 @@ def check_rows(
         ValueError: the numbers differ by more than a thousandth.
     """
     modes = [(module, module.training) for module in model.modules()]
-    # ids other than padding and end, in rows of two lengths [L_i]
+    # ids other than padding and end, in rows of several lengths [L_i]
     first = max(padding, end) + 1
     rows = [torch.tensor([*range(first, first + length - 1), end]) for length in LENGTHS]
     kind = model.config.model_type
@@ -45,7 +45,7 @@ def check_rows(
             with restore_noise(noise):
                 alone = [score(row[None], torch.ones_like(row)[None])[0] for row in rows]
             model.train()
-            # both rows in one batch [2, max L_i], padded on the right, in training mode
+            # all rows in one batch [N, max L_i], padded on the right, in training mode
             masks = pad_stack([torch.ones_like(row) for row in rows])
             together = score(pad_stack(rows, padding), masks)
     finally:
