@@ -85,7 +85,7 @@ TRAINER: list[Row] = [
     ("trainer.precision=12", "trainer.precision", "bf16-mixed"),
     ("trainer.precision=foo", "trainer.precision", "bf16-mixed"),
     ("trainer.precision=bf16-true", "trainer.precision=bf16-true", "bf16-mixed"),
-    ("trainer.limit_train_batches=-1", "trainer.limit_train_batches", "at least 0"),
+    ("trainer.limit_train_batches=-1", "trainer.limit_train_batches", "greater than 0"),
     ("trainer.limit_train_batches=2.5", "trainer", "limit_train_batches"),
     ("trainer.limit_train_batches=1", "trainer.limit_train_batches", "trainer.max_epochs"),
     ("trainer.limit_train_batches=0.5", "trainer.limit_train_batches", "trainer.max_epochs"),
