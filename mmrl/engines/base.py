@@ -11,7 +11,7 @@ import torch
 
 from mmrl.core.errors import ConfigError
 from mmrl.core.groups import number_distinct
-from mmrl.core.types import Completion, Observation, Request, Sampling
+from mmrl.core.types import Completion, Observation, Prompt, Request, Sampling
 from mmrl.distributed import parallel
 from mmrl.policies.base import Policy
 
@@ -217,6 +217,14 @@ class SamplesModels(Protocol):
 
     def sampled_models(self) -> frozenset[str]:
         """Return the names that its requests have, as in `model.frozen_models`."""
+
+
+@runtime_checkable
+class RefusesPrompts(Protocol):
+    """An engine that cannot sample every prompt that the policy reads."""
+
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Refuse a prompt that this engine cannot sample, by name and with what helps."""
 
 
 def list_models(parts: Iterable[Any]) -> frozenset[str]:

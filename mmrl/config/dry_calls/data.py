@@ -12,6 +12,7 @@ import torch
 from mmrl.core.errors import ConfigError, is_user_error
 from mmrl.core.text_environment import EnvironmentTask
 from mmrl.core.types import Completion, Episode, Prompt, Task, Turn
+from mmrl.engines.base import RefusesPrompts
 from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import WrongReturn, add_reward, score
@@ -27,8 +28,9 @@ _HINT = "it was called once before the run, with the first problem of the task"
 def check_data(data: Any, reward: Any = None) -> None:
     """Refuse what a run would refuse after its model is built, or in its first iteration.
 
-    The rollout and the reward look at the task; a reward of others scores two completions of the first problem; and
-    the expert's answer to it, where the problem or the task is one of others, must be right by the task's own score.
+    The rollout and the reward look at the task, and the engine at its first problem; a reward of others scores two
+    completions of that problem; and the expert's answer to it, where the problem or the task is one of others, must be
+    right by the task's own score.
     Of a reward whose episodes are played in several turns, or in a simulator, only the form of what it returns is
     looked at: its score of an episode that was not played says nothing.
 
@@ -44,6 +46,8 @@ def check_data(data: Any, reward: Any = None) -> None:
         return
     prompt = _first_prompt(task)
     data.rollout.check_task(task)
+    if isinstance(data.engine, RefusesPrompts):
+        _check_prompt(data.engine, prompt)
     if not isinstance(reward, Reward):
         return
     innermost = _unwrap(reward)
@@ -95,6 +99,13 @@ def _first_prompt(task: Task) -> Prompt:
         return task[0]
     except Exception as error:
         raise _explain(error, f"data.task ({type(task).__name__}): its first problem") from error
+
+
+def _check_prompt(engine: RefusesPrompts, prompt: Prompt) -> None:
+    try:
+        engine.check_prompt(prompt)
+    except RuntimeError as error:  # as the engine raises it of a request
+        raise ConfigError(str(error)) from error
 
 
 def _try_task(task: Task, prompt: Prompt) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.evaluation_mode import evaluation_mode
-from mmrl.core.types import Completion, Observation, Request, Sampling
+from mmrl.core.types import Completion, Observation, Prompt, Request, Sampling
 from mmrl.distributed.parallel import rank_and_size
 from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
@@ -64,6 +64,9 @@ class VllmEngine(Engine):
         self._version = 0
         self._dtypes: set[str] = set()
         self._warned: set[str] = set()
+
+    def check_prompt(self, prompt: Prompt) -> None:
+        refuse_videos(prompt.observation)
 
     # ---------------------------------------------------------------- weights
 
