@@ -138,7 +138,8 @@ def test_a_missing_dataset_is_refused_before_a_policy_is_built(tmp_path, monkeyp
     words = ["recipe=bc", "rollout=offline", f"rollout.path={tmp_path}/nowhere", f"run_dir={tmp_path}/run"]
     assert main(["fit", *words, "sim=reach"]) == 2
     message = capsys.readouterr().err
-    assert "rollout.path" in message and f"{tmp_path}/nowhere" in message and not list((tmp_path / "run").glob("*.yaml"))
+    assert "rollout.path" in message and f"{tmp_path}/nowhere" in message
+    assert not list((tmp_path / "run").glob("*.yaml"))
 
 
 def test_a_policys_sizes_come_from_a_dataset_where_there_is_no_simulator(recorded):
