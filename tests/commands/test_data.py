@@ -11,6 +11,7 @@ from mmrl.config.compose import compose
 from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.recording import record
+from mmrl.policies.base import Policy
 from sims.tabletop.sims import Reach
 from tests.datasets.episodes import episode, write
 
@@ -127,6 +128,18 @@ def test_a_full_folder_is_not_written_to(recorded, capsys):
 def test_a_simulator_that_plays_several_control_steps_is_refused():
     with pytest.raises(ValueError, match="one control step per decision"):
         list(record(Reach(image_size=16), [0], lambda seeds: None))
+
+
+def test_a_missing_dataset_is_refused_before_a_policy_is_built(tmp_path, monkeypatch, capsys):
+    def build(*_, **__):
+        raise AssertionError("a policy is built")
+
+    monkeypatch.setattr(Policy, "__init__", build)
+    words = ["recipe=bc", "rollout=offline", f"rollout.path={tmp_path}/nowhere", f"run_dir={tmp_path}/run"]
+    assert main(["fit", *words, "sim=reach"]) == 2
+    message = capsys.readouterr().err
+    assert "rollout.path" in message and f"{tmp_path}/nowhere" in message
+    assert not list((tmp_path / "run").glob("*.yaml"))
 
 
 def test_a_policys_sizes_come_from_a_dataset_where_there_is_no_simulator(recorded):

@@ -39,6 +39,17 @@ def test_output_has_100_columns_at_most_and_no_colours_in_a_pipe(arguments, caps
     assert max(map(len, shown.splitlines())) <= 100
 
 
+def test_what_is_listed_is_public_and_stands_under_its_own_theme(capsys):
+    for part in PARTS:
+        assert main(["list", plural(part)]) == 0
+        names = [
+            line.split()[0].rpartition(".")[2] for line in capsys.readouterr().out.splitlines() if line[:1].strip()
+        ]
+        assert names and not [name for name in names if name.startswith("_")], part
+    assert main(["list", "recipes", "rlcm"]) == 0
+    assert "without language" not in capsys.readouterr().out  # its policy reads instructions
+
+
 def test_unknown_group_is_refused_with_a_suggestion(capsys):
     assert main(["list", "polices"]) == 2
     assert "Did you mean 'policies'?" in capsys.readouterr().err
