@@ -23,9 +23,13 @@ from scripts.model_sweep.experts import EXACT, sample
 SAMPLE = (
     *("text:llama", "text:gemma3_text", "text:qwen3_moe", "text:mixtral", "text:gpt_oss", "text:deepseek_v3"),
     *("text:deepseek_v4", "text:llama4_text", "text:qwen3_5_text", "text:qwen3_next", "text:nemotron_h", "text:jamba"),
-    *("image:llava", "image:qwen2_5_vl", "image:qwen3_vl_moe"),
+    *("text:kimi_linear", "text:minimax", "text:granitemoehybrid", "text:falcon_h1", "text:bamba", "text:lfm2"),
+    *("text:lfm2_moe", "text:lfm3", "text:olmo_hybrid", "text:bailing_hybrid", "text:mamba", "text:mamba2"),
+    *("text:falcon_mamba", "text:qwen4_exp_text", "text:qwen3_5_moe_text"),
+    *("image:llava", "image:qwen2_5_vl", "image:qwen3_vl_moe", "image:qwen3_5", "image:qwen3_5_moe"),
+    *("image:qwen4_exp", "image:lfm2_vl", "image:lfm3_vl", "image:nemotron_h_omni"),
 )
-"""Dense models, mixtures of experts of each kind of router, hybrids, and two halves."""
+"""Dense models, mixtures of experts of each kind of router, hybrid and recurrent models, and two halves."""
 
 
 def compare_shards(path: str, family: str, mesh: Any) -> str:
