@@ -60,7 +60,7 @@ def test_the_command_line_finds_the_working_directory_last(tmp_path, command):
 
 
 def test_limits_of_time_are_of_a_clock_that_does_not_jump():
-    """`time.time` is set by others; a sweep compares it with times of files, and replies say when they were made."""
+    """`time.time` is set by others; replies say when they were made."""
     rooms = [file for room in ("mmrl", "tasks", "sims") for file in (ROOT / room).rglob("*.py")]
     users = {str(file.relative_to(ROOT)) for file in rooms if "time.time(" in file.read_text()}
-    assert users == {"mmrl/commands/sweep.py", "mmrl/engines/endpoint/reply.py"}
+    assert users == {"mmrl/engines/endpoint/reply.py"}
