@@ -21,7 +21,8 @@ from mmrl.samples.view import count_repeated
 class FirstPrompt(L.Callback):
     """Print the first prompt of a run as the model reads it, a completion, the answer found in it, and its scores.
 
-    Nothing is printed for policies that read no tokens, in warm-start stages, or when a run is resumed.
+    Nothing is printed for policies that read no tokens, for rows of data that are not sampled, such as pairs, in
+    warm-start stages, or when a run is resumed.
 
     Args:
         max_characters: of the prompt and of the completion; of a longer text the first and the last half are printed.
@@ -36,7 +37,8 @@ class FirstPrompt(L.Callback):
         if ctx.rank or ctx.iteration or os.environ.get(STAGE):
             return
         for episode in collected.sampled or collected.episodes:
-            reads_tokens = episode.turns and "input_ids" in episode.turns[0].completion.observation
+            context = episode.turns[0].completion.observation.get("input_ids") if episode.turns else None
+            reads_tokens = context is not None and len(context)
             if reads_tokens and isinstance(episode.output, str):
                 text = format_episode(episode, ctx.policy, self.max_characters)
                 get_console().print(Text(text), soft_wrap=True, highlight=False)

@@ -69,7 +69,7 @@ class Progress(RichProgressBar):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)
         if self._plain and self._prints and trainer.current_epoch == 0 and (text := _format_latest(trainer)):
-            print(f"{format_stage()}start: held-out {text}", flush=True)
+            print(f"{format_stage()}start: {_name_split(trainer)} {text}", flush=True)
         self._started, self._measured = time.perf_counter(), False
 
     def on_train_batch_end(
@@ -90,7 +90,8 @@ class Progress(RichProgressBar):
         metrics: Any = getattr(pl_module, "iteration_metrics", {})
         last = "" if trainer.max_epochs in (None, -1) else f"/{trainer.max_epochs - 1}"
         names = select_episode_metrics(getattr(trainer, "datamodule", None), metrics)
-        line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {}, names)
+        seconds = self._ended - self._started
+        line = format_iteration(metrics, seconds, held_out if self._measured else {}, names, _name_split(trainer))
         print(f"{format_stage()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
         self._latest = getattr(_get_held_out(trainer), "latest", None)
 
@@ -98,7 +99,7 @@ class Progress(RichProgressBar):
         """Print an evaluation that was made after the last line, as of a run that a callback ends early."""
         latest = getattr(_get_held_out(trainer), "latest", None)
         if self._plain and self._prints and latest and latest is not self._latest:
-            print(f"{format_stage()}end: held-out {_format_latest(trainer)}", flush=True)
+            print(f"{format_stage()}end: {_name_split(trainer)} {_format_latest(trainer)}", flush=True)
 
     def _reset_progress_bar_ids(self) -> None:
         super()._reset_progress_bar_ids()
@@ -163,6 +164,7 @@ def format_iteration(
     seconds: float,
     held_out: Mapping[str, float],
     shown: Mapping[str, str] = SAMPLED,
+    split: str = "held-out",
 ) -> str:
     """Format the metrics of an iteration as one line.
 
@@ -171,6 +173,7 @@ def format_iteration(
         seconds: that it took.
         held_out: val/* metrics; empty where nothing was measured.
         shown: metrics of episodes and their short names.
+        split: name of the problems that were measured.
     """
     parts = []
     for name, short in shown.items():
@@ -180,7 +183,7 @@ def format_iteration(
     parts += [f"{name} {value:.3g}" for name, value in select_loss_metrics(metrics).items()]
     parts.append(f"{seconds:.3g} s")
     if text := _format_held_out(held_out):
-        parts.append(f"held-out {text}")
+        parts.append(f"{split} {text}")
     return ", ".join(parts)
 
 
@@ -202,6 +205,12 @@ def _format_held_out(metrics: Mapping[str, float]) -> str:
 def _get_held_out(trainer: Any) -> HeldOut | None:
     data = getattr(trainer, "datamodule", None)
     return data.evaluation if isinstance(data, RolloutData) else None
+
+
+def _name_split(trainer: Any) -> str:
+    """Return what the measured problems are called: a warm start that stops early measures those of training."""
+    held_out = _get_held_out(trainer)
+    return "training problems," if held_out is not None and held_out.split == "train" else "held-out"
 
 
 def _format_latest(trainer: Any) -> str:

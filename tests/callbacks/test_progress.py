@@ -39,12 +39,13 @@ def test_the_last_iteration_is_measured_where_the_interval_does_not_divide(recip
     assert [float(row["iterations"]) for row in rows if row.get(f"val/{name}")] == [0, 2, 3]
 
 
-def test_the_start_has_its_held_out_numbers_and_a_stage_its_name(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("split, name", [("held_out", "held-out"), ("train", "training problems,")])
+def test_the_start_has_the_numbers_of_its_split_and_a_stage_its_name(split, name, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(STAGE, "sft")
-    fit(tmp_path, *PLAIN, "trainer.max_epochs=1")
+    fit(tmp_path, *PLAIN, "trainer.max_epochs=1", f"data.evaluation.split={split}")
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"sft: start: held-out greedy/exact \S+ \[\S+, \S+\]", first)
-    assert second.startswith("sft: iteration 0/0: reward ")
+    assert re.fullmatch(rf"sft: start: {name} greedy/exact \S+ \[\S+, \S+\]", first)
+    assert re.match(rf"sft: iteration 0/0: reward .* s, {name} greedy/exact ", second)
 
 
 @pytest.mark.parametrize(
