@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 import mmrl
+from mmrl.distributed.ports import try_port
 from mmrl.runs.versions import find_version
 
 PACKAGES = ("mmrl", "torch", "lightning", "transformers", "numpy")
@@ -75,7 +76,7 @@ def collect_facts(rank: int, config: str, run_dir: str, device: torch.device, po
         host_free=available_memory(),
         resident=resident_memory(),
         shared_free=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 0,
-        port_problem=next((f"port {port} is taken" for port in ports if not is_free(port)), ""),
+        port_problem=next((f"port {port} is taken" for port in ports if try_port(port) is not None), ""),
         versions=collect_versions(),
     )
 
@@ -116,14 +117,3 @@ def available_memory() -> int:
 def resident_memory() -> int:
     """Bytes that this process holds."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def is_free(port: int, host: str = "") -> bool:
-    """Whether a TCP port of this machine is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections do not count
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True

@@ -12,8 +12,8 @@ from subprocess import Popen
 
 from torch.distributed import PrefixStore, Store, TCPStore
 
-from mmrl.commands.doctor.facts import is_free
 from mmrl.core.errors import ConfigError
+from mmrl.distributed.ports import try_port
 
 POLL = 0.05  # seconds
 GRACE = 5.0  # seconds that rank 0 stays for the others
@@ -37,7 +37,7 @@ class Meeting:
         host, port = place
         agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         listens = rank == 0 and not agent
-        if listens and not is_free(port):
+        if listens and try_port(port) is not None:
             raise ConfigError(
                 f"rank 0: port {port} of {socket.gethostname()}, at which the ranks meet, is taken; end the process "
                 "that listens there, or set MASTER_PORT to a free port on every node"

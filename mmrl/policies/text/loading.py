@@ -30,6 +30,7 @@ from mmrl.policies.text.tokenizer import set_pad_token
 from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 
 log = logging.getLogger(__name__)
+VALUE_HEAD = "value_head.safetensors"
 
 
 @contextmanager
@@ -254,12 +255,13 @@ def merge_lora(model: Any) -> Any:
     return dequantize_linears(copy.deepcopy(model)).merge_and_unload()
 
 
-def build_value_head(hidden_size: int, path: str | None) -> nn.Linear:
-    """Build a value head that predicts 0, or that of a folder that `save_pretrained` wrote."""
-    head = nn.Linear(hidden_size, 1)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    if path is not None and (saved := Path(path) / "value_head.safetensors").exists():
+def build_value_head(width: int, path: str | None, hidden: Sequence[nn.Module] = ()) -> nn.Linear | nn.Sequential:
+    """Build a value head that predicts 0, with hidden layers in front of it, or that of a saved policy's folder."""
+    last = nn.Linear(width, 1)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    head = nn.Sequential(*hidden, last) if hidden else last
+    if path is not None and (saved := Path(path) / VALUE_HEAD).exists():
         fill(head, read_weights(saved, "save the policy there again"), str(saved))
     return head
 

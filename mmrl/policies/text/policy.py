@@ -393,5 +393,5 @@ class TextPolicy(PackingPolicy):
         loading.save_model(loading.merge_lora(self.model), folder)
         self.processor.save_pretrained(folder)
         if self.value_head is not None:
-            save_file(self.value_head.state_dict(), folder / "value_head.safetensors")
+            save_file(self.value_head.state_dict(), folder / loading.VALUE_HEAD)
         (folder / "mmrl_policy.json").write_text(json.dumps({"class": type(self).__name__}) + "\n")

@@ -81,7 +81,7 @@ class ClassifierReward(Reward):
         model = load_pretrained(AutoModelForSequenceClassification, self.path).to(self.device).eval()
         tokenizer = load_pretrained(AutoTokenizer, self.path)
         model.config.pad_token_id = tokenizer.pad_token_id
-        return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, f"the classifier {self.path}"), tokenizer
+        return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, self.path), tokenizer
 
 
 def list_messages(episode: Episode) -> list[Any]:

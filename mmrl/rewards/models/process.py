@@ -49,4 +49,4 @@ class ProcessRewardModel(StepScorer):
                 "two, wrong and right, as method=process_reward trains"
             )
         tokenizer = load_pretrained(AutoTokenizer, self.path)
-        return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, f"the classifier {self.path}"), tokenizer
+        return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, self.path), tokenizer

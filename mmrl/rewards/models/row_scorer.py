@@ -29,11 +29,12 @@ class RowScorer:
         model: in evaluation mode, on the device where it runs.
         padding: id of padding.
         batch_size: rows per forward pass.
-        name: of the model in messages.
+        path: of the model, for messages.
     """
 
-    def __init__(self, model: Any, padding: int, batch_size: int, name: str):
-        self.model, self.padding, self.batch_size, self.name = model, padding, batch_size, name
+    def __init__(self, model: Any, padding: int, batch_size: int, path: str):
+        self.model, self.padding, self.batch_size = model, padding, batch_size
+        self._name = f"the classifier {path} ({model.config.model_type})"
         self._padded: bool | None = None  # whether rows may be padded; unknown before rows of two lengths
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -63,7 +64,7 @@ class RowScorer:
         if worst <= scale * max(EXACT, 8 * torch.finfo(self.model.dtype).eps):
             return True
         log.warning(
-            f"{self.name} ({self.model.config.model_type}): rows padded on the right change its scores by {worst:.2g}, "
+            f"{self._name}: rows padded on the right change its scores by {worst:.2g}, "
             "so only rows of one length are scored together"
         )
         return False
@@ -78,7 +79,7 @@ class RowScorer:
             raise
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError) as error:
             raise ValueError(
-                f"{self.name} ({self.model.config.model_type}) cannot score rows of text: {error}. Choose a classifier "
+                f"{self._name} cannot score rows of text: {error}. Choose a classifier "
                 "that reads token ids and an attention mask, such as qwen2, llama or bert"
             ) from error
         logits = out.logits.float().cpu()

@@ -121,11 +121,11 @@ def test_a_taken_port_is_refused_before_anything_is_launched(tmp_path):
 def test_a_server_that_is_started_again_waits_for_its_port(tmp_path):
     """The last process of a killed server may still hold it."""
     port = free_port()
-    taken = socket.create_server(("127.0.0.1", port))
+    listener = socket.create_server(("127.0.0.1", port))
     url = f"http://127.0.0.1:{port}"
     replica = Launched(Client(url, 5.0), [sys.executable, STAND_IN, str(port)], {}, tmp_path / "log", 20.0)
     replica.starts = 1
-    timer = threading.Timer(0.5, taken.close)
+    timer = threading.Timer(0.5, listener.close)
     timer.start()
     try:
         asyncio.run(replica.up())

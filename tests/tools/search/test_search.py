@@ -1,4 +1,4 @@
-"""Search of documents: scores of BM25 by hand, passages, and queries and files that nobody trusts."""
+"""Search of documents: scores of BM25 by hand, passages, and hostile queries and files."""
 
 import json
 import math

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mmrl.distributed.ports import try_port
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.servers.client import SOCKET, Client
 from mmrl.engines.vllm.servers.diagnosis import FREE_PORT, diagnose
@@ -83,7 +83,7 @@ class Launched(Replica):
             return
         url = urlsplit(self.client.address)
         until = time.monotonic() + (RELEASE if self.starts else 0)  # a killed process keeps its port until it is gone
-        while (error := try_port(url.hostname, url.port)) is not None:
+        while (error := try_port(url.port, url.hostname)) is not None:
             if time.monotonic() > until:
                 raise EngineFailure(f"engine.port: {url.port} is taken ({error.strerror}); {FREE_PORT}") from error
             await asyncio.sleep(LOOK)
@@ -96,14 +96,3 @@ class Launched(Replica):
     def read_log(self) -> str:
         line, advice = diagnose(self.log, self._begins)
         return f"{line.rstrip('.')}. {advice[:1].upper() + advice[1:]}.".removesuffix(" .")
-
-
-def try_port(host: str | None, port: int | None) -> OSError | None:
-    """Why a server cannot listen at this address; None if it can."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return error
-    return None

@@ -20,10 +20,8 @@ from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.actions.admissible import encode_strings, split_strings
 from mmrl.policies.text.language_model import refuse_mean
+from mmrl.policies.text.loading import VALUE_HEAD, build_value_head
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.weights import fill, read_weights
-
-VALUE_HEAD = "value_head.safetensors"
 
 
 class ActionScorer(Policy):
@@ -64,9 +62,10 @@ class ActionScorer(Policy):
         self.reduction, self.end_token = reduction, end_token
         # the last layer's states before each token, of which the value head reads the first
         self.language_model = TextPolicy(path, config, hidden_layers=[1.0] if value_head else [], **options)
-        self.value_head: nn.Sequential | None = None
+        self.value_head: nn.Module | None = None
         if value_head:
-            self.value_head = build_value_head(self.language_model.hidden_size, value_hidden, path)
+            widths = [self.language_model.hidden_size, *value_hidden]
+            self.value_head = build_value_head(widths[-1], path, [perceptron(widths, nn.Sigmoid)])
 
     @property
     def path(self) -> str | None:
@@ -164,7 +163,7 @@ class ActionScorer(Policy):
         if self.value_head is None:
             return logits, None
         states = out.extra["hidden_states"][first, 0, 0]  # [N, D] of the prompt's last token
-        return logits, self.value_head(states.to(self.value_head[-1].weight.dtype))[:, 0].float()
+        return logits, self.value_head(states.to(next(self.value_head.parameters()).dtype))[:, 0].float()
 
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         return self.act_groups(observation, torch.arange(len(noise)), sampling, noise)
@@ -223,21 +222,3 @@ class ActionScorer(Policy):
         if self.value_head is not None:
             save_file(self.value_head.state_dict(), folder / VALUE_HEAD)
         (folder / "mmrl_policy.json").write_text(json.dumps({"class": type(self).__name__}) + "\n")
-
-
-def build_value_head(hidden_size: int, hidden: Sequence[int], path: str | None) -> nn.Sequential:
-    """Build a value head that predicts 0, or that of a folder that `save_pretrained` wrote.
-
-    Args:
-        hidden_size: of the language model.
-        hidden: widths of the layers with sigmoids before the last one.
-        path: folder, or None.
-    """
-    widths = [hidden_size, *hidden]
-    last = nn.Linear(widths[-1], 1)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    head = nn.Sequential(perceptron(widths, nn.Sigmoid), last)
-    if path is not None and (saved := Path(path) / VALUE_HEAD).exists():
-        fill(head, read_weights(saved, "save the policy there again"), str(saved))
-    return head

@@ -46,11 +46,12 @@ def encode_strings(
                 f"policy=action_scorer: the tokenizer writes the admissible action {action!r} as {text!r}; rename the "
                 "action, so that what the environment reads is what was scored"
             )
-        if (other := first.setdefault(tuple(tokens), action)) is not action or actions.count(action) > 1:
+        if (other := first.get(tuple(tokens))) is not None:
             raise ValueError(
                 f"policy=action_scorer: the admissible actions {other!r} and {action!r} have the same tokens, and so "
                 "the same score; name each action once"
             )
+        first[tuple(tokens)] = action
     return [[*tokens, *end] for tokens in ids]
 
 
