@@ -118,6 +118,10 @@ class Rows(Task):
         return {}
 
 
+def data_of(**parts):
+    return SimpleNamespace(engine=None, **parts)
+
+
 GOOD = {"chosen": "2", "rejected": "3"}
 PAIRS = {
     "a number": ([GOOD, {"chosen": 2, "rejected": "3"}], r"rows\.csv:3: an answer is 2 \(int\), not a text"),
@@ -135,8 +139,8 @@ PAIRS = {
 def test_the_first_rows_of_pairs_are_read_before_a_model_is_built(name, rollout):
     rows, message = PAIRS[name]
     with pytest.raises(ValueError, match=message):
-        check_data(SimpleNamespace(task=Rows(tuple(rows)), rollout=rollout()))
-    check_data(SimpleNamespace(task=Rows((GOOD,) * 3), rollout=rollout()))
+        check_data(data_of(task=Rows(tuple(rows)), rollout=rollout()))
+    check_data(data_of(task=Rows((GOOD,) * 3), rollout=rollout()))
 
 
 def test_the_first_rows_of_single_answers_are_read_too():
@@ -145,10 +149,10 @@ def test_the_first_rows_of_single_answers_are_read_too():
         ([{"chosen": "2"}, {"rejected": 0.5}], r"rows\.csv:3: an answer is 0\.5 \(float\), not a text"),
     ):
         with pytest.raises(ValueError, match=message):
-            check_data(SimpleNamespace(task=Rows(tuple(rows)), rollout=LabelledAnswers()))
-    check_data(SimpleNamespace(task=Rows(({"chosen": "2"}, {"rejected": "2"})), rollout=LabelledAnswers()))
+            check_data(data_of(task=Rows(tuple(rows)), rollout=LabelledAnswers()))
+    check_data(data_of(task=Rows(({"chosen": "2"}, {"rejected": "2"})), rollout=LabelledAnswers()))
     with pytest.raises(ValueError, match=r"rows\.csv:2: the row has no messages before its answers"):
-        check_data(SimpleNamespace(task=Rows((GOOD,), messages=()), rollout=LabelledAnswers()))
+        check_data(data_of(task=Rows((GOOD,), messages=()), rollout=LabelledAnswers()))
 
 
 class BrokenRows(Rows):
@@ -160,7 +164,7 @@ class BrokenRows(Rows):
 
 def test_a_task_that_fails_on_its_first_row_is_named():
     with pytest.raises(ConfigError, match=r"data\.task \(BrokenRows\): its first problem raised KeyError: 'good'"):
-        check_data(SimpleNamespace(task=BrokenRows((GOOD,)), rollout=PreferencePairs()))
+        check_data(data_of(task=BrokenRows((GOOD,)), rollout=PreferencePairs()))
 
 
 def test_no_model_is_built_for_rows_without_answers(single, tmp_path):
