@@ -48,6 +48,7 @@ ALLOWED = {
         "mmrl.core.errors",
         "mmrl.core.rng",
         "mmrl.rewards",
+        "mmrl.distributed.ending",
         "mmrl.files.pickled",
         "mmrl.core.lazy_module",
         "mmrl.core.installation",

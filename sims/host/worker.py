@@ -170,7 +170,7 @@ def main(connection: int, memory: int, parent: int, ending: str) -> None:
         connection: descriptor of the connection to the trainer.
         memory: descriptor of the file with the observations of all processes.
         parent: number of the trainer's process, without which this one ends, also where it hangs in a step.
-        ending: file of `mmrl.rewards.worker.ending`, of which this Python has no package.
+        ending: file of `mmrl.distributed.ending`, of which this Python has no package.
     """
     spec: Any = importlib.util.spec_from_file_location("ending", ending)
     module = importlib.util.module_from_spec(spec)

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import sims
-from mmrl.rewards.worker import ending
+from mmrl.distributed import ending
 from sims.host.wire import PROTOCOL, pack, unpack
 
 START_S = 300.0

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from mmrl.rewards.worker.ending import adopt_orphans, end_tree, end_with_parent, kill_tree
+from mmrl.distributed.ending import adopt_orphans, end_tree, end_with_parent, kill_tree
 from mmrl.rewards.worker.output import show_output
 
 _START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker.pool import serve; serve({end}, {parent})"
