@@ -14,8 +14,8 @@ from tasks.sql.database import Result, is_ordered, match_rows, run_query
 from tasks.sql.generator import Schema, fill_similar, fill_tables
 from tasks.sql.mutants import mutate_query
 
-_CANDIDATES = 36  # databases that are drawn at most, in search of one on which a near miss differs
-_VAIN = 12  # of them after one another without such a one: the near misses that are left mean the same
+_CANDIDATES = 60  # databases that are drawn at most, in search of one on which a near miss differs
+_VAIN = 24  # of them after one another without such a one: the near misses that are left mean the same
 _USUAL = (10, 20)  # numbers of rows that are like each other, for a query without a number
 
 

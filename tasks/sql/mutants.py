@@ -1,4 +1,4 @@
-"""Near misses of a query: the same query with one operator, number, column, word, function or clause changed."""
+"""Near misses of a query: one operator, number, column, word, function or clause is changed, or a condition is added."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ _COMPARISONS = (">", "<", ">=", "<=", "=", "<>")
 _AGGREGATES = ("avg", "sum", "max", "min", "count")
 _CLAUSES = ("where", "group", "having", "order", "limit")
 _ORDER = {"asc": "desc", "desc": "asc"}
+_CONDITIONS = ((">", "1"), ("<", "9"))
+"""Further conditions on the id, which leave out a row or two of most tables."""
+_FEW = ("5", "9")  # rows that a query without a limit may be cut to
 
 
 def mutate_query(query: str, schema: Schema) -> list[str]:
@@ -32,6 +35,11 @@ def _list_changes(tokens: list[str], schema: Schema) -> Iterator[tuple[int, int,
             )
         if token == "not":
             yield place, place + 1, ()
+        if token == "where":
+            column = f"{schema.entity}.id" if "join" in tokens[:place] else "id"
+            yield from ((place + 1, place + 1, (column, *each, "and")) for each in _CONDITIONS)
+        if token == "avg" and tokens[place + 3 : place + 4] == [")"]:
+            yield place, place + 4, ("round", "(", *tokens[place : place + 4], ")")
         if token in _CLAUSES:
             yield place, _find_end(tokens, place), ()
         if tokens[place : place + 3] == ["(", "*", ")"]:
@@ -42,6 +50,8 @@ def _list_changes(tokens: list[str], schema: Schema) -> Iterator[tuple[int, int,
         if token == "," and tokens[place + 1 : place + 2] == ["id"]:
             yield place, place + 2, ()
             yield place + 2, place + 2, ("desc",)
+    if tokens[-2:-1] != ["limit"]:
+        yield from ((len(tokens), len(tokens), ("limit", count)) for count in _FEW)
 
 
 def _list_replacements(token: str, following: str, schema: Schema) -> list[tuple[str, ...]]:

@@ -358,6 +358,12 @@ NEAR_MISSES = {
     "outer join": lambda q: q.replace(" JOIN", " LEFT JOIN"),
     "tie": lambda q: q.replace(", id LIMIT", " LIMIT"),
     "tie backwards": lambda q: q.replace(", id LIMIT", ", id DESC LIMIT"),
+    "without the first row": lambda q: q.replace("WHERE ", "WHERE id > 1 AND ", 1),
+    "without late rows": lambda q: q.replace("WHERE ", "WHERE id < 9 AND ", 1),
+    "few rows": lambda q: q if "LIMIT" in q else f"SELECT * FROM ({q}) LIMIT 5",
+    "rounded mean": lambda q: re.sub(r"AVG\((\w+)\)", r"ROUND(AVG(\1))", q),
+    "or": lambda q: q.replace(" AND ", " OR "),
+    "prefix": lambda q: re.sub(r"= '(\w)\w*'", r"LIKE '\1%'", q),
     "limit": lambda q: re.sub(r"LIMIT (\d+)", lambda m: f"LIMIT {int(m[1]) + 1}", q),
 }
 """By kind, a change of a right query."""
