@@ -60,7 +60,7 @@ def test_a_run_without_an_evaluation_has_none_of_the_pretrained_setting(recipe):
     cfg = compose([f"recipe={recipe}", *MODEL, "task.path=pairs.jsonl"])
     assert cfg.data.evaluation is None and cfg.data.task.path == "pairs.jsonl"
     assert cfg.model.optimizer.lr == 1e-6
-    with pytest.raises(ConfigError, match=r"data\.evaluation\.count: this run has evaluation=null, so nothing reads it"):
+    with pytest.raises(ConfigError, match=r"^data\.evaluation\.count: this run has evaluation=null"):
         compose([f"recipe={recipe}", *MODEL, "evaluation.count=3"])
 
 
