@@ -83,8 +83,9 @@ class OfflineRollout(Rollout):
                 raise ValueError(
                     f"rollout.path={self.path} was recorded in another simulator than the task's:\n  "
                     + "\n  ".join(lines)
-                    + "\nset the sim's options to those of the recording (sim.chunk=5 where its chunk is 5), record again "
-                    "with those of this run (mmrl data record sim=NAME sim.chunk=10), or set rollout.ignore_contract=true"
+                    + "\nset the sim's options to those of the recording (sim.chunk=5 where its chunk is 5), record "
+                    "again with those of this run (mmrl data record sim=NAME sim.chunk=10), or set "
+                    "rollout.ignore_contract=true"
                 )
             dataset.check()
             flagged = [dataset.success(n) for n in range(len(dataset))]
