@@ -81,9 +81,9 @@ class OfflineRollout(Rollout):
             stated, ours = dataset.contract, task.contract()
             if stated and ours and not self.ignore_contract and (lines := differences(stated, ours, "in the dataset")):
                 raise ValueError(
-                    f"rollout.path={self.path} was recorded in another simulator than the task's:\n  "
-                    + "\n  ".join(lines)
-                    + "\nset the sim's options to those of the recording (sim.chunk=5 where its chunk is 5), record "
+                    f"rollout.path={self.path} was recorded in another simulator than the task's: "
+                    + "; ".join(lines)
+                    + ". Set the sim's options to those of the recording (sim.chunk=5 where its chunk is 5), record "
                     "again with those of this run (mmrl data record sim=NAME sim.chunk=10), or set "
                     "rollout.ignore_contract=true"
                 )
