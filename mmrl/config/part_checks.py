@@ -139,7 +139,7 @@ def _step(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def _check_schedule(key: str, scheduler: Any, arguments: Mapping[str, Any]) -> None:
-    """Refuse a schedule whose learning rates are negative, not finite or all 0 within its first steps, or upside down."""
+    """Refuse a schedule whose learning rates are negative, not finite or all 0 in its first steps, or upside down."""
     low, high = arguments.get("base_lr"), arguments.get("max_lr")
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
         raise ConfigError(f"{key}: base_lr={low} is larger than max_lr={high}; exchange them")
