@@ -73,6 +73,11 @@ BAD = {
     "a centred text": "{{ 'x'.center(10**9) }}",
     "twelve megabytes": "{{ 'x' * 12000000 }}",
     "a million letters": "x" * 1_000_001,
+    "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "a large power": "{{ 9 ** (9 ** 9) }}",
+    "squares of squares": "{% set n = namespace(x=3) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}x",
+    "one letter a line": "{{ ('x' * 10**6) | wordwrap(1) }}",
+    "three thousand conditions": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
 }
 
 
@@ -109,10 +114,20 @@ def test_chat_templates_are_accepted(name):
     check_chat_template(Words(GOOD[name]))
 
 
-def test_a_conversation_that_a_template_refuses_is_named(folder):
-    (folder / "chat_template.jinja").write_text("{{ raise_exception('roles must alternate') }}")
+LATE = {
+    "roles must alternate": "{{ raise_exception('roles must alternate') }}",
+    "recursion": "{% macro f(x) %}{{ f(x) }}{% endmacro %}{% if messages[0].content == 'x' %}{{ f(1) }}{% endif %}ok",
+    "no element|undefined": "{{ messages[7].content.more }}",
+    "division": "{{ 1 // (messages | length - 1) }}",
+    "unsafe": "{{ ''.format.__globals__.os.system('x') }}{{ messages.append(1) }}",
+}
+
+
+@pytest.mark.parametrize("reason", LATE)
+def test_a_conversation_that_a_template_refuses_is_named(reason, folder):
+    (folder / "chat_template.jinja").write_text(LATE[reason])
     policy = TextPolicy(str(folder))
-    with pytest.raises(ValueError, match=r"policy.*chat template cannot render .*roles must alternate.*change"):
+    with pytest.raises(ValueError, match=rf"policy.*chat template cannot render .*({reason}).*change"):
         policy.prompt_text([{"role": "user", "content": "x"}])
 
 
