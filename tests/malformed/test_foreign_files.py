@@ -3,18 +3,23 @@
 import json
 import os
 import random
+import resource
+import signal
 import time
 
 import pytest
 
+from mmrl.api import loaded_policy
 from mmrl.core.errors import is_user_error
 from mmrl.datasets.lerobot.info import read_paths
+from mmrl.evaluation.statistics import seeds
 from mmrl.files.foreign import check_regular, read_foreign
 from mmrl.files.limited import find_failure
 from mmrl.files.strict_json import read_json_object
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
+from mmrl.rollouts.offline.logged import LoggedEpisodes
 from tasks.dataset.arrow_tables import Arrow
 from tests.malformed.files.policies import text_policy
 
@@ -175,6 +180,47 @@ def test_flipped_bits_of_an_arrow_file_end_no_process(tmp_path):
             except BaseException:
                 os._exit(3)
         os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def read_run(folder):
+    (folder / "metrics.csv").write_text("iteration,loss\n1,2\n")
+    return seeds._read_run(folder)
+
+
+def read_classifier(folder):
+    scores = pytest.importorskip("mmrl.api.serving.scores")  # needs aiohttp
+    assert scores.find_classifier(str(folder)) is None
+    raise ValueError("x.json, config.yaml or logged.pt")
+
+
+READERS = {
+    "config.yaml": read_run,
+    "logged.pt": lambda folder: LoggedEpisodes(str(folder / "logged.pt"))._read(),
+    "config.json": read_classifier,
+    "image.png": lambda folder: loaded_policy._pixels(str(folder / "image.png")),
+}
+
+
+@pytest.mark.parametrize("target", ["pipe", "/dev/zero"])
+@pytest.mark.parametrize("name", READERS)
+def test_pipes_and_devices_are_not_read(name, target, tmp_path):
+    """In a process with a limit of time and memory, which a reader that opens them passes."""
+    if target == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to(target)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        resource.setrlimit(resource.RLIMIT_DATA, (2**33, 2**33))
+        try:
+            READERS[name](tmp_path)
+        except ValueError as error:
+            os._exit(0 if name in str(error) or "config.yaml" in str(error) else 2)
+        except BaseException:
+            os._exit(3)
+        os._exit(4)
     assert os.waitpid(pid, 0)[1] == 0
 
 
