@@ -50,9 +50,7 @@ class WorkerVectorEnv(VectorEnv):
         self._draws_ends = False
         self._terminated, self._truncated = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
         self._resting = np.zeros(num_envs, bool)  # ended by a process that was since started again for others
-        self._lost = np.full(
-            num_envs, None, object
-        )  # why an episode ended in a reset of others, until a step reports it
+        self._lost = np.full(num_envs, None, object)  # why an episode ended in another's reset, not yet reported
         self._replies: list[dict[str, Any]] = [{"rest": {}, "infos": {}} for _ in pool.parts]  # the last ones
         self._order: list[str] = []  # of the parts of an observation
         self._waiting: list[int] = []
