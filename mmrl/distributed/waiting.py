@@ -13,7 +13,7 @@ def poll_awake(connection: Connection, limit_s: float, check: Callable[[], None]
     """Whether a connection has something to read within a time limit.
 
     The limit is the sum of short slices: a process that was stopped with all others, and goes on, finds at most one
-    slice of its limit gone, so that it judges nobody by the time in which nobody ran.
+    slice of its limit gone, so that it ends no worker for a time in which no process ran.
 
     Args:
         connection: to the other process.
