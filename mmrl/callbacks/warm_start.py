@@ -89,7 +89,7 @@ class WarmStart(L.Callback):
             _copy(cache, last)
             return
         # the stage is part of this run, so it may replace what an earlier start left in its folder
-        command = [*_select_common(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
+        command = [*select_common(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.warm_start.checkpoint={checkpoint}")
         if self.trust:
@@ -107,7 +107,7 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(read, write)
 
 
-def _select_common(common: list[str], words: list[str]) -> list[str]:
+def select_common(common: list[str], words: list[str]) -> list[str]:
     """Return the common arguments without the config groups that the stage sets: each can be given once."""
     keys = {word.partition("=")[0] for word in words}
     return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in keys]
