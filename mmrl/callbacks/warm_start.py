@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,19 @@ class WarmStart(L.Callback):
         self.frozen_only, self.pretrained = frozen_only, pretrained
         self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
 
+    @classmethod
+    def stage_arguments(cls, options: Mapping[str, Any], loaded: bool) -> dict[str, list[str]]:
+        """The arguments of each stage that will run, the common ones included.
+
+        Args:
+            options: arguments of the callback.
+            loaded: whether the policy is loaded from a path.
+        """
+        if loaded and not options.get("pretrained"):
+            return {}
+        common = list(options.get("common") or ())
+        return {name: [*_select_common(common, words), *words] for name, words in (options.get("stages") or {}).items()}
+
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None:
             return
@@ -89,7 +103,7 @@ class WarmStart(L.Callback):
             _copy(cache, last)
             return
         # the stage is part of this run, so it may replace what an earlier start left in its folder
-        command = [*select_common(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
+        command = [*_select_common(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.warm_start.checkpoint={checkpoint}")
         if self.trust:
@@ -107,7 +121,7 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(read, write)
 
 
-def select_common(common: list[str], words: list[str]) -> list[str]:
+def _select_common(common: list[str], words: list[str]) -> list[str]:
     """Return the common arguments without the config groups that the stage sets: each can be given once."""
     keys = {word.partition("=")[0] for word in words}
     return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in keys]

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmrl.callbacks.warm_start import WarmStart, select_common
 from mmrl.config.compose import compose
 from mmrl.config.signatures import import_class
 from mmrl.core.errors import ConfigError
@@ -75,18 +74,19 @@ def _find_imitating_stages(config: Mapping[str, Any]) -> list[str]:
     if config.get("ckpt_path") is not None:
         return []
     policy = config["model"]["init_args"].get("policy") or {}
+    loaded = (policy.get("init_args") or {}).get("path") is not None
+    names: list[str] = []
     for callback in (config.get("trainer") or {}).get("callbacks") or ():
-        if callback["class_path"].endswith(f".{WarmStart.__name__}"):
-            options = callback["init_args"]
-            skips = (policy.get("init_args") or {}).get("path") is not None and not options.get("pretrained")
-            stages = {} if skips else options.get("stages") or {}
-            return [name for name, words in stages.items() if _imitates(list(options.get("common") or ()), words)]
-    return []
+        kind, options = import_class(callback["class_path"]), callback.get("init_args") or {}
+        if hasattr(kind, "stage_arguments"):
+            stages = kind.stage_arguments(options, loaded)
+            names += [name for name in stages if _imitates(stages[name], options["stages"][name])]
+    return names
 
 
-def _imitates(common: list[str], words: Sequence[str]) -> bool:
+def _imitates(arguments: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether a stage plays the answers to the task of the run; `words` are its arguments without the common ones."""
     if any(word.lstrip("+").startswith(("task", "data.task")) for word in words):
         return False  # a task of its own
-    stage = compose([*select_common(common, list(words)), *words])
-    rollout = import_class((stage.data.get("rollout") or {}).get("_target_"))
+    rollout = import_class((compose(arguments).data.get("rollout") or {}).get("_target_"))
     return getattr(rollout, "imitates_answers", False)
