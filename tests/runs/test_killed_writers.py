@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import json
 import os
 import signal
 from itertools import count
@@ -133,16 +134,18 @@ def test_a_measurement_that_is_killed_at_any_call_is_whole_or_missing(tmp_path):
     for number in count():
         old.write(tmp_path)
         (tmp_path / "episodes.jsonl").write_text("old")
-        if not kill_before_call(number, lambda: EvaluationResult(new, {}).write(tmp_path)):
+        (tmp_path / "evaluation.json").write_text("{}")
+        if not kill_before_call(number, lambda: EvaluationResult(new, {}).write(tmp_path, {"new": 1})):
             break
         kills += 1
         if (tmp_path / "protocol.json").exists():
-            expected = "old" if Protocol.read(tmp_path) == old else ""
-            assert (tmp_path / "episodes.jsonl").read_text() == expected
+            expected = ("old", {}) if Protocol.read(tmp_path) == old else ("", {"new": 1})
+            metrics = json.loads((tmp_path / "evaluation.json").read_text())
+            assert ((tmp_path / "episodes.jsonl").read_text(), metrics) == expected
         else:
             with pytest.raises(ValueError, match=r"protocol\.json missing\): run mmrl evaluate"):
                 EvaluationResult.read(tmp_path)
-    assert kills >= 4
+    assert kills >= 6
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
