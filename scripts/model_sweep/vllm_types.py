@@ -62,7 +62,7 @@ HYBRIDS = {
     "minimax": {**LOCAL, "head_dim": 32, "layer_types": ["linear_attention", "full_attention"]},
 }
 """Types with recurrent or convolution states."""
-PUBLISHED = dict.fromkeys(("lfm2", "lfm2_moe"), {"conv_dim": 64})
+PUBLISHED = {kind: {"conv_dim": 64} for kind in ("lfm2", "lfm2_moe")}
 """Fields of published configurations that vLLM reads and transformers does not know."""
 SAMPLE = {
     "llama": {},
