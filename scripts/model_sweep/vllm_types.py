@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import CONFIG_MAPPING
 
 from mmrl.core.rng import derive_seed
@@ -38,8 +39,9 @@ HYBRIDS = {
     "qwen3_5_text": DELTA,
     "qwen3_next": {**DELTA, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, **EXPERTS},
     "olmo_hybrid": DELTA,
-    "lfm2": {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False},
+    "lfm2": {"tie_word_embeddings": True, "layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False},
     "lfm2_moe": {
+        "tie_word_embeddings": True,
         "layer_types": ["conv", "full_attention"],
         "moe_intermediate_size": 32,
         "num_dense_layers": 1,
@@ -62,7 +64,7 @@ HYBRIDS = {
     "minimax": {**LOCAL, "head_dim": 32, "layer_types": ["linear_attention", "full_attention"]},
 }
 """Types with recurrent or convolution states."""
-PUBLISHED = {kind: {"conv_dim": 64} for kind in ("lfm2", "lfm2_moe")}
+PUBLISHED = {kind: {"conv_dim": 64, "block_dim": 64} for kind in ("lfm2", "lfm2_moe")}
 """Fields of published configurations that vLLM reads and transformers does not know."""
 SAMPLE = {
     "llama": {},
@@ -142,6 +144,8 @@ def main(results: Path, kind: str, dtype: str = "") -> None:
         result = transfer_rounded(kind, dtype) if dtype else transfer_once(kind)
     except Exception as error:
         result = " ".join(str(error).split())[:300]
+        if isinstance(error, ValueError) and result.startswith("policy"):  # before vLLM was asked
+            result = f"transformers {transformers.__version__}, which is installed beside vLLM: {result}"
     known = json.loads(results.read_text()) if results.exists() else {}
     results.write_text(json.dumps(known | {f"text:{kind}": result}, indent=1) + "\n")
 
