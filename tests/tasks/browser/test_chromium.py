@@ -86,8 +86,9 @@ def test_a_driver_that_finds_its_port_taken_is_started_again(failures, tmp_path)
     """A program that ends with status 1 so many times, as the driver does where a port is free for one kind alone."""
     program = tmp_path / "driver"
     program.write_text(
-        f"#!/bin/sh\necho x >> {tmp_path}/starts\n[ $(wc -l < {tmp_path}/starts) -le {failures} ] && echo 'port is taken' "
-        "&& exit 1\necho 'ChromeDriver was started successfully on port 4321.'\n"
+        f"#!/bin/sh\necho x >> {tmp_path}/starts\n"
+        f"[ $(wc -l < {tmp_path}/starts) -le {failures} ] && echo 'port is taken' && exit 1\n"
+        "echo 'ChromeDriver was started successfully on port 4321.'\n"
     )
     program.chmod(0o755)
     if failures == 2:
