@@ -55,6 +55,7 @@ class Policy(nn.Module, ABC):
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
     divides_sequences: bool = False  # whether processes can divide the tokens of its rows (`SequenceGroup.divide`)
+    chooses_tokens: bool = True  # whether its choices are tokens of the vocabulary that it reads
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod

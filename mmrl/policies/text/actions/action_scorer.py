@@ -47,6 +47,7 @@ class ActionScorer(Policy):
     """
 
     pads_left = True
+    chooses_tokens = False
 
     def __init__(
         self,
@@ -194,6 +195,9 @@ class ActionScorer(Policy):
             values=None if values is None else values[owner],
             extra={} if support is None else {"support_ids": support[:, None]},
         )
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        return self.language_model.token_texts(ids)
 
     def _text(self, observation: Mapping[str, Any], row: int, number: int) -> str:
         """The string of this number in a decision."""
