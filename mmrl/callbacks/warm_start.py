@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ class WarmStart(L.Callback):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
         self.frozen_only, self.pretrained = frozen_only, pretrained
         self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
+
+    @classmethod
+    def stage_arguments(cls, options: Mapping[str, Any], loaded: bool) -> dict[str, list[str]]:
+        """The arguments of each stage that will run, the common ones included.
+
+        Args:
+            options: arguments of the callback.
+            loaded: whether the policy is loaded from a path.
+        """
+        if loaded and not options.get("pretrained"):
+            return {}
+        common = list(options.get("common") or ())
+        return {name: [*_select_common(common, words), *words] for name, words in (options.get("stages") or {}).items()}
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None:
