@@ -56,6 +56,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_whole_iterations(trainer)
     _check_precision(trainer)
     _check_time(trainer)
+    _check_evaluation(_arguments(data), trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
@@ -150,6 +151,16 @@ def _check_time(trainer: Mapping[str, Any]) -> None:
             raise ConfigError(f"trainer.max_time.{unknown[0]} is no unit of time; there are {', '.join(_UNITS)}")
         if any(isinstance(part, (int, float)) and part < 0 for part in parts):
             raise ConfigError(f"trainer.max_time={limit}: a time is not negative; null sets no limit")
+
+
+def _check_evaluation(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
+    """Refuse a limit with which Lightning leaves every evaluation out but that of the start."""
+    limit = trainer.get("limit_val_batches")
+    if limit is not None and not limit and data.get("evaluation") is not None:
+        raise ConfigError(
+            f"trainer.limit_val_batches={limit}: data.evaluation would be measured at the start alone; null measures "
+            "it, and data.evaluation=null measures nothing"
+        )
 
 
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:

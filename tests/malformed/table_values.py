@@ -92,6 +92,8 @@ TRAINER: list[Row] = [
     ("trainer.overfit_batches=1", "trainer.overfit_batches", "trainer.max_epochs"),
     ("trainer.overfit_batches=0.1", "trainer.overfit_batches", "trainer.max_epochs"),
     ("trainer.fast_dev_run=1", "trainer.fast_dev_run", "trainer.max_epochs"),
+    ("trainer.limit_val_batches=0", "trainer.limit_val_batches=0", "data.evaluation=null"),
+    ("trainer.limit_val_batches=0.0", "trainer.limit_val_batches=0.0", "data.evaluation=null"),
     ("trainer.limit_val_batches=-1", "trainer.limit_val_batches", "at least 0"),
     ("trainer.overfit_batches=-1", "trainer.overfit_batches", "at least 0"),
     ("trainer.fast_dev_run=-1", "trainer.fast_dev_run", "at least 0"),
