@@ -109,6 +109,12 @@ class WarmStart(L.Callback):
         if self.trust:
             command.append("trust=true")
         log.info("warm-start stage %r: mmrl fit %s", name, " ".join(command))
+        log.warning(
+            "warm start: %s runs first, in %s, with an epoch count and batches of its own; "
+            "trainer.callbacks.warm_start.stages=null leaves it out",
+            name,
+            folder,
+        )
         environment = {**{k: v for k, v in os.environ.items() if k not in _LAUNCHED}, STAGE: name}
         child_process.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
         if cache is not None:

@@ -19,9 +19,11 @@ _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
 _CALLBACKS = {
     "LearningRateFinder": "trains trial steps before the first iteration, on rows that are not there yet",
+    "Timer": "is what trainer.max_time sets; set that, and the run says how it is resumed",
     "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",
 }
 """Callbacks of Lightning that cannot work here, by class, with the reason."""
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
 
 
 def check_numbers(config: Mapping[str, Any]) -> None:
@@ -143,6 +145,11 @@ def _check_time(trainer: Mapping[str, Any]) -> None:
     numbers = [float(part) for part in parts if str(part).strip().isdigit()]
     if numbers and len(numbers) == len(parts) and not any(numbers):
         raise ConfigError(f"trainer.max_time={limit}: no time, so nothing would be trained; null sets no limit")
+    if isinstance(limit, Mapping):
+        if unknown := sorted(set(map(str, limit)) - set(_UNITS)):
+            raise ConfigError(f"trainer.max_time.{unknown[0]} is no unit of time; there are {', '.join(_UNITS)}")
+        if any(isinstance(part, (int, float)) and part < 0 for part in parts):
+            raise ConfigError(f"trainer.max_time={limit}: a time is not negative; null sets no limit")
 
 
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
@@ -200,7 +207,7 @@ def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
     for part in callbacks if isinstance(callbacks, list) else []:
         arguments, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
         monitor = arguments.get("monitor")
-        if name.rpartition(".")[2] in _CALLBACKS:
+        if name.startswith(("lightning.", "pytorch_lightning.")) and name.rpartition(".")[2] in _CALLBACKS:
             raise ConfigError(
                 f"trainer.callbacks ({name}) {_CALLBACKS[name.rpartition('.')[2]]}; take it out with "
                 "trainer.callbacks.NAME=null"

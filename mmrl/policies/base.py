@@ -51,6 +51,7 @@ class Policy(nn.Module, ABC):
     scales_images: bool = False  # whether images of every size are brought to that of the network
     takes_padding: bool = True  # whether rows of different lengths may stand in one batch
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
+    leaves_weights_out: bool = False  # whether batches leave out weights, besides `optional_modules`
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
     divides_sequences: bool = False  # whether processes can divide the tokens of its rows (`SequenceGroup.divide`)

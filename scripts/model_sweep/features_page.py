@@ -12,11 +12,12 @@ TITLE = "## Adapters, shards, vLLM, videos and experts"
 HEAD = f"""{TITLE}
 
 Written by `python scripts/sweep_models.py --features features.json`, of the same tiny checkpoints. An empty cell was
-not tried; FSDP2 and vLLM were tried on a sample. Numbers are the reasons below.
+not tried; DDP, FSDP2 and vLLM were tried on a sample. Numbers are the reasons below.
 
 - *VLM*: loaded by `policy=vlm`.
 - *LoRA*: `policy.lora.r=2` on the linear layers [that can have adapters](how-to/checkpoint.md#adapters): gradients
   reach the adapters, and merged weights have the same logits.
+- *DDP*: scores and gradients of two processes with a copy of the weights and half of the rows each are those of one.
 - *FSDP2*: scores and gradients of two processes with sharded weights are those of one.
 - *vLLM*: after two transfers to vLLM's CPU build, greedy completions and log-probs are those of the policy within 1e-4
   nats, at sizes that its kernels have.

@@ -164,6 +164,7 @@ Options:
   checkpoint=last      last, start, or a file
   decode=greedy        a decode of the run's evaluation, or sample or argmax; default: the first of the evaluation
   seed=0               of the draws of decode=sample
+  system=TEXT          system message of every conversation, as in the rows that the policy was trained on
   regex='[0-9]+'       every answer matches this regular expression; json_schema='{"type": "object"}' a JSON schema
 
 Example:

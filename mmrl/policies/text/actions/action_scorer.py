@@ -76,6 +76,10 @@ class ActionScorer(Policy):
     def takes_padding(self) -> bool:  # type: ignore[override]
         return self.language_model.takes_padding
 
+    @property
+    def leaves_weights_out(self) -> bool:  # type: ignore[override]
+        return self.language_model.leaves_weights_out
+
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return cls.predicts(init_args)
