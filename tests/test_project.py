@@ -71,9 +71,9 @@ def reads_wall_clock(source):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if node.attr in WALL_CLOCK.get(owner, ()) or node.attr == "CLOCK_REALTIME":
                 return True
-        if isinstance(node, ast.ImportFrom) and node.module == "time":
-            if {alias.name for alias in node.names} & {*WALL_CLOCK["time"], "CLOCK_REALTIME"}:
-                return True
+        names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
+        if names & {*WALL_CLOCK["time"], "CLOCK_REALTIME"} and node.module == "time":
+            return True
     return False
 
 
