@@ -21,8 +21,8 @@ _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("annotators", "transforms", "rows")
-_STEPS = 200
-"""Steps of a schedule that are tried."""
+_STEPS, _LATE = 200, 20_000
+"""Steps of a schedule that are tried, and up to which a learning rate of 0 may last, as while a critic is warmed up."""
 _MODELS = ("policy", "auxiliary_models", "frozen_models")
 """Arguments of learners that hold models, whose settings have names of their own."""
 _NULL = ("None", "Optional", "Any", "_empty")
@@ -146,13 +146,15 @@ def _check_schedule(key: str, scheduler: Any, arguments: Mapping[str, Any]) -> N
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         return
     rates, largest = [float(group["lr"]) for group in scheduler.optimizer.param_groups], 0.0
-    steps = min(_STEPS, getattr(scheduler, "total_steps", _STEPS))  # what it says of a later step is not used
+    steps = min(_LATE, getattr(scheduler, "total_steps", _LATE))  # what it says of a later step is not used
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for step in range(1, steps + 1):
             if wrong := [rate for rate in rates if not 0 <= rate < math.inf]:
                 raise ConfigError(f"{key}: the learning rate of step {step} is {wrong[0]:g}; it must be 0 or more")
             largest = max(largest, *rates)
+            if step > _STEPS and largest:
+                break
             try:
                 scheduler.step()
             except ValueError:  # a schedule of a fixed length is at its end

@@ -127,9 +127,7 @@ class Policy(nn.Module, ABC):
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         """Append ids [P] to an encoded observation: the context of the choices that follow."""
-        raise NotImplementedError(
-            f"{type(self).__name__} chooses once per observation: its observations cannot be extended"
-        )
+        raise NotImplementedError(f"{type(self).__name__} chooses once per observation, which cannot be extended")
 
     def tokenize(self, text: str) -> Tensor:
         """Tokenize text that is not sampled to ids [P]: a tool's result, a hint, a follow-up message."""
@@ -140,7 +138,7 @@ class Policy(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} writes no text; choose a text policy")
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token, special tokens included; empty where choices are no tokens of text."""
+        """Return the text of each token, special tokens included; empty where the policy reads no text."""
         return []
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:

@@ -8,6 +8,7 @@ are then those of the policy but for its rounding.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def main(results: Path, kind: str, dtype: str = "") -> None:
     try:
         result = transfer_rounded(kind, dtype) if dtype else transfer_once(kind)
     except Exception as error:
-        result = " ".join(str(error).split())[:300]
+        result = re.sub(r" in /dev/shm\S+", "", " ".join(str(error).split()))[:300]
         if isinstance(error, ValueError) and result.startswith("policy"):  # before vLLM was asked
             result = f"transformers {transformers.__version__}, which is installed beside vLLM: {result}"
     known = json.loads(results.read_text()) if results.exists() else {}

@@ -95,7 +95,7 @@ SCHEDULES = {
     "StepLR": ({"step_size": 1, "gamma": -0.5}, "learning rate of step"),
     "MultiplicativeLR": ({"lr_lambda": 3}, "lr_lambda"),
     "OneCycleLR": ({"max_lr": 0.0, "total_steps": 10}, "is 0 in the first 10 steps"),
-    "ConstantLR": ({"factor": 0.0, "total_iters": 10**6}, "is 0 in the first 200 steps"),
+    "ConstantLR": ({"factor": 0.0, "total_iters": 10**6}, "is 0 in the first 20000 steps"),
     "CosineAnnealingLR": ({"T_max": 0}, "ZeroDivisionError.*T_max"),
     "PolynomialLR": ({"total_iters": 4, "power": -1.0}, "ZeroDivisionError.*power"),
 }
