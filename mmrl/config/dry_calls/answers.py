@@ -9,7 +9,7 @@ from typing import Any
 from mmrl.config.compose import compose
 from mmrl.config.signatures import import_class
 from mmrl.core.errors import ConfigError
-from mmrl.core.types import Prompt, Task
+from mmrl.core.types import Task
 from mmrl.rewards.base import NamedScores
 
 
@@ -29,14 +29,16 @@ def check_answers(data: Any, reward: Any, config: Mapping[str, Any], scores: fro
     if not isinstance(task, Task) or not isinstance(task, NamedScores) or not len(task):
         return
     prompt = task[0]
-    if not _lacks_answer(task, prompt):
+    if prompt.answer is not None:
+        return
+    # scores that only a row with an answer has
+    lost = set(task.score_names(dataclasses.replace(prompt, answer="0"))) - set(task.score_names(prompt))
+    if not lost or _states_answer(task):
         return
     place = prompt.place or prompt.key
     remedy = "set task.answer to the column of the answers"
     if data.rollout.imitates_answers:
         raise ConfigError(f"{place}: the row has no answer to imitate; {remedy}")
-    # scores that only a row with an answer has
-    lost = set(task.score_names(dataclasses.replace(prompt, answer="0"))) - set(task.score_names(prompt))
     if paid := sorted(lost & set(getattr(reward, "weights", {}))):
         raise ConfigError(
             f"{place}: the row has no answer, so there is no score {paid[0]!r}, which the reward pays; {remedy}, or "
@@ -56,17 +58,13 @@ def check_answers(data: Any, reward: Any, config: Mapping[str, Any], scores: fro
         )
 
 
-def _lacks_answer(task: Task, prompt: Prompt) -> bool:
-    """Whether the task can be imitated, but its first row states no answer."""
-    if prompt.answer is not None:
-        return False
+def _states_answer(task: Task) -> bool:
+    """Whether the first row has something to imitate all the same, such as the last message of a conversation."""
     try:
         task.demonstrate(0)
-    except ValueError:
-        return True
-    except Exception:  # no task of rows, or one that fails for another reason
+    except (NotImplementedError, ValueError):
         return False
-    return False
+    return True
 
 
 def _find_imitating_stages(config: Mapping[str, Any]) -> list[str]:
