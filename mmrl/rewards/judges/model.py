@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mmrl.files.pretrained import load_pretrained
+from mmrl.files.pretrained import load_pretrained, load_whole
 from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
 from mmrl.rewards.judges.padding import bound, compute_next_logits, compute_written_logits, measure_padding, pad_left
 from mmrl.rewards.judges.questions import OptionIds, Question, Reply
@@ -115,7 +115,7 @@ class ModelJudge(LanguageJudge):
     def _parts(self) -> tuple[Any, Any]:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        model = load_pretrained(AutoModelForCausalLM, self.path).to(self.device).eval()
+        model = load_whole(AutoModelForCausalLM, self.path).to(self.device).eval()
         tokenizer = load_pretrained(AutoTokenizer, self.path)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
