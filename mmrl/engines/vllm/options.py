@@ -10,6 +10,7 @@ from transformers import AutoConfig
 
 from mmrl.engines.vllm.sampling import TIED, WIDEST
 from mmrl.engines.vllm.worker import EMPTY, EXTENSION, LOADER, TRANSFER
+from mmrl.files.pretrained import load_pretrained
 from mmrl.policies.text.architecture import list_unknown_types
 
 BLOCK = 32  # tokens of a prefix-cache block; supported by CPU and GPU attention
@@ -69,7 +70,7 @@ def engine_options(
 def keeps_state(folder: Path) -> bool:
     """Whether layers of a checkpoint keep a summary of all earlier tokens, or states that are not keys and values."""
     try:
-        config = AutoConfig.from_pretrained(folder)  # the file itself states no layer types of Mamba, Jamba, Falcon-H1
+        config = load_pretrained(AutoConfig, folder)  # the file itself states no layer types of Mamba, Jamba, Falcon-H1
     except ValueError:  # a type that this transformers does not know; vLLM says so, or knows it
         return True
     return bool(list_unknown_types(config))
