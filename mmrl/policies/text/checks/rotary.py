@@ -22,12 +22,13 @@ def check_rotary(model: Any) -> Any:
             if not key.endswith("inv_freq") or frequencies.is_meta:
                 continue
             if not bool((frequencies.isfinite() & (frequencies >= 0)).all()):
-                values = {key: value for key in KEYS if (value := getattr(model.config, key, None)) is not None}
+                values = {key: value for key in KEYS if (value := vars(model.config).get(key)) is not None}
                 raise ValueError(
                     f"policy.config: the rotary frequencies {key} of {name} are {_format(frequencies)}, which must be "
                     f"finite and not negative; they come from {values}, so change rope_theta and factor"
                 )
-            size = getattr(getattr(module, "config", None), "head_dim", None)
+            # a configuration whose layers differ refuses to be asked for an attribute of all
+            size = vars(getattr(module, "config", model.config)).get("head_dim")
             if isinstance(size, int) and size % 2 and 2 * frequencies.numel() == size + 1:
                 raise ValueError(
                     f"policy.config: head_dim={size} is odd, and rotary positions turn pairs of numbers; change it"

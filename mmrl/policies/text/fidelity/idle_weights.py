@@ -22,7 +22,7 @@ def has_idle_weights(policy: Any) -> bool:
     ids = torch.zeros(1, 1, dtype=torch.long, device=model.device)
     try:
         with evaluation_mode(model), torch.enable_grad():
-            logits = model(input_ids=ids, use_cache=False).logits
+            logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     except Exception:  # the code of an architecture may raise anything; looking for idle weights is never wrong
         return True
     reached = list_reached(logits)
