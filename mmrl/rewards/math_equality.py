@@ -19,8 +19,12 @@ MEMORY_BYTES = 4 * 2**30
 _MARK = re.compile(r"<\|[^|<>\n]*\|>|</?s>")
 """Special tokens of a chat template, which math-verify reads over."""
 _SET = re.compile(r"\\?\{[^{}]*,[^{}]*\}$|\\\{")
-_OTHER = re.compile(r"[0-9]\s*(?:[:‰'_]|\\\\)")
-"""Ratios, units and bases that math-verify reads as the number before them."""
+_OTHER = re.compile(
+    r"[0-9]\s*(?:[:‰'_₀-₉]|\\\\|\{\}\s*[0-9]|\.\.+\s*[0-9]|\.?\\(?:overline|bar|dot)(?![a-z])|\\[lc]?dots\s*[0-9])"
+)
+"""Ratios, units, bases, ranges and repeating decimals that math-verify reads as the number before them."""
+_RELATION = re.compile(r"(?:[<>≤≥≠∈∉∝]|!=|\\(?:[lg]eq?(?:q|slant)?|[lg]t|neq?|not|in|notin|propto)(?![A-Za-z]))")
+"""A relation that has no left side, as in \\neq 42, which math-verify reads over."""
 _HAS_PERCENT = re.compile(r"%|\bper ?cent\b")
 LONGEST = 2_000
 """Characters of an answer that is parsed; longer ones are different."""
@@ -53,6 +57,8 @@ def _decide(pair: tuple[str, str]) -> Outcome | None:
     if right == answer:
         return "equal"
     if not answer or len(answer) > LONGEST or _MARK.search(answer) or _is_set(right) != _is_set(answer):
+        return "different"
+    if _RELATION.match(answer.strip("$ ")) and not _RELATION.match(right.strip("$ ")):
         return "different"
     values = parse_number(right), parse_number(answer)
     if None in values:

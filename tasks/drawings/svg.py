@@ -17,7 +17,7 @@ PAINT = {
     *("stroke-linejoin", "opacity", "shape-rendering"),
 }
 """Attributes of all elements, and properties of their attribute `style`."""
-NAMES = {"id", "class", "style", "transform"}
+NAMES = {"id", "class", "style", "transform", "role", "aria-label"}
 ELEMENTS = {
     "svg": {"viewBox", "width", "height", "version", "preserveAspectRatio"},
     "g": set(),
@@ -30,6 +30,8 @@ ELEMENTS = {
     "path": {"d"},
     "title": set(),
     "desc": set(),
+    "metadata": set(),
+    "defs": set(),
 }
 """Elements that an answer may have, with their attributes beside PAINT and NAMES. None of them reads a file or an
 address."""
@@ -41,7 +43,14 @@ _VALUE = re.compile(r"[\w\s#.,%+()-]*", re.ASCII)
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COLOUR = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})|(?:rgb|hsl)a?\([0-9\s.,%+-]+\)", re.IGNORECASE)
 _COLOUR_WORDS = {"none", "transparent", "currentcolor", "inherit", *ImageColor.colormap}
-_WORDED = {"fill", "stroke", "id", "class"}  # attributes whose digits are no numbers, as in #ff0000
+_WORDED = {
+    "fill",
+    "stroke",
+    "id",
+    "class",
+    "role",
+    "aria-label",
+}  # attributes whose digits are no numbers, as in #ff0000
 _HEAD = re.compile(r"(?:<\?xml\s[^<>?]*\?>\s*)?(?:<!DOCTYPE\s+svg[^<>\[\]]*>\s*)?")
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _WRITTEN = 80  # characters of an element at most, on average
@@ -100,7 +109,7 @@ def _is_plain_element(element: ElementTree.Element) -> bool:
     attributes = ELEMENTS.get(tag)
     return (
         attributes is not None
-        and (tag in ("title", "desc") or not (element.text or "").strip())
+        and (tag in ("title", "desc", "metadata") or not (element.text or "").strip())
         and not (element.tail or "").strip()
         and element.attrib.keys() <= attributes | PAINT | NAMES
         and all(_is_plain_value(name, value) for name, value in element.attrib.items())

@@ -14,7 +14,12 @@ from mmrl.rewards.answers.final_answer import read_guess
 from tasks.environment import TextEnvironmentTask
 from tasks.twenty_questions.table import ATTRIBUTES, OBJECTS, TABLE
 
-_QUESTION = re.compile(r"(?:is it |does it have |can it be )?(?:an? |the )?([a-z]+) ?\??", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"(?:is (?:it|this|the object|your object) |does it have |(?:can|could) it be |(?:i think )?it(?:'s| is) )?"
+    r"(?:an? |the )?([a-z]+) ?\??",
+    re.IGNORECASE,
+)
+_MARKS = str.maketrans("", "", '*_`"\u201c\u201d')
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class QuestionEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         self.questions += 1
-        match = _QUESTION.fullmatch(read_guess(action))
+        match = _QUESTION.fullmatch(read_guess(action).translate(_MARKS))
         word = match[1].lower() if match else ""
         if word in ATTRIBUTES:
             yes = word in TABLE[self.problem.secret]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mmrl.rewards.answers.latex_boxes import find_boxes
+
 _NAME = (
     r"(?:(?:so|thus|therefore|hence|i think|i believe),? )?(?:that )?(?:the |my )?(?:final |correct |right )?"
     r"(?:answer|guess|result|solution)"
@@ -24,6 +26,14 @@ _PAIRS = (
     ("\\text{", "}"), ("\\textbf{", "}"), ("\\mathbf{", "}"), ("\\mathrm{", "}"),
 )  # fmt: skip
 """Marks around an answer, before and after it."""
+_GUESS_TAG = re.compile(r"<guess>([^<]*)</guess>")
+_GUESS = re.compile(
+    r"(?:[0-9]{1,2}[.)][ \t]+|(?:(?:so |then )?i(?:'ll| will| would)? (?:guess|try|say|choose|pick)"
+    r"|let(?:'s| me| us) (?:try|guess|say)|my (?:next|first|second|last) (?:guess|try)(?: is| will be|:)"
+    r"|(?:guess|question|turn)(?: [0-9]{1,2})?:)[ \t]+)(.+)",
+    re.IGNORECASE,
+)
+"""A guess behind its number, or behind words that announce it."""
 _LAYERS = 12  # wrappings that are removed
 
 
@@ -47,8 +57,19 @@ def find_final_answer(text: str, boxes: Sequence[str]) -> str | None:
 
 
 def read_guess(text: str) -> str:
-    """Return a guess in a game without what wraps it: My guess: fridge, "fridge", fridge. and **fridge** are fridge."""
-    return (find_final_answer(text, []) or "").removesuffix("!").strip()
+    """Return a guess in a game without what wraps it: My guess: fridge, "fridge", I guess fridge. are all fridge."""
+    boxes = [box.content for box in find_boxes(text)]
+    guesses = [content for content in boxes if content is not None] or _GUESS_TAG.findall(text)
+    guess = (find_final_answer(text, guesses) or "").strip() if len(guesses) == len(boxes) or not boxes else ""
+    for _ in range(_LAYERS):
+        match = _GUESS.fullmatch(guess)
+        inside = unwrap(match[1] if match else guess).strip("!?… ").removesuffix(" is my guess").strip()
+        if len(inside) > 2 and inside[0] + inside[-1] in ("()", "[]", "{}"):
+            inside = inside[1:-1].strip()
+        if inside == guess:
+            break
+        guess = inside
+    return guess
 
 
 def unwrap(text: str) -> str:

@@ -21,7 +21,8 @@ _OPENERS = re.compile(
     rf"(?:\\left(?![a-z])|\\[bB]igg?l?(?![a-z])|\\(?:{_STYLE})(?![A-Za-z])|\\[(\[$,;:! ]|[{{(\[$~ \t])*\Z"
 )
 _CLOSERS = re.compile(r"(?:\{\}|\\right(?![a-z])|\\[bB]igg?r?(?![a-z])|\\[)\],;:! ]|[})\]$~ \t])*")
-_TEXT_BEFORE = re.compile(r"\\(?:text\w*|mbox|mathrm|mathbf|tag|label|begin|end|color)\s*\{[^{}]*\}\Z")
+_TEXT_BEFORE = re.compile(r"\\(?:text\w*|mbox|mathrm|mathbf|tag|label|begin|end|color)\s*\{([^{}]*)\}\Z")
+_NEGATION = re.compile(rf"(?:\b(?:minus|negative|not|never)|\A\s*[-{DASHES}])\s*\Z", re.IGNORECASE)
 _OPERATOR_BEFORE = re.compile(
     rf"(?:[-+/^×·⋅÷±∓√∛≠{DASHES}]|(?<=[\w)}}])[ \t]?\*|(?<=[A-Za-z0-9)}}])_|!="
     r"|\b(?:minus|negative|not|never|nor|neither|except)|n['\u2019]t)\Z",
@@ -29,7 +30,7 @@ _OPERATOR_BEFORE = re.compile(
 )
 _COMMAND_BEFORE = re.compile(r"\\([A-Za-z]+)\Z")
 _FACTOR_BEFORE = re.compile(r"[0-9}]\Z")  # on the same line and in the same formula
-_GLUED_BEFORE = re.compile(r"(?:[)\]]|(?<![A-Za-z\\])[A-Za-z]|(?:^|[\s0-9$({])\.|[0-9],|(?:^|[=(\[{$] ?)[0-9.]+:)\Z")
+_GLUED_BEFORE = re.compile(r"(?:[)\]|]|(?<![A-Za-z\\])[A-Za-z]|(?:^|[\s0-9$({])\.|[0-9],|(?:^|[=(\[{$] ?)[0-9.]+:)\Z")
 _BESIDE = frozenset(
     (
         *("therefore", "because", "implies", "iff", "Rightarrow", "Longrightarrow", "rightarrow", "longrightarrow"),
@@ -60,7 +61,7 @@ _SCALE = re.compile(
     r"(percent|per cent|hundred|thousand|million|billion|trillion)\b)"
 )
 _OPERATOR_AFTER = re.compile(
-    r"\^(?!\s*(?:\{\s*)?(?:\\circ|°|\\degree))|[/×·⋅÷]|_[A-Za-z0-9{\\(]|\*\*[0-9({]"
+    r"\^(?!\s*(?:\{\s*)?(?:\\circ|°|\\degree))|[/×·⋅÷⁰¹²³⁴-⁹⁺⁻₀-₉]|_[A-Za-z0-9{\\(]|\*\*[0-9({]"
     r"|[-+*\u2212±][ \t]*[0-9\\({]|[-+*\u2212±][A-Za-z]|!+(?=\s*(?:[$^*/+]|\\[)\]a-z]))|:[ ]?[0-9]"
     r"|(?:is|are|was)(?: not|n['\u2019]t| wrong| incorrect| false)\b|\\boxed|\\fbox"
 )
@@ -69,7 +70,7 @@ _CONTINUES_AFTER = re.compile(r"[ \t]*\n\s*(?:[\^×·⋅÷]|/(?!/))")
 _COMMAND_AFTER = re.compile(r"\\([A-Za-z]+)")
 _GLUED_AFTER = re.compile(r"[.][0-9]|,[0-9]{3}(?![0-9])|\{,\}[0-9]|e[+-]?[0-9]|(?:[a-cinp-ru-zMB]|π)(?!\w)|'+(?!\w)")
 _FACTOR_AFTER = re.compile(r"[ \t]*[0-9]")
-_AFTER_FORMULA = re.compile(r"[-+*\u2212±][ \t]*[0-9$]|\^|/")
+_AFTER_FORMULA = re.compile(r"[-+*\u2212±][ \t]*[0-9$]|[\^/⁰¹²³⁴-⁹⁺⁻₀-₉]")
 _ENDS_FORMULA = re.compile(r"\$|\\[()\[\]]")
 
 
@@ -127,8 +128,8 @@ def _is_part_before(before: str) -> bool:
     openers = _OPENERS.search(before)
     between = openers.group() if openers else ""
     rest = before[: len(before) - len(between)]
-    if rest.endswith("}") and _TEXT_BEFORE.search(rest):
-        return False
+    if rest.endswith("}") and (text := _TEXT_BEFORE.search(rest)) is not None:
+        return _NEGATION.search(text[1]) is not None
     command = _COMMAND_BEFORE.search(rest)
     if _OPERATOR_BEFORE.search(rest) or (command is not None and command[1] not in _BESIDE):
         return True

@@ -1,9 +1,9 @@
 r"""Read numbers in texts: the one grammar of every extractor and verifier that compares numbers.
 
-Numbers are decimals (-0.5, 1,250.75, 1 250, 1{,}250, 1'250), fractions (1/2, \frac{1}{2}, 2 1/2 and the characters of
-Unicode), powers of ten (3e-7, 3 \times 10^{-7}), percent (50% is 0.5) and multiples (42k, 5 million). A sign is any
-dash of Unicode, or "minus". Other powers, roots, ratios, dates, lists such as 1,2,3 and products with a variable have
-no value.
+Numbers are decimals (-0.5, 1,250.75, 1 250, 1{,}250, 1'250), repeating decimals (0.1\overline{6}), fractions (1/2,
+\frac{1}{2}, 2 1/2 and the characters of Unicode), powers of ten (3e-7, 3 \times 10^{-7}), percent (50% is 0.5) and
+multiples (42k, 5 million). A sign is any dash of Unicode, or "minus". Other powers, roots, ratios, dates, lists such as
+1,2,3, numbers of another base and products with a variable have no value.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+DASHES = "\u02d7\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2796\ufe58\ufe63\uff0d"
 """Characters of Unicode that people write for a minus sign."""
 _MINUS = str.maketrans(dict.fromkeys(DASHES, "-"))
 _SUPERSCRIPTS = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_SUBSCRIPTS = re.compile("[₀-₉]+")
+_APOSTROPHE = re.compile("(?<=[0-9])[\u2019\u02bc\u066c](?=[0-9]{3}(?![0-9]))")
+_REPEATING = re.compile(
+    r"(?<![0-9.,\w])([0-9]{1,20})\.([0-9]{0,20})"
+    r"(?:\\(?:overline|bar|dot)\s?(?:\{\s?([0-9]{1,20})\s?\}|([0-9]))|\(([0-9]{1,20})\))(?![0-9])"
+)
 _VULGAR = re.compile("(?:(?<=([0-9]))[ \u2009\u202f\u00a0]?)?([¼½¾⅐-⅞↉])")
 _FRACTION = re.compile(
     r"(?:(?<=([0-9]))\s?)?\\[dtc]?frac\s*(?:\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}|([0-9])([0-9]))"
@@ -31,6 +37,9 @@ _LATEX = (
     (re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])"), ""),
     (re.compile(r"\\(?:times|cdot)(?![A-Za-z])"), "×"),
     (re.compile(r"\\([%$])"), r"\1"),
+    # a sign in braces of its own, or outside of the marks of bold and code: {-}7, -**7**
+    (re.compile(r"(?:\\(?:text|mathrm|mathbf))?\{-\}|\*\*-\*\*(?=[0-9.])"), "-"),
+    (re.compile(r"(?<![\w)\]}*`-])-(\*{1,2}|`)(?=[$0-9.])"), r"\1-"),
 )
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 _TEN = r"[ ]?[×x*·⋅][ ]?10\^(?:\{[ ]?([+-]?[0-9]{1,3})[ ]?\}|\(([+-]?[0-9]{1,3})\)|([+-]?[0-9]{1,3}))"
@@ -38,7 +47,8 @@ _EXPONENT = r"\s?(?:\^|\*\*)\s?(?:\{[^{}\n]{0,40}\}|\([^()\n]{0,40}\)|[+-]?\w+)"
 _TOKEN = re.compile(
     rf"""
     (?P<word>[^\W\d_]\w*(?:(?<=_)\{{\w{{1,20}}\}})?(?:\s?\^\s?(?:\{{[+-]?[0-9]+\}}|\([+-]?[0-9]+\)|[+-]?[0-9]+))?)
-    |(?P<other>\\[dtc]?frac[^=$\n]{{0,200}}
+    |(?P<other>\\(?:[dtc]?frac|[dt]?binom)[^=$\n]{{0,200}}
+        |\.?\\(?:overline|bar|dot)\s?\{{?\s?[0-9]+
         |\\sqrt\s?(?:\[[^\]\n]{{0,20}}\])?\s?(?:\{{[^{{}}\n]{{0,80}}\}}|[0-9]+)|[√∛∜]\s?\(?[0-9.]+
         |\\(?:log|ln|sin|cos|tan|exp|pi|sqrt)(?![A-Za-z])\s?[({{]?[0-9.]*
         |[_^]\s?[({{]?\s?[+-]?[0-9]+
@@ -52,7 +62,8 @@ _TOKEN = re.compile(
         (?P<ten>e[+-]?[0-9]{{1,3}}(?!\w)|{_TEN})?
         (?P<unit>\)?[ ]?%|\)?[ ](?:percent|per[ ]cent)\b|\)?k(?!\w)
             |\)?[ ](?:hundred|thousand|million|billion|trillion)\b)?
-        (?P<bad>{_EXPONENT}|e[+-]?[0-9]+\w*|[ ]?(?:[π‰]|\\pi(?![A-Za-z]))|(?:[xyzi]|(?-i:[MB]))(?!\w))?)
+        (?P<bad>{_EXPONENT}|e[+-]?[0-9]+\w*|[ ]?(?:[π‰]|\\?pi(?![A-Za-z]))|[ ](?:dozens?|bn|mn)\b
+            |(?:[xyzi]|(?-i:[MB]))(?!\w))?)
     |[^\w\\]|.
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
@@ -127,6 +138,8 @@ def unify_dashes(text: str) -> str:
 
 def _prepare(text: str) -> str:
     """Write LaTeX, characters for fractions, and dashes as plain text; a box as brackets."""
+    text = _SUBSCRIPTS.sub(lambda match: f"_{{{unicodedata.normalize('NFKC', match.group())}}}", text)
+    text = _REPEATING.sub(_write_repeating, _APOSTROPHE.sub("'", text))
     text = _VULGAR.sub(lambda match: " " * bool(match[1]) + _write_vulgar(match[2]), text)
     text = unify_dashes(unify_width(unify_dashes(text)))
     for pattern, replacement in _LATEX:
@@ -137,6 +150,19 @@ def _prepare(text: str) -> str:
 
 def _write_vulgar(character: str) -> str:
     return unicodedata.normalize("NFKC", character).replace("\u2044", "/")
+
+
+def _write_repeating(match: re.Match[str]) -> str:
+    r"""Write a decimal whose last digits repeat as a fraction: 0.1\overline{6} is (16 - 1)/90.
+
+    0.(3) is 1/3 too, but 0.1(6) may be a product, which has no value.
+    """
+    whole, once, braced, single, bracketed = match.groups()
+    if bracketed and once:
+        return f"{whole}.{once}_{{{bracketed}}}"
+    repeated = braced or single or bracketed
+    above = int(whole + once + repeated) - int(whole + once)
+    return str(Fraction(above, int("9" * len(repeated) + "0" * len(once))))
 
 
 def _iterate_tokens(text: str) -> Iterator[re.Match[str]]:

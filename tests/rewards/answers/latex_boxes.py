@@ -10,7 +10,10 @@ PARTS = (
     r"\sqrt{\boxed{7}}", r"\frac{\boxed{7}}{2}", r"\frac{1}{\boxed{7}}", r"\log \boxed{7}", r"\sin(\boxed{7})",
     r"\overline{\boxed{7}}", r"\neg\boxed{A}", r"x \neq \boxed{7}", r"x \ne \boxed{7}", r"not \boxed{7}",
     r"it isn't \boxed{7}", r"minus \boxed{7}",
+    r"\text{minus }\boxed{7}", r"\text{not }\boxed{7}", r"\text{-}\boxed{7}", r"|\boxed{-7}|",
+    r"\left|\boxed{-7}\right|",
     # after the box
+    r"\boxed{42}²", r"\boxed{42}⁻¹", r"$\boxed{42}$²", r"\boxed{42}₈",
     r"\boxed{42}^2", r"\boxed{42}^{2}", r"\boxed{42} ^2", "\\boxed{42}\n^2", r"\boxed{42}{}^2", r"\boxed{42}\,^2",
     r"(\boxed{42})^2", r"{\boxed{42}}^2", r"\left(\boxed{42}\right)^2", r"$\boxed{42}$^2", r"\boxed{42}**2",
     r"\boxed{42}_2", r"\boxed{42}/2", r"\boxed{42}\;/2", r"\boxed{42} \div 2", r"\boxed{42}\cdot 2",
@@ -30,6 +33,7 @@ WHOLE = {
     r"x = \boxed{7}": "7",
     r"\therefore \boxed{7}": "7",
     r"\text{So } \boxed{7}": "7",
+    r"| 3 + 4 | \boxed{7} |": "7",
     r"It follows. \boxed{7}": "7",
     "So 5 + 2 = 7.\n\n\\boxed{7}": "7",
     "5 + 2 = 7\n\\boxed{7}": "7",

@@ -49,6 +49,35 @@ def test_naming_the_object_ends_the_episode():
             r"\(duck\)",
             "I think so.\nAnswer: duck",
         ),
+        *(
+            "I guess duck",
+            "I guess duck.",
+            "Guess 3: duck",
+            "Let me try duck.",
+            "Let's try duck!",
+            "I'll say duck.",
+            "duck!!",
+            "duck\u2026",
+        ),
+        *(
+            "(duck)",
+            "[duck]",
+            r"\boxed{duck}",
+            "<guess>duck</guess>",
+            "<answer>duck</answer>",
+            "1. duck",
+            "duck?",
+            "duck is my guess.",
+        ),
+        *(
+            "My next guess is **duck**.",
+            "My next guess will be duck",
+            "Hm.\nGuess: duck",
+            "```\nduck\n```",
+            r"I guess \text{duck}",
+        ),
+        *("It's a duck", "It is a duck.", "I think it is a duck.", "Question: Is it a duck?", "Is it a **duck**?"),
+        *("Is the object a duck?", "Could it be a duck?", "Question 3: is it the duck?"),
     ],
 )
 def test_ordinary_forms_of_a_guess_name_the_object(guess):
@@ -69,6 +98,14 @@ def test_ordinary_forms_of_a_guess_name_the_object(guess):
         "animal or duck",
         "duck car cat salmon",
         "Is it not a duck?",
+        *(
+            "I guess duck or cat",
+            "It is not a duck",
+            "I guess not duck",
+            r"\boxed{duck}\boxed{cat}",
+            r"not \boxed{duck}",
+        ),
+        *("<guess>duck</guess><guess>cat</guess>", "Guess 1: duck\nGuess 2: cat", "(duck", "1. duck 2. cat"),
     ],
 )
 def test_other_questions_are_not_understood(question):

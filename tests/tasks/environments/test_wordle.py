@@ -43,6 +43,33 @@ def test_an_episode():
     [
         *("crane.", "My guess: crane", '"crane"', "**crane**", "`CRANE`", "The answer is crane.", "- crane", "Crane!"),
         *("crane\r\n", "Guess: crane", "My guess is crane.", "\u201ccrane\u201d", "So I think.\nAnswer: crane"),
+        *(
+            "I guess crane",
+            "I guess crane.",
+            "Guess 3: crane",
+            "Let me try crane.",
+            "Let's try crane!",
+            "I'll say crane.",
+            "crane!!",
+            "crane\u2026",
+        ),
+        *(
+            "(crane)",
+            "[crane]",
+            r"\boxed{crane}",
+            "<guess>crane</guess>",
+            "<answer>crane</answer>",
+            "1. crane",
+            "crane?",
+            "crane is my guess.",
+        ),
+        *(
+            "My next guess is **crane**.",
+            "My next guess will be crane",
+            "Hm.\nGuess: crane",
+            "```\ncrane\n```",
+            r"I guess \text{crane}",
+        ),
     ],
 )
 def test_ordinary_forms_of_a_guess_are_guesses(guess):
@@ -52,7 +79,18 @@ def test_ordinary_forms_of_a_guess_are_guesses(guess):
 
 
 @pytest.mark.parametrize(
-    "guess", ["not crane", "crane or crash", "Answer: crane\nAnswer: crash", "crane crash", "", "."]
+    "guess",
+    [
+        *("not crane", "crane or crash", "Answer: crane\nAnswer: crash", "crane crash", "", "."),
+        *(
+            "I guess crane or crash",
+            "I guess not crane",
+            "I do not guess crane",
+            r"\boxed{crane}\boxed{crash}",
+            "(crane",
+        ),
+        *(r"not \boxed{crane}", "<guess>crane</guess><guess>crash</guess>", "Guess 1: crane\nGuess 2: crash"),
+    ],
 )
 def test_near_misses_are_no_guesses(guess):
     environment = Wordle().make_environment()
