@@ -1,0 +1,3 @@
+from tasks.gym_text.task import GymText
+
+__all__ = ["GymText"]
