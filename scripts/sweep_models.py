@@ -3,8 +3,8 @@
 `python scripts/sweep_models.py` takes a quarter of an hour; what the results file has is not tried again, so that a
 sweep that was ended goes on. `--types qwen2,llava` tries some types and prints what came; the page is written of all.
 `--features features.json` tries adapters, videos and experts of the types that the page says are exact, and writes the
-page's second part; with `--types` it writes the rows of these types alone. `--shards FILE` and `--vllm FILE` add what
-`scripts.model_sweep.shards` and `.vllm_types` wrote.
+page's second part; with `--types` it writes the rows of these types alone. `--processes FILE` and `--vllm FILE` add
+what `scripts.model_sweep.processes` and `.vllm_types` wrote.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--family", choices=["text", "image"])
     parser.add_argument("--results", type=Path, default=Path("models.json"), help="where outcomes are kept")
     parser.add_argument("--features", type=Path, help="where features are kept; writes the second part of the page")
-    parser.add_argument("--shards", type=Path, help="results of a sample of types with sharded weights")
+    parser.add_argument("--processes", type=Path, help="results of a sample of types in two processes")
     parser.add_argument("--vllm", type=Path, help="results of a sample of types in vLLM")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -73,9 +73,11 @@ def write_features(options: argparse.Namespace) -> None:
     kinds = set(filter(None, options.types.split(",")))
     types = [pair for pair in list_exact(page.read_text()) if not kinds or pair[0] in kinds]
     features = measure_types(types, options.features)
-    for column, file in (("FSDP2", options.shards), ("vLLM", options.vllm)):
-        if file is not None:
-            add_sample(features, column, json.loads(file.read_text()))
+    samples = {} if options.processes is None else json.loads(options.processes.read_text())
+    if options.vllm is not None:
+        samples["vLLM"] = json.loads(options.vllm.read_text())
+    for column, results in samples.items():
+        add_sample(features, column, results)
     features = merge_features(read_features(page.read_text()) if kinds else [], features)
     page.write_text(replace_part(page.read_text(), format_features(features)))
     print(f"written: {PAGE}")

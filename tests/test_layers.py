@@ -49,6 +49,7 @@ ALLOWED = {
         "mmrl.core.rng",
         "mmrl.rewards",
         "mmrl.distributed.ending",
+        "mmrl.distributed.waiting",
         "mmrl.files.pickled",
         "mmrl.core.lazy_module",
         "mmrl.core.installation",

@@ -1,5 +1,6 @@
 """Modules of the working directory come after installed ones; its tasks stand beside mmrl's."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -59,8 +60,43 @@ def test_the_command_line_finds_the_working_directory_last(tmp_path, command):
     assert "nope" in ran.stderr and "walk.Mine" in ran.stderr  # the class was found, and has no such argument
 
 
+WALL_CLOCK = {"time": {"time", "time_ns"}, "datetime": {"now", "utcnow", "today"}, "date": {"today"}}
+"""Functions that read a clock which somebody may set, by the last name before the point."""
+
+
+def reads_wall_clock(source):
+    """Whether a module asks for the time of day, or imports the function that does."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            if node.attr in WALL_CLOCK.get(owner, ()) or node.attr == "CLOCK_REALTIME":
+                return True
+        names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
+        if names & {*WALL_CLOCK["time"], "CLOCK_REALTIME"} and node.module == "time":
+            return True
+    return False
+
+
 def test_limits_of_time_are_of_a_clock_that_does_not_jump():
-    """`time.time` is set by others; replies say when they were made."""
+    """The time of day is set by others; replies say when they were made."""
     rooms = [file for room in ("mmrl", "tasks", "sims") for file in (ROOT / room).rglob("*.py")]
-    users = {str(file.relative_to(ROOT)) for file in rooms if "time.time(" in file.read_text()}
+    users = {str(file.relative_to(ROOT)) for file in rooms if reads_wall_clock(file.read_text())}
     assert users == {"mmrl/engines/endpoint/reply.py"}
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("import time\nbegan = time.time()", True),
+        ("import time\nclock = time.time", True),
+        ("from time import time, sleep", True),
+        ("import time\nclock = time.time_ns", True),
+        ("import datetime\nnow = datetime.datetime.now()", True),
+        ("from datetime import date\nnow = date.today()", True),
+        ("import time\ntime.clock_gettime(time.CLOCK_REALTIME)", True),
+        ("import time\nbegan = time.monotonic() - time.perf_counter()", False),
+        ("from time import monotonic, sleep", False),
+    ],
+)
+def test_a_clock_that_jumps_is_found_in_any_form(source, reads):
+    assert reads_wall_clock(source) == reads

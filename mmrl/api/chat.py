@@ -19,10 +19,11 @@ def chat(arguments: Sequence[str]) -> None:
     """Read messages line by line from the terminal or a pipe, and print the policy's answers."""
     places = [argument for argument in arguments if "=" not in argument]
     options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
-    known = {"checkpoint", "decode", "seed", "regex", "json_schema"}
+    known = {"checkpoint", "decode", "seed", "system", "regex", "json_schema"}
     if len(places) != 1 or set(options) - known or not options.get("seed", "0").isdigit():
         raise ConfigError(
-            f"give one run folder, got {list(arguments)}; options are checkpoint=, decode=, seed=, regex=, json_schema="
+            f"give one run folder, got {list(arguments)}; options are checkpoint=, decode=, seed=, system=, regex=, "
+            "json_schema="
         )
     guide = {name: options[name] for name in ("regex", "json_schema") if name in options}
     try:
@@ -35,7 +36,7 @@ def chat(arguments: Sequence[str]) -> None:
     typed = sys.stdin.isatty()
     if typed:
         print(HELP)
-    talk = Conversation(policy, guide)
+    talk = Conversation(policy, guide, options.get("system"))
     while True:
         try:
             line = input("> ") if typed else next(sys.stdin).rstrip("\n")
@@ -46,6 +47,8 @@ def chat(arguments: Sequence[str]) -> None:
         answer = talk.reply(line)
         if answer is not None:
             print(escape_controls(answer), flush=True)
+            if not answer:  # on another stream than the answers, which a pipe reads line by line
+                print("the answer above is empty: the policy ended it at once", file=sys.stderr, flush=True)
 
 
 class Conversation:
@@ -54,11 +57,13 @@ class Conversation:
     Args:
         policy: that answers, as `mmrl.load_policy` gives it.
         guide: `regex` or `json_schema` that every answer matches; empty for none.
+        system: message that begins every conversation.
     """
 
-    def __init__(self, policy: Any, guide: Mapping[str, str] | None = None):
+    def __init__(self, policy: Any, guide: Mapping[str, str] | None = None, system: str | None = None):
         self.policy, self.guide = policy, dict(guide or {})
-        self.messages: list[dict[str, Any]] = []
+        self.opening: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        self.messages = self.opening
         self.images: list[Path] = []
         self.videos: list[Path] = []
         self.waiting: list[Path] = []  # images of the next message
@@ -68,7 +73,7 @@ class Conversation:
         """Answer a line; None for a command without an answer and for an empty line."""
         word, _, rest = line.strip().partition(" ")
         if word == "/new":
-            self.messages, self.images, self.waiting, self.videos, self.waiting_videos = [], [], [], [], []
+            self.messages, self.images, self.waiting, self.videos, self.waiting_videos = self.opening, [], [], [], []
             return None
         if word in ("/image", "/video"):
             path = Path(rest.strip())

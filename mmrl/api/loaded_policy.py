@@ -29,6 +29,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Request, Sampling, Task, Video
 from mmrl.engines.local import LocalEngine
+from mmrl.media.images import open_image
 from mmrl.media.reading import FrameSampling, open_video, read_video
 from mmrl.policies.base import Policy
 from mmrl.runs.checkpoint_file import CheckpointError
@@ -245,7 +246,8 @@ def _raw(observation: Any) -> Mapping[str, Any]:
 
 def _pixels(image: Any) -> np.ndarray:
     if isinstance(image, str | Path):
-        image = Image.open(image)
+        with open_image(Path(image)) as opened:
+            return np.array(opened.convert("RGB"))
     return np.array(image.convert("RGB")) if isinstance(image, Image.Image) else np.asarray(image)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmrl.core.errors import ConfigError
+from mmrl.files.atomic import restore_folder
 from mmrl.runs.metrics_csv import NAME, read_rows
 from mmrl.runs.run_folder import last_checkpoint
 
@@ -43,7 +44,7 @@ class Run:
     @property
     def policy(self) -> Path:
         """Folder of the exported policy: of a text policy for transformers, of others for policy.path."""
-        return self.folder / "policy"
+        return restore_folder(self.folder / "policy")
 
     @property
     def checkpoint(self) -> Path:

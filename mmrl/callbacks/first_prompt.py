@@ -49,14 +49,15 @@ def format_episode(episode: Episode, policy: Policy, max_characters: int) -> str
     """Format the prompt and the first completion with their special tokens, the extracted answer, and the scores."""
     done = episode.turns[0].completion
     context = policy.token_texts(done.observation["input_ids"].tolist())
-    completion = policy.token_texts(done.action.tolist())
+    completion = policy.token_texts(done.action.tolist()) if policy.chooses_tokens else [str(done.output)]
+    unit = "tokens" if policy.chooses_tokens else "choice"
     info, prompt = episode.info, episode.prompt
     answer = repr(info["extracted"]) if info.get("extracted") is not None else "none was found"
     scores = ", ".join(f"{name} {score:g}" for name, score in episode.scores.items())
     lines = [
         f"first prompt ({prompt.place or prompt.key}), {len(context)} tokens:",
         _indent("".join(context), max_characters),
-        f"a completion of it, {len(completion)} tokens, ended by {episode.ended}:",
+        f"a completion of it, {len(completion)} {unit}, ended by {episode.ended}:",
         _indent("".join(completion), max_characters),
         *([f"extracted answer: {answer}"] if "extracted" in info else []),
         *([f"right answer: {str(prompt.answer)[:200]!r}"] if prompt.answer is not None else []),

@@ -208,9 +208,9 @@ def _get_held_out(trainer: Any) -> HeldOut | None:
 
 
 def _name_split(trainer: Any) -> str:
-    """Return what the measured problems are called: a warm start that stops early measures those of training."""
+    """Return what the measured problems are called."""
     held_out = _get_held_out(trainer)
-    return "training problems," if held_out is not None and held_out.split == "train" else "held-out"
+    return "held-out" if held_out is None else held_out.split_name
 
 
 def _format_latest(trainer: Any) -> str:

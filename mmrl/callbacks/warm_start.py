@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,19 @@ class WarmStart(L.Callback):
         self.frozen_only, self.pretrained = frozen_only, pretrained
         self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
 
+    @classmethod
+    def stage_arguments(cls, options: Mapping[str, Any], loaded: bool) -> dict[str, list[str]]:
+        """The arguments of each stage that will run, the common ones included.
+
+        Args:
+            options: arguments of the callback.
+            loaded: whether the policy is loaded from a path.
+        """
+        if loaded and not options.get("pretrained"):
+            return {}
+        common = list(options.get("common") or ())
+        return {name: [*_select_common(common, words), *words] for name, words in (options.get("stages") or {}).items()}
+
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None:
             return
@@ -95,6 +109,12 @@ class WarmStart(L.Callback):
         if self.trust:
             command.append("trust=true")
         log.info("warm-start stage %r: mmrl fit %s", name, " ".join(command))
+        log.warning(
+            "warm start: %s runs first, in %s, with an epoch count and batches of its own; "
+            "trainer.callbacks.warm_start.stages=null leaves it out",
+            name,
+            folder,
+        )
         environment = {**{k: v for k, v in os.environ.items() if k not in _LAUNCHED}, STAGE: name}
         child_process.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
         if cache is not None:

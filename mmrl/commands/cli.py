@@ -20,6 +20,7 @@ from mmrl.commands.project import enter_project
 from mmrl.config.code.packages import check_packages
 from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
+from mmrl.config.dry_calls.answers import check_answers
 from mmrl.config.dry_calls.data import check_data, check_row_columns
 from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.dry_calls.processor import build_configured, check_processor
@@ -89,7 +90,7 @@ class CLI(LightningCLI):
         args: Sequence[str] | dict[str, Any],
         build: bool = True,
         trains: bool = True,
-        check: Callable[..., None] = check_data,
+        check: Callable[..., Any] = check_data,
     ):
         self._build, self._trains, self._check = build, trains, check
         self.checkpoints = CheckpointFiles()
@@ -155,9 +156,10 @@ class CLI(LightningCLI):
         self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
 
     def _check_data(self, data: Any, reward: Any) -> None:
-        self._check(data, reward=reward)
+        scores = self._check(data, reward=reward)
         if self._trains:
             config = self._plain()
+            check_answers(data, reward, config, scores)
             check_row_columns(data, find_row_readers(config["model"], config["data"]))
         check_processor(self._processor, data)
 
@@ -274,7 +276,7 @@ def load_run(
     arguments: Sequence[str] = (),
     loggers: bool = False,
     trust: bool = False,
-    check: Callable[..., None] = check_data,
+    check: Callable[..., Any] = check_data,
 ) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 

@@ -39,7 +39,7 @@ from mmrl.evaluation.video.clips import compose_video
 from mmrl.evaluation.video.encoder import PACKAGES as VIDEO_PACKAGES
 from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
 from mmrl.evaluation.video.scenes import select_episodes
-from mmrl.files.atomic import check_inside, write_file
+from mmrl.files.atomic import check_inside
 from mmrl.files.contract import ENVIRONMENT, warn, write_contract
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
 from mmrl.runs.versions import environment, versions
@@ -207,9 +207,7 @@ def _print_single_answers(episodes: EpisodesByCheckpoint) -> None:
 
 def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str, Any]) -> None:
     """Write metrics, protocol and episodes, before videos are recorded, which can fail."""
-    path = folder / "evaluation.json"
-    write_file(path, json.dumps(result, indent=2) + "\n")
-    for file in (path, *evaluation.write(folder)):
+    for file in evaluation.write(folder, result):
         Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {file}", highlight=False)
 
 

@@ -86,10 +86,15 @@ def _parse(arguments: Sequence[str] | dict[str, Any]) -> CLI:
     try:
         return CLI(arguments, build=False)
     except BaseException:
-        if isinstance(arguments, dict) and Path(arguments["run_dir"]).name == os.environ.get("MMRL_STARTED"):
+        if isinstance(arguments, dict) and _is_claimed(arguments["run_dir"]):
             with contextlib.suppress(OSError):
                 Path(arguments["run_dir"]).rmdir()
         raise
+
+
+def _is_claimed(run_dir: str) -> bool:
+    """Whether the folder has the name that this command made for its run."""
+    return Path(run_dir).name == os.environ.get("MMRL_STARTED")
 
 
 def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None, only_print: bool) -> dict[str, Any]:
@@ -124,8 +129,8 @@ def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool =
         overwrite: remove the results of a run that is in the folder.
     """
     first = is_first_process()  # the other processes of the run follow it
-    folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, overwrite) if first else nullcontext()
-    with folder:
+    run_dir, ckpt_path = cli.config.run_dir, cli.config.ckpt_path
+    with own_folder(run_dir, ckpt_path, overwrite, _is_claimed(run_dir)) if first else nullcontext():
         _run(cli, request, trust, first)
 
 

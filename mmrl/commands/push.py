@@ -18,7 +18,7 @@ from mmrl.config.option_files import find_options
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import NAME as PROTOCOL
 from mmrl.experiments.papers import STATUS, read_differences
-from mmrl.files.atomic import check_inside, write_file
+from mmrl.files.atomic import check_inside, restore_folder, write_file
 from mmrl.runs.checkpoint_file import read_manifest
 from mmrl.runs.run_folder import last_checkpoint
 from mmrl.runs.writable import writable
@@ -62,7 +62,7 @@ def push(arguments: Sequence[str]) -> Path:
             "endpoint=URL and --dry-run"
         )
     folder = Path(places[0])
-    if not (folder / "config.yaml").is_file() or not (folder / "policy").is_dir():
+    if not (folder / "config.yaml").is_file() or not restore_folder(folder / "policy").is_dir():
         raise ConfigError(
             f"{folder}: no trained policy; give the folder of a finished run, with config.yaml and policy/"
         )

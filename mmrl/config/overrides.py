@@ -156,9 +156,13 @@ def drop_leftovers(
     for group, keys in find_replaced_groups(choices).items():
         if group in parts:
             replaced.setdefault(parts[group], override_keys | keys)
+    group_of = {part: group for group, part in parts.items()}
     for key, new_keys in sorted(replaced.items()):
         node = OmegaConf.select(cfg, key)
         path = node.get("_target_") if isinstance(node, DictConfig) else None
+        if f"~{group_of.get(key)}" in overrides and path is None and isinstance(node, DictConfig):
+            _drop_absent(cfg, key, node, new_keys, group_of[key])
+            continue
         parameters = None if path is None else _list_parameters(load(str(path)))
         if parameters is None:
             continue
@@ -167,6 +171,21 @@ def drop_leftovers(
         with open_dict(node):
             for name in [str(name) for name in node if name not in {"_target_", *parameters, *names}]:
                 del node[name]
+
+
+def _drop_absent(cfg: DictConfig, key: str, node: DictConfig, new_keys: set[str], group: str) -> None:
+    """Set a part to null that the command line takes out by `group=null`, where only arguments of it remain.
+
+    Raises:
+        ConfigError: the command line also gives it an argument.
+    """
+    given = sorted(k for k in new_keys if k.startswith(f"{key}."))
+    if not given:
+        OmegaConf.update(cfg, key, None, merge=False, force_add=True)
+    elif not any("_target_" in k.split(".") for k in given):  # which would name a class for it
+        raise ConfigError(
+            f"{given[0]}: this run has {group}=null, so nothing reads it; leave it out, or choose {group}=NAME"
+        )
 
 
 def find_replaced_groups(choices: Mapping[str, str | None]) -> dict[str, set[str]]:

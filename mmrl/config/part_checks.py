@@ -21,8 +21,8 @@ _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("annotators", "transforms", "rows")
-_STEPS = 200
-"""Steps of a schedule that are tried."""
+_STEPS, _LATE = 200, 20_000
+"""Steps of a schedule that are tried, and up to which a learning rate of 0 may last, as while a critic is warmed up."""
 _MODELS = ("policy", "auxiliary_models", "frozen_models")
 """Arguments of learners that hold models, whose settings have names of their own."""
 _NULL = ("None", "Optional", "Any", "_empty")
@@ -139,24 +139,38 @@ def _step(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def _check_schedule(key: str, scheduler: Any, arguments: Mapping[str, Any]) -> None:
-    """Refuse a schedule whose learning rates are negative or not finite within its first steps, or upside down."""
+    """Refuse a schedule whose learning rates are negative, not finite or all 0 in its first steps, or upside down."""
     low, high = arguments.get("base_lr"), arguments.get("max_lr")
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
         raise ConfigError(f"{key}: base_lr={low} is larger than max_lr={high}; exchange them")
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         return
-    rates = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
-    steps = min(_STEPS, getattr(scheduler, "total_steps", _STEPS))  # what it says of a later step is not used
+    rates, largest = [float(group["lr"]) for group in scheduler.optimizer.param_groups], 0.0
+    steps = min(_LATE, getattr(scheduler, "total_steps", _LATE))  # what it says of a later step is not used
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for step in range(1, steps + 1):
             if wrong := [rate for rate in rates if not 0 <= rate < math.inf]:
                 raise ConfigError(f"{key}: the learning rate of step {step} is {wrong[0]:g}; it must be 0 or more")
+            largest = max(largest, *rates)
+            if step > _STEPS and largest:
+                break
             try:
                 scheduler.step()
             except ValueError:  # a schedule of a fixed length is at its end
-                return
+                break
+            except Exception as error:
+                name = type(scheduler).__name__
+                raise ConfigError(
+                    f"{key}: {name} cannot make step {step} ({type(error).__name__}: {error}) with {dict(arguments)}; "
+                    "change its arguments"
+                ) from error
             rates = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
+    if not largest and scheduler.optimizer.defaults.get("lr"):
+        raise ConfigError(
+            f"{key}: the learning rate is 0 in the first {steps} steps, with {dict(arguments)}, so nothing would be "
+            "trained; change its arguments, or say so with optimizer.lr=0"
+        )
 
 
 def check_division(model: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:

@@ -19,9 +19,11 @@ _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
 _CALLBACKS = {
     "LearningRateFinder": "trains trial steps before the first iteration, on rows that are not there yet",
+    "Timer": "is what trainer.max_time sets; set that, and the run says how it is resumed",
     "BatchSizeFinder": "changes the batch size of a data loader, and here data.num_minibatches decides it",
 }
 """Callbacks of Lightning that cannot work here, by class, with the reason."""
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
 
 
 def check_numbers(config: Mapping[str, Any]) -> None:
@@ -54,6 +56,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_whole_iterations(trainer)
     _check_precision(trainer)
     _check_time(trainer)
+    _check_evaluation(_arguments(data), trainer)
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
     _check_callbacks(trainer.get("callbacks"), _arguments(data))
@@ -143,6 +146,21 @@ def _check_time(trainer: Mapping[str, Any]) -> None:
     numbers = [float(part) for part in parts if str(part).strip().isdigit()]
     if numbers and len(numbers) == len(parts) and not any(numbers):
         raise ConfigError(f"trainer.max_time={limit}: no time, so nothing would be trained; null sets no limit")
+    if isinstance(limit, Mapping):
+        if unknown := sorted(set(map(str, limit)) - set(_UNITS)):
+            raise ConfigError(f"trainer.max_time.{unknown[0]} is no unit of time; there are {', '.join(_UNITS)}")
+        if any(isinstance(part, (int, float)) and part < 0 for part in parts):
+            raise ConfigError(f"trainer.max_time={limit}: a time is not negative; null sets no limit")
+
+
+def _check_evaluation(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
+    """Refuse a limit with which Lightning leaves every evaluation out but that of the start."""
+    limit = trainer.get("limit_val_batches")
+    if limit is not None and not limit and data.get("evaluation") is not None:
+        raise ConfigError(
+            f"trainer.limit_val_batches={limit}: data.evaluation would be measured at the start alone; null measures "
+            "it, and data.evaluation=null measures nothing"
+        )
 
 
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
@@ -200,7 +218,7 @@ def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
     for part in callbacks if isinstance(callbacks, list) else []:
         arguments, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
         monitor = arguments.get("monitor")
-        if name.rpartition(".")[2] in _CALLBACKS:
+        if name.startswith(("lightning.", "pytorch_lightning.")) and name.rpartition(".")[2] in _CALLBACKS:
             raise ConfigError(
                 f"trainer.callbacks ({name}) {_CALLBACKS[name.rpartition('.')[2]]}; take it out with "
                 "trainer.callbacks.NAME=null"

@@ -124,11 +124,12 @@ def shards(trainer: Any) -> bool:
 
 
 def allow_unused_parameters(trainer: Any, policy: Any) -> None:
-    """Let DDP find weights without a gradient, for policies with optional modules and unless the strategy forbids it.
+    """Let DDP find weights without a gradient, for policies with such weights and unless the strategy forbids it.
 
-    An image encoder has layers whose output no model reads, and rows without images do not use it at all.
+    An image encoder has layers whose output no model reads, and rows without images do not use it at all. The indexer
+    of sparse attention chooses tokens, and no gradient passes through the choice.
     """
-    if isinstance(trainer.strategy, DDPStrategy) and policy.optional_modules():
+    if isinstance(trainer.strategy, DDPStrategy) and (policy.optional_modules() or policy.leaves_weights_out):
         trainer.strategy._ddp_kwargs.setdefault("find_unused_parameters", True)
 
 

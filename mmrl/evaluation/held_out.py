@@ -73,6 +73,11 @@ class HeldOut:
         self._said: set[str] = set()  # decodes of which it was said that their completions are cut off
         self.start: dict[str, list[Episode]] = {}  # the same at the first measurement, if an evaluator compares with it
 
+    @property
+    def split_name(self) -> str:
+        """What the measured problems are called: a warm start that stops early measures those of training."""
+        return "training problems," if self.split == "train" else "held-out"
+
     def select_problems(self, task: Task) -> Task:
         """Return the task of the problems that are measured: its split, with the arguments of `task`.
 
@@ -127,7 +132,8 @@ class HeldOut:
             return
         self._said.add(decode)
         log.warning(
-            "held-out %s: %d of %d completions were cut off at sampling.max_tokens=%s; raise it if answers need more",
+            "%s %s: %d of %d completions were cut off at sampling.max_tokens=%s; raise it if answers need more",
+            self.split_name,
             decode,
             cut,
             len(episodes),

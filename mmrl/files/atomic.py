@@ -8,11 +8,12 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from mmrl.core.errors import ConfigError
+from mmrl.files.exchange import exchange_paths
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a file system that has no room left, or no more for this user or this file."""
@@ -120,28 +121,60 @@ def check_inside(folder: str | Path, root: str | Path) -> None:
 
 @contextmanager
 def replace_folder(path: str | Path) -> Iterator[Path]:
-    """Write a folder beside `path` and rename it to `path`; an exception inside leaves `path` as it was.
+    """Write a folder beside `path` and give it that name; an exception inside leaves `path` as it was.
 
-    A process that is killed leaves the old folder, the new one, or none between the two renames: never some files of
-    each. What it left is removed by the next call. A link at `path` is replaced, and what it points to stays.
+    A reader finds the old folder or the new one, whenever this process is killed: the two exchange their names in one
+    step. Where the file system cannot exchange names, a kill between two renames leaves the old folder beside `path`,
+    and the next writer or `restore_folder` gives it its name back. Other files that a killed process left are removed
+    by the next call. A link at `path` is replaced, and what it points to stays.
 
     Args:
         path: the folder to replace; folders above it are created.
     """
     path = Path(path)
-    beside, before = (path.with_name(f".{path.name}.{ending}") for ending in ("part", "before"))
+    restore_folder(path)
+    beside, before = path.with_name(f".{path.name}.part"), _name_before(path)
     for leftover in (beside, before):
         remove_path(leftover)
     beside.mkdir(parents=True)
     try:
         yield beside
-        if path.exists() or path.is_symlink():
-            os.rename(path, before)
-        os.rename(beside, path)
+        _give_name(beside, path, before)
     except BaseException:
         remove_path(beside)
         raise
+    remove_path(beside)  # after an exchange it is the old folder
     remove_path(before)
+
+
+def restore_folder(path: str | Path) -> Path:
+    """Give a folder its name back that a process killed in `replace_folder` has left beside it; returns the path."""
+    path = Path(path)
+    if path.name and not os.path.lexists(path):
+        with suppress(OSError):  # there is none, or its writer is alive and goes on
+            os.rename(_name_before(path), path)
+    return path
+
+
+def _name_before(path: Path) -> Path:
+    return path.with_name(f".{path.name}.before")
+
+
+def _give_name(folder: Path, path: Path, before: Path) -> None:
+    """Rename a folder to `path`; what has that name is then at the folder's old name, or at `before`."""
+    while os.path.lexists(path):
+        if exchange_paths(folder, path):
+            return
+        os.rename(path, before)
+        try:
+            os.rename(folder, path)
+        except OSError as error:
+            restore_folder(path)
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # a reader has restored the old folder
+                raise
+        else:
+            return
+    os.rename(folder, path)
 
 
 def remove_path(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -29,6 +30,30 @@ def load_pretrained(kind: Any, pretrained_model_name_or_path: Any, **options: An
         return kind.from_pretrained(pretrained_model_name_or_path, **options)
     _check_config(kind, pretrained_model_name_or_path, options)
     return _with_attention(lambda **more: kind.from_pretrained(pretrained_model_name_or_path, **more), options)
+
+
+def load_whole(kind: Any, path: Any, **options: Any) -> Any:
+    """Load a model whose checkpoint has all of its weights, as the judges and networks of rewards are.
+
+    Args:
+        kind: a class of models.
+        path: folder or name of the checkpoint.
+        options: of `from_pretrained`.
+
+    Raises:
+        ValueError: weights are missing, such as the head of a classifier, and would be random.
+    """
+    model, report = load_pretrained(kind, path, output_loading_info=True, **options)
+    refuse_missing(model, report["missing_keys"], f"{path}: ")
+    return model
+
+
+def refuse_missing(model: Any, missing: Iterable[str], title: str = "") -> None:
+    """Raise ValueError for weights that a checkpoint lacks; the message begins with a title."""
+    if names := sorted(missing):
+        saved, loaded = (model.config.architectures or [""])[0], type(model).__name__
+        classes = f"; it was saved by {saved}, and {loaded} is loaded here" if saved not in ("", loaded) else ""
+        raise ValueError(f"{title}the checkpoint lacks {len(names)} weights, the first of them {names[0]}{classes}")
 
 
 def build_pretrained(kind: Any, config: Any, **options: Any) -> Any:

@@ -51,9 +51,11 @@ class Policy(nn.Module, ABC):
     scales_images: bool = False  # whether images of every size are brought to that of the network
     takes_padding: bool = True  # whether rows of different lengths may stand in one batch
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
+    leaves_weights_out: bool = False  # whether batches leave out weights, besides `optional_modules`
     reserved_texts: tuple[str, ...] = ()  # tokens that stand for other inputs, such as images, and may be in no text
     opened_tag: str = ""  # a tag such as <think> with which the chat template opens every turn of the policy
     divides_sequences: bool = False  # whether processes can divide the tokens of its rows (`SequenceGroup.divide`)
+    chooses_tokens: bool = True  # whether its choices are tokens of the vocabulary that it reads
     learns_from_rows: bool = True  # whether what it samples is learned from; False in held-out evaluation
 
     @classmethod
@@ -125,9 +127,7 @@ class Policy(nn.Module, ABC):
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         """Append ids [P] to an encoded observation: the context of the choices that follow."""
-        raise NotImplementedError(
-            f"{type(self).__name__} chooses once per observation: its observations cannot be extended"
-        )
+        raise NotImplementedError(f"{type(self).__name__} chooses once per observation, which cannot be extended")
 
     def tokenize(self, text: str) -> Tensor:
         """Tokenize text that is not sampled to ids [P]: a tool's result, a hint, a follow-up message."""
@@ -138,7 +138,7 @@ class Policy(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} writes no text; choose a text policy")
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token, special tokens included; empty where choices are no tokens of text."""
+        """Return the text of each token, special tokens included; empty where the policy reads no text."""
         return []
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:

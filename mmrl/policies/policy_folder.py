@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import nn
 
+from mmrl.files.atomic import restore_folder
 from mmrl.files.strict_json import read_json_object
 from mmrl.policies.weights import fill, read_weights
 
@@ -39,7 +40,7 @@ def resolve(scope: Mapping[str, Any], path: str | None, sizes: Sequence[str]) ->
 
 def _read_settings(folder: str | Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Read the stored settings; refuse a requested setting (not None) that differs."""
-    file = Path(folder) / _SETTINGS
+    file = restore_folder(folder) / _SETTINGS
     if not file.is_file():
         raise ValueError(f"policy.path={folder}: {file} is missing; give a folder that save_pretrained wrote")
     stored = read_json_object(file, "give a folder that save_pretrained wrote", finite=False)

@@ -22,6 +22,7 @@ class Rollout(ABC):
         return frozenset()
 
     samples: bool = True  # whether the policy acts; False where episodes come from demonstrations or a file
+    imitates_answers: bool = False  # whether episodes are the task's own answers
 
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from mmrl.core.errors import ConfigError
 from mmrl.files.atomic import check_inside, open_unlinked, remove_path
@@ -51,7 +55,25 @@ def checkpoints_of(folder: Path) -> list[Path]:
     """List the checkpoints that a run can be resumed from, oldest first; start.ckpt and best.ckpt have weights only."""
     weights = ("start.ckpt", best_checkpoint(folder).name)
     paths = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name not in weights]
-    return sorted(paths, key=lambda path: path.stat().st_mtime)
+    return sorted(paths, key=count_iterations)
+
+
+def count_iterations(checkpoint: Path) -> tuple[float, bool]:
+    """Iterations that a checkpoint says it has, by which checkpoints are ordered; times of files change with a copy.
+
+    Its manifest says them, or its name, `epoch=N.ckpt`. A last.ckpt without a manifest is the newest, and of two
+    checkpoints of one iteration last.ckpt is.
+    """
+    from mmrl.runs.checkpoint_file import CheckpointError, read_manifest  # imports torch
+
+    is_last = checkpoint.name == "last.ckpt"
+    count: Any = None
+    with suppress(CheckpointError, OSError, zipfile.BadZipFile):
+        count = read_manifest(checkpoint).get("epoch")
+    if type(count) is int:
+        return count, is_last
+    named = re.search(r"epoch=(\d+)", checkpoint.name)
+    return float(named[1]) if named else math.inf if is_last else -1.0, is_last
 
 
 def claim_folder(folder: Path) -> Path:
@@ -68,16 +90,18 @@ def claim_folder(folder: Path) -> Path:
 
 
 @contextmanager
-def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> Iterator[Path]:
+def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False, claimed: bool = False) -> Iterator[Path]:
     """Lock the folder for this process, and prepare it for a new or a resumed run.
 
     A run that resumes from a checkpoint of this folder leaves its files as they are. A new run refuses a folder with
-    checkpoints or a policy unless `overwrite`, and deletes metrics that have no checkpoint.
+    checkpoints or a policy unless `overwrite`, and deletes metrics that have no checkpoint. A run that ends with an
+    error before it has written anything leaves no folder that it made.
 
     Args:
         run_dir: the folder; created if missing.
         ckpt_path: checkpoint that the run resumes from; None for a new run.
         overwrite: delete the results in the folder.
+        claimed: whether the folder was made for this run alone (`claim_folder`).
 
     Raises:
         ConfigError: the folder cannot be used, or a folder in it is a link to another place; the message names it and
@@ -88,6 +112,7 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
     if overwrite and ckpt_path is not None:
         raise ConfigError("give either ckpt_path=..., which resumes a run, or overwrite=true, which removes it")
     folder = Path(run_dir)
+    made = [place for place in (folder, *folder.parents) if not os.path.lexists(place)] or [folder] * claimed
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.fdopen(open_unlinked(folder / LOCK, os.O_RDWR | os.O_APPEND), "a+")
@@ -95,8 +120,21 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
         raise ConfigError(f"run_dir={run_dir}: {error.strerror}; name a folder that can be written to") from error
     with lock:
         _lock(lock, folder)
-        _prepare(folder, ckpt_path, overwrite)
-        yield folder
+        try:
+            _prepare(folder, ckpt_path, overwrite)
+            yield folder
+        except BaseException:
+            _remove_unused(made)
+            raise
+
+
+def _remove_unused(folders: Sequence[Path]) -> None:
+    """Remove folders that hold nothing but the lock of a run, the innermost first."""
+    if folders and os.listdir(folders[0]) == [LOCK]:
+        (folders[0] / LOCK).unlink()
+        with suppress(OSError):  # another run has a folder there
+            for folder in folders:
+                folder.rmdir()
 
 
 def _lock(lock: object, folder: Path) -> None:

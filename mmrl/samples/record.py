@@ -109,8 +109,9 @@ class SampleFormat:
             half = self.max_tokens // 2
             indices = [*range(half), *range(length - half, length)]
         ids = done.action.tolist()
+        texts = self.policy.token_texts([ids[i] for i in indices])
         row: dict[str, Any] = {
-            "tokens": self.policy.token_texts([ids[i] for i in indices]),
+            "tokens": texts if self.policy.chooses_tokens else [done.output],
             "chosen": [int(done.action_mask[i]) for i in indices],
             "logprobs": _numbers(done.behavior_logprobs, indices),
         }

@@ -18,8 +18,8 @@ from scripts.gpu_check.runner import Step
 TINY_RUN = (
     *("recipe=grpo", "trainer.callbacks.warm_start.stages=null", "policy.config.hidden_size=32"),
     *("policy.config.intermediate_size=64", "policy.config.num_hidden_layers=1", "trainer.max_epochs=1"),
-    *("data.num_prompts=4", "data.group_size=2", "data.evaluation.count=4", "data.sampling.max_tokens=4"),
-    *("data.reward._target_=mmrl.rewards.compose.OverlongPenalty", "data.reward.max_tokens=4"),
+    *("data.num_prompts=4", "data.group_size=4", "data.evaluation.count=4", "data.sampling.max_tokens=4"),
+    "reward=scripts.gpu_check.tiny_reward:digit_share",
 )
 TINY_BENCH = ("--prompts", "2", "--group", "2", "--prompt-tokens", "5", "--new-tokens", "3", "--steps", "1")
 
@@ -69,9 +69,16 @@ def _tests(place: Place) -> list[Step]:
             (place.vllm_python or place.python, *pytest, "vllm and gpu", "tests/engines/vllm"),
             300,
             read_tests,
-            None if place.vllm_python else "vLLM is not installed: pip install 'mmrl-lightning[vllm]'",
+            explain_missing_vllm(place),
         ),
     ]
+
+
+def explain_missing_vllm(place: Place) -> str | None:
+    """Say why the tests of vLLM's GPU build cannot run; None where they can."""
+    if place.device != "cuda":
+        return "needs a GPU; `make test-vllm` runs the tests of the CPU build"
+    return None if place.vllm_python else "vLLM is not installed: pip install 'mmrl-lightning[vllm]'"
 
 
 def _runs(place: Place) -> list[Step]:
@@ -151,11 +158,13 @@ def read_tests(folder: Path, text: str) -> dict[str, Any]:
 
 
 def read_curve(folder: Path, text: str) -> dict[str, Any]:
-    """Held-out means by iteration, and the median seconds of an iteration, from what metrics.csv has so far."""
+    """Held-out means by iteration, iterations, and those that changed the weights, from what metrics.csv has so far."""
     rows = _rows(folder / "run" / "metrics.csv")
     names = [name for name in (rows[0] if rows else ()) if name.startswith("val/") and name.endswith("/mean")]
     curves = {name: {row["iterations"]: float(row[name]) for row in rows if row.get(name)} for name in names}
-    return {**curves, "iterations": max((float(row["iterations"]) for row in rows), default=0.0)}
+    losses = [name for name in (rows[0] if rows else ()) if name.startswith("train/") and name != "train/learning_rate"]
+    learned = sum(any(row[name] for name in losses) for row in rows)
+    return {**curves, "iterations": max((float(row["iterations"]) for row in rows), default=0.0), "learned": learned}
 
 
 def _rows(file: Path) -> list[Mapping[str, str]]:

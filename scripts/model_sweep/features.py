@@ -20,7 +20,7 @@ from scripts.model_sweep.checks import POLICIES
 from scripts.model_sweep.experts import CHECKS, EXACT, check_experts, expert_types
 from scripts.model_sweep.plain import load_plain
 
-COLUMNS = ("LoRA", "FSDP2", "vLLM", "video", *CHECKS)
+COLUMNS = ("LoRA", "DDP", "FSDP2", "vLLM", "video", *CHECKS)
 
 
 @dataclass

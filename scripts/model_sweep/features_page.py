@@ -12,14 +12,16 @@ TITLE = "## Adapters, shards, vLLM, videos and experts"
 HEAD = f"""{TITLE}
 
 Written by `python scripts/sweep_models.py --features features.json`, of the same tiny checkpoints. An empty cell was
-not tried; FSDP2 and vLLM were tried on a sample. Numbers are the reasons below.
+not tried; DDP, FSDP2 and vLLM were tried on a sample. Numbers are the reasons below.
 
 - *VLM*: loaded by `policy=vlm`.
 - *LoRA*: `policy.lora.r=2` on the linear layers [that can have adapters](how-to/checkpoint.md#adapters): gradients
   reach the adapters, and merged weights have the same logits.
+- *DDP*: scores and gradients of two processes with a copy of the weights and half of the rows each are those of one.
 - *FSDP2*: scores and gradients of two processes with sharded weights are those of one.
 - *vLLM*: after two transfers to vLLM's CPU build, greedy completions and log-probs are those of the policy within 1e-4
-  nats, at sizes that its kernels have.
+  nats, at sizes that its kernels have. Its environment has an older transformers, and a type that this one computes
+  otherwise is refused there before vLLM is asked.
 - *video*: prompts with a video are those of transformers; of types whose tiny processor takes videos.
 - *freeze_router*, *router_replay*: [as described](how-to/checkpoint.md#mixtures-of-experts). With replay, experts get
   the tokens that were recorded although the routers have changed.

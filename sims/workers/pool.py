@@ -40,7 +40,7 @@ class EnvironmentPool:
         try:
             for k in range(count):
                 self._send_make(k)
-            self.made, *_ = [worker.receive(timeout_s=START_S) for worker in self.workers]
+            self.made, *_ = [self._receive_made(k) for k in range(count)]
             self.observation_space: spaces.Space = build_space(self.made["observation"])
             self._layout = plan_layout(self.observation_space, num_envs)
             self._memory.truncate(self._layout[1])
@@ -54,6 +54,12 @@ class EnvironmentPool:
 
     def _send_make(self, k: int) -> None:
         self.workers[k].send("make", num_envs=self.parts[k].stop - self.parts[k].start)
+
+    def _receive_made(self, k: int) -> Any:
+        try:
+            return self.workers[k].receive(timeout_s=START_S)
+        except WorkerDiedError as error:
+            raise SimulatorError(f"{self.program.name}: its environments cannot be made: {error}") from error
 
     def _map(self, k: int) -> None:
         self.workers[k].ask("map", first=self.parts[k].start, layout=self._layout[0], size=self._layout[1])
@@ -118,7 +124,7 @@ class EnvironmentPool:
         self.workers[k].kill()
         (self.workers[k],), _ = open_workers(self.program, 1, self._memory.fileno())
         self._send_make(k)
-        self.workers[k].receive(timeout_s=START_S)
+        self._receive_made(k)
         self._map(k)
         self.failures[k] = None
         self.restarts += 1

@@ -18,6 +18,7 @@ from typing import Any
 
 import sims
 from mmrl.distributed import ending
+from mmrl.distributed.waiting import poll_awake
 from sims.host.wire import PROTOCOL, pack, unpack
 
 START_S = 300.0
@@ -163,7 +164,7 @@ class Worker:
         limit = self.program.timeout_s if timeout_s is None else timeout_s
         while True:
             try:
-                if not self.connection.poll(limit):
+                if not poll_awake(self.connection, limit):
                     raise self._end_silent(limit)
                 answer = unpack(self.connection.recv_bytes())
             except BlockingIOError as error:

@@ -21,7 +21,8 @@ class WorkerVectorEnv(VectorEnv):
     """num_envs environments in equal parts, one part a process; observations come through shared memory.
 
     When a process dies or hangs, the episodes that its environments were playing are truncated with
-    `infos["error"]`, and it is started again at their next reset. That needs autoreset disabled, where every episode
+    `infos["error"]`, and it is started again at their next reset. One that dies in a reset is started again at once; a
+    second death is raised. That needs autoreset disabled, where every episode
     begins from a seed.
 
     Args:
@@ -49,6 +50,7 @@ class WorkerVectorEnv(VectorEnv):
         self._draws_ends = False
         self._terminated, self._truncated = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
         self._resting = np.zeros(num_envs, bool)  # ended by a process that was since started again for others
+        self._lost = np.full(num_envs, None, object)  # why an episode ended in another's reset, not yet reported
         self._replies: list[dict[str, Any]] = [{"rest": {}, "infos": {}} for _ in pool.parts]  # the last ones
         self._order: list[str] = []  # of the parts of an observation
         self._waiting: list[int] = []
@@ -60,18 +62,40 @@ class WorkerVectorEnv(VectorEnv):
             seed = [int(seed) + i for i in range(self.num_envs)]
         workers = [k for k, rows in enumerate(self.pool.parts) if mask[rows].any()]
         for k in workers:
-            rows = self.pool.parts[k]
-            whole = bool(mask[rows].all())
-            if self.pool.failures[k] is not None:
-                self.pool.restart(k)
-                whole = True
-            seeds = None if seed is None else list(seed[rows])
-            self.pool.send(k, "reset", seed=seeds, mask=None if whole else mask[rows])
+            self._send_reset(k, seed, mask)
         for flags in (self._resting, self._terminated, self._truncated):
             flags &= ~mask
+        self._lost[mask] = None
         replies = self._receive(workers)
-        infos = [reply["infos"] for reply in replies.values()]
-        return self._observation(), join_reports(infos, [self.pool.parts[k] for k in replies], self.num_envs)
+        dead = [k for k in workers if k not in replies]
+        for k in dead:
+            self._lose_others(k, mask)
+            self._send_reset(k, seed, mask)
+        replies |= self._receive(dead)
+        if failure := next((self.pool.failures[k] for k in dead if k not in replies), None):
+            raise SimulatorError(
+                f"{failure}, in a reset, for the second time; mend the simulator or leave out its seed"
+            )
+        infos = [replies[k]["infos"] for k in workers]
+        return self._observation(), join_reports(infos, [self.pool.parts[k] for k in workers], self.num_envs)
+
+    def _send_reset(self, k: int, seed: Any, mask: np.ndarray) -> None:
+        """Ask a process to reset those of its environments that the mask names, or all where it has to be started."""
+        rows = self.pool.parts[k]
+        whole = bool(mask[rows].all())
+        if self.pool.failures[k] is not None:
+            self.pool.restart(k)
+            whole = True
+        seeds = None if seed is None else list(seed[rows])
+        self.pool.send(k, "reset", seed=seeds, mask=None if whole else mask[rows])
+
+    def _lose_others(self, k: int, mask: np.ndarray) -> None:
+        """Note the episodes that a process was playing when it died in the reset of its other environments."""
+        rows = self.pool.parts[k]
+        others = ~mask[rows]
+        playing = others & ~(self._terminated[rows] | self._truncated[rows])
+        self._lost[rows][playing] = self.pool.failures[k]
+        self._resting[rows] |= others
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         self.step_async(actions)
@@ -99,8 +123,9 @@ class WorkerVectorEnv(VectorEnv):
             terminated[rows] = np.where(resting, terminated[rows], reply["terminated"])
             truncated[rows] = np.where(resting, truncated[rows], reply["truncated"])
             reports.append(reply["infos"])
-        self._terminated, self._truncated = terminated.copy(), truncated.copy()
         infos = join_reports(reports, self.pool.parts, self.num_envs)
+        self._report_lost(truncated, infos)
+        self._terminated, self._truncated = terminated.copy(), truncated.copy()
         return self._observation(), rewards, terminated, truncated, infos
 
     def _receive(self, asked: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -124,6 +149,15 @@ class WorkerVectorEnv(VectorEnv):
         errors = np.full(len(playing), None, object)
         errors[playing] = self.pool.failures[k]
         return {name: value for name, value in self._replies[k]["infos"].items() if name == "task"} | {"error": errors}
+
+    def _report_lost(self, truncated: np.ndarray, infos: dict[str, Any]) -> None:
+        """Truncate the episodes that ended in a reset of others, once, with the reason."""
+        lost = np.array([failure is not None for failure in self._lost])
+        if lost.any():
+            truncated |= lost
+            errors = infos.get("error", np.full(self.num_envs, None, object))
+            infos["error"] = np.where(lost, self._lost, errors)
+            self._lost[:] = None
 
     def _observation(self) -> Any:
         """Copies of the shared arrays, as rows of an observation are kept while the environments go on."""

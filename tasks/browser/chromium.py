@@ -42,6 +42,7 @@ FLAGS = (
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _STARTED = re.compile(r"started successfully on port (\d+)")
+_STARTS = 3  # of a driver that finds its port taken
 _START_S, _ANSWER_S = 90.0, 20.0  # limits of a start on a busy machine, and of a command
 
 
@@ -73,17 +74,10 @@ class Chromium:
     def __init__(self, width: int, height: int):
         browser, driver = find_programs()
         self.folder = tempfile.mkdtemp(prefix="mmrl-chromium-")
-        self.process = subprocess.Popen(
-            [*_guard(), driver, "--port=0"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        self.process, port = _start_driver(driver)
         self._end = weakref.finalize(self, _end, os.getpid(), self.process, self.folder)
         try:
-            self._driver = http.client.HTTPConnection("127.0.0.1", _read_port(self.process), timeout=_START_S)
+            self._driver = http.client.HTTPConnection("127.0.0.1", port, timeout=_START_S)
             session = self._start_session(browser)
             self._driver.sock.settimeout(_ANSWER_S)
             self.session, self.version = session["sessionId"], session["capabilities"]["browserVersion"]
@@ -132,12 +126,30 @@ def _guard() -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", *capabilities, "--"]
 
 
-def _read_port(process: subprocess.Popen[str]) -> int:
-    assert process.stdout is not None
-    port = next((match[1] for line in process.stdout if (match := _STARTED.search(line))), None)
-    if port is None:
-        raise BrowserError(f"chromedriver ended with status {process.wait()} before it listened")
-    return int(port)
+def _start_driver(driver: str) -> tuple[subprocess.Popen[str], int]:
+    """Start the driver; return its process and the port at which it listens.
+
+    The driver wants one free port for both kinds of addresses. The kernel chooses it for one of them alone, and where
+    another program has it for the other, the driver ends; then it is started again.
+    """
+    for _ in range(_STARTS):
+        process = subprocess.Popen(
+            [*_guard(), driver, "--port=0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            if match := _STARTED.search(line):
+                return process, int(match[1])
+            lines.append(line)
+        process.wait()
+    said = "".join(lines).strip() or "without a word"
+    raise BrowserError(f"chromedriver ended with status {process.returncode} before it listened: {said[-500:]}")
 
 
 def _end(owner: int, process: subprocess.Popen[str], folder: str) -> None:

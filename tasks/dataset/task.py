@@ -26,7 +26,7 @@ from tasks.dataset.media import blank_media, load_media
 from tasks.dataset.problems import Problem
 from tasks.dataset.source import TableSource, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
-from tasks.dataset.template import parse_template
+from tasks.dataset.template import check_template
 from tasks.dataset.verify import verify
 from tasks.images import MAX_PIXELS, PILLOW_PIXELS
 
@@ -122,7 +122,7 @@ class DatasetTask(AnswerTask):
         if self.format not in FORMATS:
             raise ValueError(f"task.format must be one of {', '.join(FORMATS)}, got {self.format!r}")
         if self.template is not None:
-            parse_template(self.template)
+            check_template(self.template, self.images is not None or self.videos is not None)
         if self.answer_extract is not None:
             build_extractor(self.answer_extract, "task.answer_extract")
         for option, least in (("frames", 1), ("check_images", 0), ("max_prompt_tokens", 1)):

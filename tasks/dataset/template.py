@@ -24,9 +24,21 @@ def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
                 f"task.template={template!r}: {{{name}}} must be the name of a column alone, without attributes, "
                 "indices or formats; name a column, as in {question}"
             )
-    if all(name is None for _, name, _, _ in parts):
-        raise ValueError(f"task.template={template!r} names no column; write {{question}} where a row's text belongs")
     return tuple((text, name) for text, name, _, _ in parts)
+
+
+def check_template(template: str, shows: bool) -> None:
+    """Refuse a template that is none, or that makes all prompts equal.
+
+    Args:
+        shows: whether prompts have images or videos of a column, so that one text may ask about all of them.
+    """
+    if not shows and all(name is None for _, name in parse_template(template)):
+        raise ValueError(
+            f"task.template={template!r} names no column; write {{question}} where a row's text belongs, or, where one "
+            "text asks about the pictures of all rows, name their column in task.images"
+        )
+    parse_template(template)
 
 
 def fill_template(template: str, value_of: Callable[[str], str]) -> str:

@@ -30,9 +30,22 @@ def test_lines_of_a_pipe_are_answered_with_the_conversation_before(tmp_path, mon
     chat([str(run)])
     out = capsys.readouterr().out
     assert out == "".join(f"{answer}\n" for answer in (first, second, first))
+    # a system message begins each conversation, also after /new
+    system = "Write the sum. "
+    monkeypatch.setattr("sys.stdin", io.StringIO("1+2=\n/new\n1+2=\n"))
+    chat([str(run), f"system={system}"])
+    instructed = policy.generate([{"role": "system", "content": system}, {"role": "user", "content": "1+2="}])
+    assert capsys.readouterr().out == f"{instructed}\n" * 2
+    talk = Conversation(policy, system=system)
+    talk.reply("1+2=")
+    assert [message["role"] for message in talk.messages] == ["system", "user", "assistant"]
     monkeypatch.setattr("sys.stdin", io.StringIO("1+2=\n"))
     chat([str(run), "regex=[7-9]{2}"])
     assert re.fullmatch("[7-9]{2}", capsys.readouterr().out.strip())
+    # an empty answer is an empty line, which is said on the other stream
+    monkeypatch.setattr("sys.stdin", io.StringIO("1+2=\n"))
+    chat([str(run), "regex=7{0}"])
+    assert capsys.readouterr() == ("\n", "the answer above is empty: the policy ended it at once\n")
     with pytest.raises(ConfigError, match=r"sampling\.regex='\(a'.*unclosed group"):
         chat([str(run), "regex=(a"])
 

@@ -96,6 +96,29 @@ def loaded(config, folder, **options):
 COMMAND = {"class_path": "os.system", "init_args": {"command": "touch hit"}}
 
 
+@pytest.mark.parametrize(
+    "part", ["{name}.Part", "{{class_path: {name}.Part}}", '{{"class_path": "\\u006d{rest}.Part"}}']
+)
+@pytest.mark.parametrize("place", ["optimizer", "scheduler"])
+def test_evaluate_imports_no_text_of_others(part, place, tmp_path, monkeypatch):
+    """The parser imports what a text names before its type is known."""
+    folder = tmp_path / "home" / "theirs"
+    folder.mkdir(parents=True)
+    (folder / "my_code.py").write_text(f"open({str(tmp_path / 'hit')!r}, 'w')")
+    monkeypatch.chdir(tmp_path / "home")
+    monkeypatch.syspath_prepend(tmp_path / "home" / "theirs")
+    config = yaml.safe_load(configuration("ppo_text"))
+    text = part.format(name="my_code", rest="y_code")
+    with pytest.raises(ConfigError, match="trust=true"):
+        loaded(replaced(config, ("model", "init_args", place), text), folder)
+    assert not (tmp_path / "hit").exists()
+    if place == "optimizer":  # which is imported where it is trusted
+        with pytest.raises(ConfigError):
+            loaded(replaced(config, ("model", "init_args", place), text), folder, trust=True)
+        assert (tmp_path / "hit").exists()
+        sys.modules.pop("my_code", None)
+
+
 PLACES = [("optimizer",), ("scheduler",), ("policy", "init_args", "config", "further")]
 
 
@@ -157,6 +180,15 @@ FOREIGN = {
     "an environment's package": {"sim": {"init_args": {"id": "runs.theirs.evil:Walk-v0"}}},
     "a stage's function": {"trainer": {"stages": ["recipe=sft reward={run}/evil.py:score"]}},
     "a stage's class": {"trainer": {"common": ["reward._target_=runs.theirs.evil.Reward"]}},
+    "a stage's schedule": {"trainer": {"stages": ["scheduler.lr_lambda=runs.theirs.evil.f"]}},
+    "a function in place of a number": {"scheduler": {"init_args": {"lr_lambda": "runs.theirs.evil.f"}}},
+    "a list of functions": {"scheduler": {"init_args": {"lr_lambda": [3, "runs.theirs.evil.f"]}}},
+    "a function of a callback": {"trainer": {"callbacks": [{"init_args": {"amount": "runs.theirs.evil.f"}}]}},
+    "a class that is a text": {"optimizer": "runs.theirs.evil.Adam"},
+    "a part that is a text of YAML": {"optimizer": "{class_path: runs.theirs.evil.Adam, init_args: {lr: 1}}"},
+    "a part that is a text of JSON": {"optimizer": '{"class_path": "runs.theirs.evil.Adam"}'},
+    "a text of YAML with escapes": {"optimizer": '{"class_path": "\\x72uns.theirs.\\u0065vil.Adam"}'},
+    "escapes of escapes": {"optimizer": '{a: "{b: \\"\\\\x72uns.theirs.evil.Adam\\"}"}'},
 }
 """Needs trust."""
 NEVER = {
@@ -186,6 +218,9 @@ ALLOWED = {
     "no interpreter": {"data": {"sim": {"python": "null"}}},
     "an environment of gymnasium": {"sim": {"init_args": {"id": "CartPole-v1"}}},
     "a stage": {"trainer": {"stages": ["recipe=sft task=arithmetic"]}},
+    "an own function": {"scheduler": {"init_args": {"lr_lambda": "mine.f"}}},
+    "ordinary texts": {"task": {"question": "Is runs.theirs. a file, 3.14 or os.path? e.g. \\frac{1}{2} \\x.y {"}},
+    "files": {"task": {"file": "runs/theirs/rows.json", "other": "../outside/evil.py", "third": "evil.py"}},
 }
 
 

@@ -49,7 +49,7 @@ def test_two_threads_of_two_processes_do_not_meet(tmp_path):
 
 
 def fail_on_one(rank: int, folder: Path):
-    """Process 1 fails between two messages, then before the last one; at last process 0 leaves while 1 waits."""
+    """Process 1 fails between two messages, then before the last one; at last the run ends while 1 waits."""
     stopped = threading.Event()
     group, texts = ThreadGroup(SECONDS, stopped), []
     for failing in (0, 1):
@@ -76,8 +76,9 @@ def fail_on_one(rank: int, folder: Path):
         stopped.set()
         if waits is not None:
             texts.append(type(waits.exception()).__name__)
+    talk = parallel.gather([rank])  # the main threads talk on, and nobody leaves before the end was noticed
     group.close()
-    return [texts, parallel.gather([rank])]  # the main threads talk on
+    return [texts, talk]
 
 
 def test_a_failure_is_told_and_an_end_is_noticed(tmp_path):

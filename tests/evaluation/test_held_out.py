@@ -83,3 +83,10 @@ def test_few_completions_that_are_cut_off_are_not_said(caplog, ends, says):
     for _ in range(2):
         measured._say_cut("greedy", episodes, 4, SimpleNamespace(rank=0))
     assert len(caplog.records) == says
+
+
+def test_a_warm_start_that_measures_training_problems_does_not_call_them_held_out(caplog):
+    episodes = [Episode(Prompt("p"), 0, 0, ended="length")]
+    measured = HeldOut(SingleTurn(), {}, {}, count=1, split="train")
+    measured._say_cut("greedy", episodes, 4, SimpleNamespace(rank=0))
+    assert caplog.messages[0].startswith("training problems, greedy: 1 of 1 completions were cut off")

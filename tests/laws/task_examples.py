@@ -39,6 +39,7 @@ OTHERS = {
     "sim": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
+    "gym_text": "environments without an expert",
     "textarena": "games without an expert",
     "bandit": "one answer is right for all prompts",
     "cyclic": "preferences between answers; no answer is right",

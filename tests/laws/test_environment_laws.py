@@ -167,7 +167,7 @@ def _is_equal_deal(prompt, right: str, near: str) -> bool:
 
 EQUAL_ACTIONS = {
     "negotiation": _is_equal_deal,
-    "twenty_questions": lambda prompt, right, near: right.rstrip("?") == near,
+    "twenty_questions": lambda prompt, right, near: right.rstrip("?") == near.rstrip("?"),
 }
 """By option, which accepted near misses of the expert's last action are right."""
 

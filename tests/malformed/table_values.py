@@ -92,6 +92,8 @@ TRAINER: list[Row] = [
     ("trainer.overfit_batches=1", "trainer.overfit_batches", "trainer.max_epochs"),
     ("trainer.overfit_batches=0.1", "trainer.overfit_batches", "trainer.max_epochs"),
     ("trainer.fast_dev_run=1", "trainer.fast_dev_run", "trainer.max_epochs"),
+    ("trainer.limit_val_batches=0", "trainer.limit_val_batches=0", "data.evaluation=null"),
+    ("trainer.limit_val_batches=0.0", "trainer.limit_val_batches=0.0", "data.evaluation=null"),
     ("trainer.limit_val_batches=-1", "trainer.limit_val_batches", "at least 0"),
     ("trainer.overfit_batches=-1", "trainer.overfit_batches", "at least 0"),
     ("trainer.fast_dev_run=-1", "trainer.fast_dev_run", "at least 0"),
@@ -162,6 +164,8 @@ OPTIMIZER: list[Row] = [
     ("model.reference=maybe", "model.reference", "bool"),
 ]
 
+PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+"""The learner computes no counts of earlier tokens again, so it would score another distribution."""
 SAMPLING: list[Row] = [
     ("sampling.temperature=0", "sampling.temperature", "> 0"),
     ("sampling.temperature=-1", "sampling.temperature", "> 0"),
@@ -178,7 +182,8 @@ SAMPLING: list[Row] = [
     ("sampling.min_p=2", "sampling.min_p", "[0, 1]"),
     ('sampling.regex="(yes|no"', "sampling.regex", "unclosed group"),
     ("sampling.json_schema={not: {type: string}}", "sampling.json_schema", "Unimplemented"),
-    ("sampling.repetition_penalty=1.2", "repetition_penalty", "It takes temperature"),
+    *((f"sampling.{name}=1.1", name, "It takes temperature") for name in PENALTIES),
+    *((f"evaluation.sampling.greedy.{name}=1.1", name, "It takes temperature") for name in PENALTIES),
     ("sampling.max_tokens=0", "sampling.max_tokens", "at least 1"),
     ("sampling.max_tokens=-1", "sampling.max_tokens", "at least 1"),
     ("sampling.max_tokens=1000000000", "sampling.max_tokens", "max_position_embeddings"),

@@ -3,18 +3,23 @@
 import json
 import os
 import random
+import resource
+import signal
 import time
 
 import pytest
 
+from mmrl.api import loaded_policy
 from mmrl.core.errors import is_user_error
 from mmrl.datasets.lerobot.info import read_paths
+from mmrl.evaluation.statistics import seeds
 from mmrl.files.foreign import check_regular, read_foreign
 from mmrl.files.limited import find_failure
 from mmrl.files.strict_json import read_json_object
 from mmrl.policies.text.checks.chat_template import check_chat_template
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.scorer import ScoringPolicy
+from mmrl.rollouts.offline.logged import LoggedEpisodes
 from tasks.dataset.arrow_tables import Arrow
 from tests.malformed.files.policies import text_policy
 
@@ -73,6 +78,11 @@ BAD = {
     "a centred text": "{{ 'x'.center(10**9) }}",
     "twelve megabytes": "{{ 'x' * 12000000 }}",
     "a million letters": "x" * 1_000_001,
+    "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "a large power": "{{ 9 ** (9 ** 9) }}",
+    "squares of squares": "{% set n = namespace(x=3) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}x",
+    "one letter a line": "{{ ('x' * 10**6) | wordwrap(1) }}",
+    "three thousand conditions": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
 }
 
 
@@ -109,10 +119,20 @@ def test_chat_templates_are_accepted(name):
     check_chat_template(Words(GOOD[name]))
 
 
-def test_a_conversation_that_a_template_refuses_is_named(folder):
-    (folder / "chat_template.jinja").write_text("{{ raise_exception('roles must alternate') }}")
+LATE = {
+    "roles must alternate": "{{ raise_exception('roles must alternate') }}",
+    "recursion": "{% macro f(x) %}{{ f(x) }}{% endmacro %}{% if messages[0].content == 'x' %}{{ f(1) }}{% endif %}ok",
+    "no element|undefined": "{{ messages[7].content.more }}",
+    "division": "{{ 1 // (messages | length - 1) }}",
+    "unsafe": "{{ ''.format.__globals__.os.system('x') }}{{ messages.append(1) }}",
+}
+
+
+@pytest.mark.parametrize("reason", LATE)
+def test_a_conversation_that_a_template_refuses_is_named(reason, folder):
+    (folder / "chat_template.jinja").write_text(LATE[reason])
     policy = TextPolicy(str(folder))
-    with pytest.raises(ValueError, match=r"policy.*chat template cannot render .*roles must alternate.*change"):
+    with pytest.raises(ValueError, match=rf"policy.*chat template cannot render .*({reason}).*change"):
         policy.prompt_text([{"role": "user", "content": "x"}])
 
 
@@ -160,6 +180,47 @@ def test_flipped_bits_of_an_arrow_file_end_no_process(tmp_path):
             except BaseException:
                 os._exit(3)
         os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def read_run(folder):
+    (folder / "metrics.csv").write_text("iteration,loss\n1,2\n")
+    return seeds._read_run(folder)
+
+
+def read_classifier(folder):
+    scores = pytest.importorskip("mmrl.api.serving.scores")  # needs aiohttp
+    assert scores.find_classifier(str(folder)) is None
+    raise ValueError("x.json, config.yaml or logged.pt")
+
+
+READERS = {
+    "config.yaml": read_run,
+    "logged.pt": lambda folder: LoggedEpisodes(str(folder / "logged.pt"))._read(),
+    "config.json": read_classifier,
+    "image.png": lambda folder: loaded_policy._pixels(str(folder / "image.png")),
+}
+
+
+@pytest.mark.parametrize("target", ["pipe", "/dev/zero"])
+@pytest.mark.parametrize("name", READERS)
+def test_pipes_and_devices_are_not_read(name, target, tmp_path):
+    """In a process with a limit of time and memory, which a reader that opens them passes."""
+    if target == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to(target)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        resource.setrlimit(resource.RLIMIT_DATA, (2**33, 2**33))
+        try:
+            READERS[name](tmp_path)
+        except ValueError as error:
+            os._exit(0 if name in str(error) or "config.yaml" in str(error) else 2)
+        except BaseException:
+            os._exit(3)
+        os._exit(4)
     assert os.waitpid(pid, 0)[1] == 0
 
 

@@ -46,11 +46,21 @@ SETTINGS = [
     *({"precision": value} for value in (64, "64", "64-true")),
     *(
         {"max_time": value}
-        for value in ("00:00:00:00", "0:0:0:0", "00:00:00", {"days": 0}, {"hours": 0, "minutes": 0}, {"seconds": 0})
+        for value in (
+            "00:00:00:00",
+            "0:0:0:0",
+            "00:00:00",
+            {"days": 0},
+            {"hours": 0, "minutes": 0},
+            {"seconds": 0},
+            {"minutes": -3},
+            {"hours": 1, "seconds": -1},
+            {"fortnights": 1},
+        )
     ),
     *(
         {"callbacks": [{"class_path": f"lightning.pytorch.callbacks.{name}"}]}
-        for name in ("LearningRateFinder", "BatchSizeFinder")
+        for name in ("LearningRateFinder", "BatchSizeFinder", "Timer")
     ),
 ]
 
@@ -84,6 +94,10 @@ SCHEDULES = {
     "LinearLR": ({"start_factor": 2.0}, "start_factor|[Ff]actor"),
     "StepLR": ({"step_size": 1, "gamma": -0.5}, "learning rate of step"),
     "MultiplicativeLR": ({"lr_lambda": 3}, "lr_lambda"),
+    "OneCycleLR": ({"max_lr": 0.0, "total_steps": 10}, "is 0 in the first 10 steps"),
+    "ConstantLR": ({"factor": 0.0, "total_iters": 10**6}, "is 0 in the first 20000 steps"),
+    "CosineAnnealingLR": ({"T_max": 0}, "ZeroDivisionError.*T_max"),
+    "PolynomialLR": ({"total_iters": 4, "power": -1.0}, "ZeroDivisionError.*power"),
 }
 
 
@@ -109,6 +123,13 @@ def test_schedules_that_train_nothing(name):
     spec = {"class_path": f"torch.optim.lr_scheduler.{name}", "init_args": arguments}
     with pytest.raises(ConfigError, match=rf"model\.scheduler.*({expected})"):
         check_parts(learner("SGD", {"lr": 0.1, "momentum": 0.9}, spec), DATA)
+
+
+def test_a_learning_rate_of_0_that_the_optimiser_has_is_right():
+    spec = {"class_path": "torch.optim.lr_scheduler.LinearLR", "init_args": {"start_factor": 0.5}}
+    check_parts(learner("SGD", {"lr": 0.0}, spec), DATA)
+    late = {"class_path": "torch.optim.lr_scheduler.LinearLR", "init_args": {"start_factor": 1e-8, "total_iters": 500}}
+    check_parts(learner("SGD", {"lr": 0.1}, late), DATA)
 
 
 @pytest.mark.parametrize("value", [{}, []], ids=str)

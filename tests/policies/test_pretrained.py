@@ -83,7 +83,7 @@ def of_processor(folder):
 
 LOADERS = {
     "text": TextPolicy,
-    "vlm": VisionLanguagePolicy,
+    "vlm": lambda path: VisionLanguagePolicy(path=path),
     "scorer": ScoringPolicy,
     "classifier": lambda path: ClassifierReward(path).load(),
     "encoders": lambda path: GoalBaselineSimilarity(path, "a goal", "a baseline")._encoders(),

@@ -4,11 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from mmrl.__main__ import main
 from mmrl.core.errors import ConfigError
-from mmrl.runs.run_folder import own_folder
+from mmrl.data.checks.finite import last_checkpoint
+from mmrl.runs.checkpoint_file import write_checkpoint
+from mmrl.runs.run_folder import checkpoints_of, claim_folder, own_folder
 from tests.runs.words import fit
 from tests.tiny_recipes import ROOT
 
@@ -54,6 +58,39 @@ def test_a_folder_with_a_run_is_refused_with_the_choices(finished):
     assert {path: path.read_bytes() for path in before} == before
 
 
+def checkpoints_with_false_times(folder):
+    """Checkpoints of iterations 2, 9, 10 and 10, whose times say the opposite, as after a copy of the folder."""
+    for age, (name, count) in enumerate({"epoch=2": 2, "epoch=9": 9, "epoch=10": 10, "last": 10}.items()):
+        path = folder / "checkpoints" / f"{name}.ckpt"
+        write_checkpoint({"state_dict": {}, "epoch": count, "global_step": 4 * count}, path)
+        os.utime(path, (1e9 - age, 1e9 - age))
+    return [folder / "checkpoints" / name for name in ("epoch=2.ckpt", "epoch=9.ckpt", "epoch=10.ckpt", "last.ckpt")]
+
+
+def test_the_newest_checkpoint_is_not_the_one_of_the_latest_time(finished):
+    paths = checkpoints_with_false_times(finished)
+    assert checkpoints_of(finished) == paths
+    with pytest.raises(ConfigError, match=r"resume it with ckpt_path=\S*last\.ckpt"), own_folder(str(finished), None):
+        pass
+    trainer = SimpleNamespace(checkpoint_callbacks=[SimpleNamespace(dirpath=str(finished / "checkpoints"))])
+    assert last_checkpoint(trainer).endswith("last.ckpt")
+    paths.pop().unlink()
+    with pytest.raises(ConfigError, match=r"resume it with ckpt_path=\S*epoch=10"), own_folder(str(finished), None):
+        pass
+    assert last_checkpoint(trainer).endswith("epoch=10.ckpt")
+
+
+def test_checkpoints_without_a_manifest_are_ordered_by_their_names(finished):
+    folder = finished / "checkpoints"
+    for age, name in enumerate(("other.ckpt", "epoch=9.ckpt", "epoch=10-step=3.ckpt")):
+        (folder / name).write_text("torch.save")
+        os.utime(folder / name, (1e9 - age, 1e9 - age))
+    (folder / "epoch=11.ckpt").mkdir()  # of a sharded run
+    os.utime(folder / "epoch=11.ckpt", (1, 1))
+    expected = ["other.ckpt", "epoch=9.ckpt", "epoch=10-step=3.ckpt", "epoch=11.ckpt", "last.ckpt"]
+    assert [path.name for path in checkpoints_of(finished)] == expected
+
+
 def test_the_run_of_the_folder_may_be_resumed(finished):
     with own_folder(str(finished), str(finished / "checkpoints" / "last.ckpt")):
         assert (finished / "metrics.csv").exists()
@@ -85,6 +122,36 @@ def test_a_folder_that_cannot_be_one_is_refused(run_dir):
         pass
 
 
+@pytest.mark.parametrize("place", ["new", "a/b/new"])
+def test_a_run_that_wrote_nothing_leaves_no_folder_that_it_made(place, tmp_path):
+    with pytest.raises(RuntimeError), own_folder(str(tmp_path / place), None):
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "a").mkdir()  # is not of this run, nor is the lock of another one's folder
+    with pytest.raises(RuntimeError), own_folder(str(tmp_path / "a"), None):
+        raise RuntimeError
+    assert (tmp_path / "a").is_dir()
+    claimed = claim_folder(tmp_path / "claimed")
+    with pytest.raises(RuntimeError), own_folder(str(claimed), None, claimed=True):
+        raise RuntimeError
+    assert not claimed.exists()
+    with pytest.raises(RuntimeError), own_folder(str(tmp_path / "written"), None) as folder:
+        (folder / "metrics.csv").write_text("x")
+        raise RuntimeError
+    assert (tmp_path / "written" / "metrics.csv").exists()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_refused_run_leaves_no_folder(named, tmp_path, capsys, monkeypatch):
+    """The policy is refused while it is built, after the folder was locked."""
+    monkeypatch.chdir(tmp_path)
+    place = ["run_dir=deep/run"] if named else []
+    words = ["policy=tiny_text", "policy.config.rope_thetaa=10", "trainer.callbacks.warm_start.stages=null", *place]
+    assert main(["fit", "recipe=grpo", "task=arithmetic", *words]) == 2
+    assert "rope_thetaa" in capsys.readouterr().err
+    assert [path for path in tmp_path.rglob("*") if path.name not in ("runs", "grpo")] == []
+
+
 def test_the_command_line_keeps_a_run_and_moves_it(tmp_path, capsys, monkeypatch):
     """An empty folder's name is refused; a run is not overwritten; --run_dir takes all files; overwrite begins anew."""
     monkeypatch.chdir(tmp_path)
@@ -96,8 +163,6 @@ def test_the_command_line_keeps_a_run_and_moves_it(tmp_path, capsys, monkeypatch
     result = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file() and path.name != ".lock"}
     assert fit(first, *short) == 2
     assert "overwrite=true" in capsys.readouterr().err
-    from mmrl.__main__ import main
-
     assert main(["fit", "--config", f"{first}/config.yaml", "--run_dir", str(second)]) == 0
     assert {path: path.stat().st_mtime_ns for path in result} == result
     for path in result:

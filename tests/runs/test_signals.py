@@ -98,8 +98,12 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path):
 
 def test_a_second_ctrl_c_ends_a_long_call_of_c():
     program = (
-        "import hashlib\nfrom mmrl.runs.signals import stop_request\n"
-        "with stop_request():\n    print('begun', flush=True)\n    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
+        "import hashlib, sys, threading\nfrom mmrl.runs.signals import stop_request\n"
+        "sys.setswitchinterval(1000)  # another thread runs when the call of C lets it, and not before\n"
+        "lock = threading.Lock()\nlock.acquire()\n"
+        "def say():\n    with lock: print('begun', flush=True)\n"
+        "with stop_request():\n    threading.Thread(target=say, daemon=True).start()\n"
+        "    lock.release()\n    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
     )
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": ROOT}
     with subprocess.Popen([quick_python(), "-c", program], **options) as process:

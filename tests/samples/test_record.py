@@ -11,6 +11,8 @@ from mmrl.samples.record import MAX_CHARACTERS, SampleFormat, clip_text, describ
 class Spelled:
     """Stands for a policy's tokenizer: id 7 is the text '7 '."""
 
+    chooses_tokens = True
+
     def token_texts(self, ids):
         return [f"{i} " for i in ids]
 

@@ -32,11 +32,12 @@ def test_all_steps_run_to_their_end_on_a_cpu(tmp_path, monkeypatch, capsys):
     assert check_gpu.main() == 0, (tmp_path / "gpu_check.md").read_text()
     steps = {step["name"]: step for step in json.loads((tmp_path / "gpu_check.json").read_text())["steps"]}
     assert list(steps) == [step.name for step in build_steps(Place("cpu", tiny=True))]
-    assert steps["vllm"]["status"] == SKIPPED and "vLLM is not installed" in steps["vllm"]["reason"]
+    assert steps["vllm"]["status"] == SKIPPED and "needs a GPU" in steps["vllm"]["reason"]
     assert steps["tests"]["status"] == SKIPPED and "this machine lacks" in steps["tests"]["reason"]
     ran = [step for name, step in steps.items() if step["status"] != SKIPPED]
     assert len(ran) >= 5 and all(step["status"] == PASSED and step["numbers"] for step in ran)
     assert steps["bf16_lora"]["numbers"]["val/greedy/exact/mean"].keys() == {"0.0", "1.0"}
+    assert steps["bf16_lora"]["numbers"]["learned"] == steps["curve"]["numbers"]["learned"] == 1
     assert steps["grpo"]["numbers"]["line 1"]["seconds_per_step"] > 0
     assert steps["capture"]["numbers"]["line 1"]["captured"]["difference"] == 0
     page = (tmp_path / "gpu_check.md").read_text()
@@ -70,6 +71,14 @@ def test_how_steps_end(tmp_path):
     assert run(tmp_path, "sleep 60", left=0.5).status == BROKEN_OFF
     broken = run(tmp_path, "echo '{1}'")
     assert broken.status == FAILED and "cannot be read" in broken.reason
+
+
+def test_tests_of_vllm_say_why_they_cannot_run():
+    reasons = [
+        next(step.missing for step in build_steps(place) if step.name == "vllm")
+        for place in (Place("cpu"), Place("cuda"), Place("cuda", vllm_python="python"))
+    ]
+    assert "needs a GPU" in reasons[0] and "vLLM is not installed" in reasons[1] and reasons[2] is None
 
 
 def test_counts_of_tests():

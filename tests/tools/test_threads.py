@@ -36,3 +36,16 @@ def test_calls_past_their_timeout_stop_the_run_in_the_end():
     assert isinstance(executor.finish(first), TimeoutError)
     with pytest.raises(RuntimeError, match=r"counter 'slow' has 2 calls past their timeout.*fix the counter"):
         executor.finish(second)
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_a_clock_that_jumps_changes_no_limit(jump, monkeypatch):
+    executor, clock, never = ThreadExecutor("counter"), time.time, threading.Event()
+    quick = executor.start("a", lambda: time.sleep(0.2) or 7, 5.0)
+    hanging = executor.start("a", never.wait, 0.5)
+    began = time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: clock() + jump)
+    executor.wait([quick, hanging])
+    assert 0.4 < time.monotonic() - began < 5
+    assert executor.finish(quick) == 7 and isinstance(executor.finish(hanging), TimeoutError)
+    never.set()

@@ -68,6 +68,8 @@ class ObservationLimits:
             self._check_text(title, len(value))
         elif isinstance(value, list | dict):
             self._check_nested(title, value)
+        elif value is not None:
+            raise WireError(f"{title} is a {type(value).__name__}; send numbers, texts, arrays, lists or maps")
 
     def _check_image(self, title: str, name: str, image: np.ndarray) -> None:
         sides = sorted(image.shape)[1:]  # channels may be first or last
@@ -104,6 +106,8 @@ class ObservationLimits:
                     self._check_text(title, characters)
                 elif isinstance(part, np.ndarray | np.generic | float | int):
                     _check_numbers(title, part)
+                elif part is not None:
+                    self._check_part(title, "", part)
 
 
 def _check_numbers(title: str, numbers: np.ndarray | np.generic | float | int) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from mmrl.core.errors import is_user_error
 from mmrl.engines.endpoint.asynchronous import serve_app
+from mmrl.files.foreign import read_foreign
 from mmrl.policies.remote.token import is_token
 from mmrl.rewards.models.learned import ClassifierReward
 
@@ -22,14 +23,15 @@ ENDING_S = 3.0
 """Seconds that open requests get when the server ends."""
 MAX_ROWS = 4096
 """Conversations of a request."""
+_LARGEST_CONFIG = 2**24  # bytes
 
 
 def find_classifier(folder: str) -> Path | None:
     """The folder of a sequence classifier: of a run, its exported policy, or the folder itself; None if it is none."""
     for place in (Path(folder) / "policy", Path(folder)):
         try:
-            config = json.loads((place / "config.json").read_text())
-        except (OSError, ValueError):
+            config = json.loads(read_foreign(place / "config.json", "save it again", _LARGEST_CONFIG))
+        except (OSError, ValueError, RecursionError):
             continue
         names = config.get("architectures") if isinstance(config, dict) else None
         if names and str(names[0]).endswith("ForSequenceClassification"):

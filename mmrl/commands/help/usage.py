@@ -162,8 +162,8 @@ next message, /new forgets the conversation, /quit ends.
 
 Options:
   checkpoint=last      last, start, or a file
-  decode=greedy        a decode of the run's evaluation, or sample or argmax; default: the first of the evaluation
-  seed=0               of the draws of decode=sample
+  decode=greedy        a decode of the run's evaluation (default: its first), argmax, or sample with seed=0
+  system=TEXT          system message of every conversation, as in the rows that the policy was trained on
   regex='[0-9]+'       every answer matches this regular expression; json_schema='{"type": "object"}' a JSON schema
 
 Example:

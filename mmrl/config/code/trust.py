@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import itertools
 import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from mmrl.core.errors import ConfigError
 from mmrl.core.function_path import split_path
@@ -25,6 +29,8 @@ _GUESTS = ("sims.workers.guest.NamedGuest",)
 """Classes whose `path` is the import path of a class."""
 _FUNCTIONS = ("function", "functions", "agent")
 """Arguments that name functions: of rewards, tools, scorers of steps, judges and agents."""
+_WORDS = re.compile(r"""[^\s=,:;|()\[\]{}<>'"]+\.[^\s=,:;|()\[\]{}<>'"]+""")
+"""Words with a dot, between the marks of YAML and of arguments."""
 _STAGES = {"stages", "common"}
 """Arguments that hold arguments of the command line, of the runs of a warm start."""
 _TRUST = "read it, then give trust=true"
@@ -61,6 +67,8 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
         if isinstance(value, Mapping) and value.get("class_path") in _GUESTS:
             path = str((value.get("init_args") or {}).get("path"))
             _check_module(path.replace(":", ".").rpartition(".")[0], f"{key}.path", path, file, trust)
+    if not trust:
+        _check_texts(config, file)
     commands = (key for key, value in _walk(config) if key.rpartition(".")[2] == _COMMANDS and isinstance(value, str))
     if not trust and (key := next(commands, None)) is not None:
         raise ConfigError(f"{file}: {key} is a command that would be started; {_TRUST}")
@@ -72,6 +80,33 @@ def check_named_code(config: Mapping[str, Any], file: Path, trust: bool = False)
                 f"{file}: {keys[0]} is code of the project {folder}, and this command was not started there; start it "
                 f"there, or {_TRUST}"
             )
+
+
+def _check_texts(config: Mapping[str, Any], file: Path) -> None:
+    """Refuse import paths of others' code in any text: the parser imports what stands in place of a class or function.
+
+    A part may also stand there as a text of YAML, so that every word of a text is looked at.
+    """
+    looked_at: set[str] = set()
+    for key, value in _walk(config):
+        for word in itertools.chain.from_iterable(map(_WORDS.findall, _list_texts(value))):
+            module = word.strip(".").rpartition(".")[0]
+            if not module or module in looked_at or "/" in word:
+                continue
+            looked_at.add(module)
+            origin = _origin(module)
+            if origin is not None and origin.is_file() and not is_standard(module):
+                _refuse_foreign(origin, key, word, file)
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    """Iterate over a text and the texts that YAML reads in it, where it has escapes, which hide a word."""
+    if isinstance(value, str):
+        yield value
+        if "\\" in value:
+            with suppress(yaml.YAMLError):
+                inside = (token.value for token in yaml.scan(value) if isinstance(token, yaml.ScalarToken))
+                yield from itertools.chain.from_iterable(_list_texts(text) for text in inside if text != value)
 
 
 def _walk(node: Any) -> Iterator[tuple[str, Any]]:

@@ -25,7 +25,7 @@ _OURS = ("mmrl", "tasks", "sims")
 _HINT = "it was called once before the run, with the first problem of the task"
 
 
-def check_data(data: Any, reward: Any = None) -> None:
+def check_data(data: Any, reward: Any = None) -> frozenset[str] | None:
     """Refuse what a run would refuse after its model is built, or in its first iteration.
 
     The rollout and the reward look at the task, and the engine at its first problem; a reward of others scores two
@@ -38,31 +38,36 @@ def check_data(data: Any, reward: Any = None) -> None:
         data: a data module.
         reward: one like the data's, whose state no run reads.
 
+    Returns:
+        Names of the scores that a reward of others gave in its trial, empty for one of ours; None where none was tried.
+
     Raises:
         ConfigError: with the part, the cause and what helps.
     """
     task = getattr(data, "task", None)
     if not isinstance(task, Task) or not len(task):
-        return
+        return None
     prompt = _first_prompt(task)
     data.rollout.check_task(task)
     if isinstance(data.engine, RefusesPrompts):
         _check_prompt(data.engine, prompt)
     if not isinstance(reward, Reward):
-        return
+        return None
     innermost = _unwrap(reward)
     if not prompt.messages:  # a state of a simulator
         _try_form(task, innermost, prompt)
-        return
+        return None
+    names: frozenset[str] | None = None if _is_foreign(innermost) else frozenset()
     single = type(data.rollout) is SingleTurn and not isinstance(task, EnvironmentTask)
     if single and _is_foreign(task):
         _try_task(task, prompt)
     if _is_foreign(innermost) and (single or innermost.foreign):
-        _try_reward(task, innermost, prompt, data.group_size)
+        names = _try_reward(task, innermost, prompt, data.group_size)
     else:
         _try_form(task, innermost, prompt)
     if _is_foreign(task) and not isinstance(task, EnvironmentTask):
         _check_expert(task, pays=data.rollout.samples and "exact" in getattr(reward, "weights", {}))
+    return names
 
 
 def check_row_columns(data: Any, readers: Mapping[str, str]) -> None:
@@ -117,8 +122,8 @@ def _try_task(task: Task, prompt: Prompt) -> None:
             raise _explain(error, f"data.task ({type(task).__name__}): score of the completion {text!r}") from error
 
 
-def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> None:
-    """Score two completions of a problem, in one group where the run has groups."""
+def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> frozenset[str]:
+    """Score two completions of a problem, in one group where the run has groups; return the names of their scores."""
     episodes = [build_episode(prompt, text, n if group_size == 1 else 0, n) for n, text in enumerate(TEXTS)]
     try:
         if isinstance(task, EnvironmentTask):
@@ -129,6 +134,7 @@ def _try_reward(task: Task, reward: Reward, prompt: Prompt, group_size: int) -> 
         raise _explain(error, f"data.reward ({type(reward).__name__})") from error
     if all(episode.ended == "error" for episode in episodes):  # calls that may fail, of which none did not
         raise ConfigError(f"{episodes[0].info['error']}; {_HINT}, and failed for every completion")
+    return frozenset(name for episode in episodes for name in episode.scores)
 
 
 def _try_form(task: Task, reward: Reward, prompt: Prompt) -> None:

@@ -82,7 +82,7 @@ def format_parser_error(text: str) -> str:
     if match := re.match(r"Group '([^']+)' does not accept option '([^']+)'", best.texts[0]):
         group, part = ("trainer", "lightning.pytorch.Trainer") if match[1] == "trainer" else (match[1], best.part)
         return f"{'.'.join([*best.keys, group])}: unknown key {match[2]!r}.{_suggest_keys(match[2], part, group)}"
-    if match := re.match(r"the following arguments are required: (\S+)", best.texts[0]):
+    if match := re.match(r"the following arguments are required: ([^\s,]+)", best.texts[0]):
         key = f"{where}.{match[1]}" if where else match[1]
         return f"{key} is null or missing, and {best.part or 'the run'} needs it.{_options(key)}"
     place = f"{where} ({best.part})" if best.part else where

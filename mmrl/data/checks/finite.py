@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
+from mmrl.runs.run_folder import count_iterations
 
 REMEDY = "Nothing is exported. Try a lower optimizer.lr, a lower trainer.gradient_clip_val or trainer.precision=32-true"
 
@@ -100,7 +101,7 @@ def last_checkpoint(trainer: Any) -> str:
     files = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.suffix == ".ckpt"]
     if not files:
         return "The run has no checkpoint yet"
-    return f"The last good checkpoint is {max(files, key=lambda path: path.stat().st_mtime)}"
+    return f"The last good checkpoint is {max(files, key=count_iterations)}"
 
 
 def _iteration(trainer: Any) -> str:

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoConfig
+
 from mmrl.engines.vllm.sampling import TIED, WIDEST
 from mmrl.engines.vllm.worker import EMPTY, EXTENSION, LOADER, TRANSFER
-from mmrl.policies.text.cache import ATTENTION
+from mmrl.files.pretrained import load_pretrained
+from mmrl.policies.text.architecture import list_unknown_types
 
 BLOCK = 32  # tokens of a prefix-cache block; supported by CPU and GPU attention
 
@@ -66,9 +69,11 @@ def engine_options(
 
 def keeps_state(folder: Path) -> bool:
     """Whether layers of a checkpoint keep a summary of all earlier tokens, or states that are not keys and values."""
-    config = json.loads((folder / "config.json").read_text())
-    text = config.get("text_config", config)
-    return not set(text.get("layer_types") or ()) <= ATTENTION
+    try:
+        config = load_pretrained(AutoConfig, folder)  # the file itself states no layer types of Mamba, Jamba, Falcon-H1
+    except ValueError:  # a type that this transformers does not know; vLLM says so, or knows it
+        return True
+    return bool(list_unknown_types(config))
 
 
 def load_format(folder: Path) -> str:

@@ -17,6 +17,7 @@ from mmrl.files.strict_json import kind, need_object, parse_json
 from mmrl.samples.check import PROMPT, check_episode, check_form
 
 EPISODES = "episodes.jsonl"
+METRICS = "evaluation.json"
 _LARGEST = 2**31  # bytes of it
 
 _ENTRIES = (
@@ -40,14 +41,19 @@ class EvaluationResult:
     protocol: Protocol
     episodes: EpisodesByCheckpoint
 
-    def write(self, folder: str | Path) -> list[Path]:
+    def write(self, folder: str | Path, metrics: Mapping[str, Any] | None = None) -> list[Path]:
         """Write <folder>/protocol.json and <folder>/episodes.jsonl, one episode per line.
 
-        The protocol is removed first and written last, so that it never stands beside episodes of another measurement,
-        whenever this process is killed.
+        The protocol is removed first and written last, so that it never stands beside episodes or metrics of another
+        measurement, whenever this process is killed.
+
+        Args:
+            folder: of the run.
+            metrics: content of <folder>/evaluation.json; None does not write it.
         """
         path = Path(folder) / EPISODES
         (Path(folder) / NAME).unlink(missing_ok=True)
+        first = [] if metrics is None else [write_file(Path(folder) / METRICS, json.dumps(metrics, indent=2) + "\n")]
         rows = [
             {"checkpoint": title, "decode": decode, **episode_row(episode)}
             for title, decodes in self.episodes.items()
@@ -55,7 +61,7 @@ class EvaluationResult:
             for episode in episodes
         ]
         write_file(path, "".join(json.dumps(each) + "\n" for each in rows))
-        return [self.protocol.write(folder), path]
+        return [*first, self.protocol.write(folder), path]
 
     @classmethod
     def read(cls, folder: str | Path) -> EvaluationResult:

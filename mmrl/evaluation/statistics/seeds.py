@@ -15,9 +15,11 @@ import yaml
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.statistics.headline import interval_of
 from mmrl.evaluation.statistics.intervals import student_interval
+from mmrl.files.foreign import read_foreign
 from mmrl.runs.metrics_csv import INDEX, NAME, read_rows
 
 CONFIG = "config.yaml"
+_LARGEST = 2**24  # bytes of a configuration
 MEASURED = ("data.init_args.task", "data.init_args.evaluation")
 """Parts of a configuration that decide on what a held-out number is measured."""
 _IGNORED = ("seed_everything", "data.init_args.seed", "run_dir", "project", "ckpt_path", "trainer.logger")
@@ -141,8 +143,8 @@ def _children(folder: Path) -> list[Path]:
 def _read_run(folder: Path) -> SeedRun:
     try:
         rows = [{name: float(value) for name, value in row.items()} for row in read_rows(folder / NAME)]
-        config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, OSError, yaml.YAMLError) as error:
+        config = yaml.safe_load(read_foreign(folder / CONFIG, "copy the run again", _LARGEST))
+    except (ValueError, OSError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{folder}: {NAME} or {CONFIG} cannot be read: {' '.join(str(error).split())}") from error
     if not rows:
         raise ConfigError(f"{folder}: the run has no {NAME}; a run writes it after its first iteration")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mmrl.policies.text.cache import ATTENTION
+from mmrl.policies.text.checks.rotary import check_rotary
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
         make: builds the model with a named attention implementation.
     """
     try:
-        return make(attention)
+        return check_rotary(make(attention))
     except ValueError as error:
         if attention != "sdpa" or "scaled_dot_product_attention" not in str(error):
             raise
@@ -45,7 +46,7 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
         "of all pairs of tokens",
         type(model).__name__,
     )
-    return model
+    return check_rotary(model)
 
 
 SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.core.installation.optional_packages import require_packages
+from mmrl.files.atomic import restore_folder
 
 GGUF = ".gguf"
 PACKAGE = "package:"
@@ -26,7 +27,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
     folder, _, file = place.rpartition("/")
     # a folder or a hub id
     if not file.endswith(GGUF):
-        if is_local(place) and not Path(place).is_dir():
+        if not restore_folder(place).is_dir() and is_local(place):
             raise ValueError(
                 f"policy.path={path!r}: no such folder. Give a folder written by save_pretrained with its tokenizer or "
                 "processor, a GGUF file, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"

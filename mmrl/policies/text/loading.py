@@ -18,7 +18,7 @@ from torch import nn
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
-from mmrl.files.pretrained import build_pretrained, load_pretrained
+from mmrl.files.pretrained import build_pretrained, load_pretrained, refuse_missing
 from mmrl.files.strict_json import read_json_object
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.architecture import build_model, refuse_other_tasks
@@ -108,11 +108,7 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     if getattr(model, "_hf_peft_config_loaded", False):
         raise ValueError(_format_adapters(path))
     remove_quantization(model)
-    missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
-    if missing:
-        saved, loaded = (model.config.architectures or [""])[0], type(model).__name__
-        classes = f"; it was saved by {saved}, and {loaded} is loaded here" if saved not in ("", loaded) else ""
-        raise ValueError(f"the checkpoint lacks {len(missing)} weights, the first of them {missing[0]}{classes}")
+    refuse_missing(model, (name for name in report["missing_keys"] if not name.startswith(may_lack)))
     if other := sorted(report["mismatched_keys"], key=str):
         name, file_shape, config_shape = other[0]
         raise ValueError(

@@ -138,7 +138,8 @@ class TextPolicy(PackingPolicy):
             install(True, True)
         else:
             self.try_processor()
-            self.video_refusal = check_fidelity(self, plain, install).videos
+            verdict = check_fidelity(self, plain, install)
+            self.video_refusal, self.leaves_weights_out = verdict.videos, verdict.idle
         self.model = loading.add_lora(model, lora, quantization)
         self.routing = prepare_routers(self, freeze_router, router_replay, output_router_logits)
         self.capturable = self.capturable if self.routing is None else None  # captured steps tell of no experts

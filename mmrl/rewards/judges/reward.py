@@ -104,7 +104,8 @@ def drop_unanswered(episodes: Sequence[Episode], results: Sequence[Any], max_fai
     if len(failed) > max_failed * len(episodes):
         raise RuntimeError(
             f"{len(failed)} of {len(episodes)} episodes have no {what}, more than reward.max_failed={max_failed:g} "
-            f"allows; the last: {failed[-1][1]}"
+            f"allows; the last: {failed[-1][1]}. Check the address and the server; when it answers again, "
+            "ckpt_path=RUN/checkpoints/last.ckpt resumes a run that has begun"
         )
     for number, (episode, reason) in enumerate(failed):
         if number < _LINES:

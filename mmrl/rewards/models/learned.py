@@ -10,7 +10,7 @@ import torch
 
 from mmrl.core.messages import join_contents
 from mmrl.core.types import Episode
-from mmrl.files.pretrained import load_pretrained
+from mmrl.files.pretrained import load_pretrained, load_whole
 from mmrl.rewards.base import Reward
 from mmrl.rewards.models.row_scorer import RowScorer
 
@@ -78,7 +78,7 @@ class ClassifierReward(Reward):
     def _parts(self) -> tuple[RowScorer, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        model = load_pretrained(AutoModelForSequenceClassification, self.path).to(self.device).eval()
+        model = load_whole(AutoModelForSequenceClassification, self.path).to(self.device).eval()
         tokenizer = load_pretrained(AutoTokenizer, self.path)
         model.config.pad_token_id = tokenizer.pad_token_id
         return RowScorer(model, tokenizer.pad_token_id or 0, self.batch_size, self.path), tokenizer

@@ -10,7 +10,7 @@ import torch
 
 from mmrl.core.messages import tokenize_steps
 from mmrl.core.types import Episode
-from mmrl.files.pretrained import load_pretrained
+from mmrl.files.pretrained import load_pretrained, load_whole
 from mmrl.rewards.models.row_scorer import RowScorer
 from mmrl.rewards.steps import StepScorer
 
@@ -42,7 +42,7 @@ class ProcessRewardModel(StepScorer):
     def _parts(self) -> tuple[RowScorer, Any]:
         from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-        model = load_pretrained(AutoModelForTokenClassification, self.path).to(self.device).eval()
+        model = load_whole(AutoModelForTokenClassification, self.path).to(self.device).eval()
         if model.config.num_labels != 2:
             raise ValueError(
                 f"{self.path} has {model.config.num_labels} labels; a process reward model is a token classifier with "

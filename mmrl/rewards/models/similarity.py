@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.errors import check_fraction
-from mmrl.files.pretrained import load_pretrained
+from mmrl.files.pretrained import load_pretrained, load_whole
 from mmrl.rewards.models.frames import FrameReward
 
 
@@ -57,7 +57,7 @@ class GoalBaselineSimilarity(FrameReward):
     def _encoders(self) -> tuple[Any, Any]:
         from transformers import AutoModel, AutoProcessor
 
-        model = load_pretrained(AutoModel, self.path).to(self.device).eval().requires_grad_(False)
+        model = load_whole(AutoModel, self.path).to(self.device).eval().requires_grad_(False)
         if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
             raise ValueError(f"{self.path} is a {type(model).__name__}, which has no pair of encoders as CLIP has")
         return model, load_pretrained(AutoProcessor, self.path)

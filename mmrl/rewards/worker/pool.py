@@ -13,7 +13,6 @@ import queue
 import signal
 import subprocess
 import sys
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from mmrl.distributed.ending import adopt_orphans, end_tree, end_with_parent, kill_tree
+from mmrl.distributed.waiting import poll_awake
 from mmrl.rewards.worker.output import show_output
 
 _START = "import sys; sys.path[:] = {path!r}; from mmrl.rewards.worker.pool import serve; serve({end}, {parent})"
@@ -201,14 +201,10 @@ class _Worker:
 
     def ask(self, message: bytes, timeout_s: float, what: str = "a call") -> Any:
         """Send a message and return the answer."""
-        deadline = time.monotonic() + timeout_s
         try:
             self.connection.send_bytes(message)
-            while not self.connection.poll(max(0.0, min(1.0, deadline - time.monotonic()))):
-                if time.monotonic() >= deadline:
-                    raise CallTimedOut(f"{what} took longer than {timeout_s:g} s")
-                if not self.is_alive() and not self.connection.poll():  # its own children may hold the connection
-                    raise EOFError
+            if not poll_awake(self.connection, timeout_s, self._check_alive):
+                raise CallTimedOut(f"{what} took longer than {timeout_s:g} s")
             outcome, *value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError) as error:
             ended = self._read_exit()
@@ -218,6 +214,10 @@ class _Worker:
         if outcome == "raised":
             raise CallRaised(*value)
         return value[0]
+
+    def _check_alive(self) -> None:
+        if not self.is_alive() and not self.connection.poll():  # its own children may hold the connection
+            raise EOFError
 
     def _read_exit(self) -> str:
         try:

@@ -24,6 +24,7 @@ class Demonstrations(Rollout):
     """
 
     samples = False
+    imitates_answers = True
 
     def __init__(self, cache_episodes: bool = False):
         self.cache_episodes = cache_episodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.core.types import Completion, Context, Episode, Prompt, Task, Turn
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.offline_episodes import Decision, OfflineEpisode
@@ -63,7 +63,7 @@ class OfflineRollout(Rollout):
         return frozenset({"row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        dataset = self._open(ctx)
+        dataset = self._open(ctx.task)
         ctx.progress("rollout", 0, len(prompts))
         episodes = []
         for slot, prompt in prompts:
@@ -71,16 +71,21 @@ class OfflineRollout(Rollout):
             ctx.progress("rollout", len(episodes), len(prompts))
         return episodes
 
-    def _open(self, ctx: Context) -> Dataset:
+    def check_task(self, task: Task) -> None:
+        self._open(task)
+
+    def _open(self, task: Task) -> Dataset:
         """The dataset, checked against the task at the first call."""
         if self._dataset is None:
             dataset = open_dataset(self.path)
-            stated, ours = dataset.contract, ctx.task.contract()
+            stated, ours = dataset.contract, task.contract()
             if stated and ours and not self.ignore_contract and (lines := differences(stated, ours, "in the dataset")):
                 raise ValueError(
-                    f"rollout.path={self.path} was recorded in another simulator than the task's:\n  "
-                    + "\n  ".join(lines)
-                    + "\nset the sim's options to those of the recording, or rollout.ignore_contract=true"
+                    f"rollout.path={self.path} was recorded in another simulator than the task's: "
+                    + "; ".join(lines)
+                    + ". Set the sim's options to those of the recording (sim.chunk=5 where its chunk is 5), record "
+                    "again with those of this run (mmrl data record sim=NAME sim.chunk=10), or set "
+                    "rollout.ignore_contract=true"
                 )
             dataset.check()
             flagged = [dataset.success(n) for n in range(len(dataset))]

@@ -15,6 +15,7 @@ from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes, number_distinct
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
 from mmrl.files.atomic import replace_file
+from mmrl.files.foreign import check_regular
 from mmrl.rollouts.base import Rollout
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class LoggedEpisodes(Rollout):
 
     def _read(self) -> Log:
         remedy = "delete the file, so that rollout.play makes it again"
+        check_regular(self.path, remedy)
         try:
             groups: Log = torch.load(self.path, weights_only=True)
         except Exception as error:  # of every kind, at a broken file

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
+import msgpack
 from websockets.sync.client import connect
 
 from mmrl.api.serving.limits import ObservationLimits
@@ -52,6 +53,9 @@ REFUSED = {
     "2**63 of 64 bits": ({"proprio": np.full(5, 2**63, np.uint64)}, "'proprio' has numbers beyond"),
     "2**62 in a list": ({"proprio": [2**62] * 5}, "'proprio' has numbers beyond"),
     "1e300 in a list": ({"proprio": [1e300] * 5}, "'proprio' has numbers beyond"),
+    "bytes": ({"image": b"\xff\xd8"}, "observation 'image' is a bytes; send numbers"),
+    "a time of msgpack": ({"at": [msgpack.Timestamp(1, 0)]}, "observation 'at' is a Timestamp; send numbers"),
+    "bytes in a map": ({"x": {b"k": 1}}, "observation 'x' is a bytes"),
     "10**400": ({"n": 10**400}, "'n' has numbers beyond"),
     "-10**400 in a map": ({"n": {"m": [-(10**400)]}}, "'n' has numbers beyond"),
 }

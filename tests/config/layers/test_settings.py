@@ -55,6 +55,15 @@ def test_a_recipe_with_a_pretrained_policy_runs_in_the_pretrained_setting_and_sa
     assert line.startswith(f"recipe={recipe} has the numbers of a small policy") and "setting=pretrained_text" in line
 
 
+@pytest.mark.parametrize("recipe", ["dpo", "kto", "orpo"])
+def test_a_run_without_an_evaluation_has_none_of_the_pretrained_setting(recipe):
+    cfg = compose([f"recipe={recipe}", *MODEL, "task.path=pairs.jsonl"])
+    assert cfg.data.evaluation is None and cfg.data.task.path == "pairs.jsonl"
+    assert cfg.model.optimizer.lr == 1e-6
+    with pytest.raises(ConfigError, match=r"^data\.evaluation\.count: this run has evaluation=null"):
+        compose([f"recipe={recipe}", *MODEL, "evaluation.count=3"])
+
+
 def test_the_task_of_the_recipe_stays_and_its_lengths_do_not():
     cfg = compose(["recipe=grpo_gridworld", *MODEL])
     toy = compose(["recipe=grpo_gridworld"])

@@ -31,9 +31,13 @@ def test_one_process_ddp_and_fsdp2_are_accepted():
 
 
 def test_ddp_finds_unused_weights_unless_the_strategy_forbids_it():
-    sees, reads = (SimpleNamespace(optional_modules=lambda parts=parts: parts) for parts in (["encoder"], []))
+    sees, reads, chooses = (
+        SimpleNamespace(optional_modules=lambda parts=parts: parts, leaves_weights_out=idle)
+        for parts, idle in ((["encoder"], False), ([], False), ([], True))
+    )
     for given, policy, wanted in (
         ({}, sees, True),
+        ({}, chooses, True),
         ({}, reads, None),
         ({"find_unused_parameters": False}, sees, False),
     ):

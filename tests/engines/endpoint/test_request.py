@@ -30,6 +30,14 @@ def test_fields_that_change_nothing_are_taken_with_that_value_alone():
         assert caught.value.param == name and caught.value.status == 400
 
 
+def test_penalties_are_refused_by_name():
+    """The learner computes no counts of earlier tokens again; with 0 the two of OpenAI change nothing."""
+    for name in ("repetition_penalty", "frequency_penalty", "presence_penalty"):
+        with pytest.raises(RequestError, match=f"{name}.*leave it out") as caught:
+            read(**{name: 1.1})
+        assert caught.value.param == name and caught.value.status == 400
+
+
 def test_sampling_parameters():
     default = Sampling(max_tokens=16, stop=("!",), top_k=5)
     merged = read(temperature=0.5, top_p=0.9, stop="?", max_completion_tokens=99).merge_sampling(default)

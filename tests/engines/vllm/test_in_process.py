@@ -16,6 +16,7 @@ from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process.backend import InProcess
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
+from scripts.model_sweep.vllm_types import transfer_once
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
 
 pytestmark = pytest.mark.vllm
@@ -198,3 +199,9 @@ def test_a_hybrid_is_sampled_with_its_weights_after_a_transfer():
         assert (completion.behavior_logprobs - logprobs).abs().max() < ROUNDED
     differences = [(c.behavior_logprobs - x).abs().max() for c, x in zip(stale, scored(model, stale), strict=True)]
     assert max(differences) > 3 * ROUNDED  # other weights are noticed
+
+
+@pytest.mark.parametrize("kind", ["granitemoehybrid", "falcon_h1"])
+def test_state_space_layers_are_exact_after_transfers(kind):
+    """vLLM holds their decay -exp(A_log) in place of A_log; Mamba-2 runs in float32 on a CPU."""
+    assert transfer_once(kind) == "yes"

@@ -109,6 +109,20 @@ def test_a_classifier_that_draws_unknown_noise_is_refused(tmp_path, monkeypatch)
         ScoringPolicy(path=str(tmp_path))
 
 
+def test_a_classifier_whose_last_word_is_the_end_is_compared_too(tmp_path):
+    """As GPT-2's vocabulary, whose last id is its only special one."""
+    tokenizer = character_tokenizer()
+    end = max(token for token in tokenizer.get_vocab().values() if token not in tokenizer.all_special_ids)
+    tokenizer.eos_token = tokenizer.pad_token = tokenizer.convert_ids_to_tokens(end)
+    sizes = {name: value for name, value in TINY.items() if name != "model_type"}
+    ids = {"pad_token_id": end, "eos_token_id": end, "bos_token_id": end, "vocab_size": end + 1}
+    config = AutoConfig.for_model("qwen2", **sizes, **ids, num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    policy = ScoringPolicy(path=str(tmp_path))
+    assert policy.tokenizer.pad_token_id == policy.model.config.vocab_size - 1
+
+
 def test_a_classifier_whose_convolutions_read_the_padding_is_refused(tmp_path):
     """Two tokens before the padding are enough for its kernel of nine to see it."""
     build("convbert", tmp_path)

@@ -242,10 +242,10 @@ def test_refusals(tmp_path):
         build(path=str(tmp_path), action_dims=4)
 
 
-def test_cloned_and_trained_from_rewards_by_words(tmp_path):
-    """Cloned with its own objective, then trained as a Gaussian policy for an iteration."""
+def test_cloned_and_trained_from_rewards_by_words(tmp_path, capsys):
+    """Cloned with its own objective, then trained as a Gaussian policy for an iteration; a line has their numbers."""
     small = [
-        *QUIET,
+        *(word for word in QUIET if not word.startswith(("trainer.callbacks.progress", "trainer.enable"))),
         "policy=act",
         "policy.settings={dim_model: 32, n_heads: 2, dim_feedforward: 32, n_encoder_layers: 1, latent_dim: 4}",
         "sim.image_size=32",
@@ -260,12 +260,21 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
     clone = ["recipe=flow_bc", *small, "objective=act", f"run_dir='{tmp_path}/clone'"]
     train = ["recipe=flow_sde_ppo", "policy.critic=shared", *small, "policy.freeze_vision=true", "optimizer.lr=3e-4"]
     train += [f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'", "data.update_epochs=2"]
-    weights = []
+    weights, numbers, metrics = [], [], []
     for words in (clone, train):
-        CLI(to_lightning(compose(words))).fit()
+        cli = CLI(to_lightning(compose(words)))
+        cli.fit()
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("iteration "))
+        numbers.append({name: text for name, _, text in (part.rpartition(" ") for part in line.split(", ")[:-1])})
+        metrics.append({name: float(value) for name, value in cli.trainer.callback_metrics.items()})
         folder = tmp_path / ("clone" if words is clone else "train") / "policy"
         weights.append(load_file(folder / "model.safetensors"))
         assert json.loads((folder / "mmrl_policy.json").read_text())["class"] == ACTPolicy.__name__
+    # cloning: the error of the chunk and the divergence of the latent; no return: no episode was played
+    terms = {"iteration 0/0: imitation": "train/imitation", "latent_kl": "train/latent_kl"}
+    assert numbers[0] == {short: f"{metrics[0][name]:.3g}" for short, name in terms.items()}
+    assert list(numbers[1]) == ["iteration 0/0: reward", "return", "length", "kl", "clip_fraction"]
+    assert numbers[1]["kl"] == f"{metrics[1]['train/policy/kl']:.3g}"  # of the policy, not of the latent
     changed = {name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])}
     assert any(".decoder." in name for name in changed)
     # acting has no demonstration, and RL with freeze_vision leaves the image encoder as it is

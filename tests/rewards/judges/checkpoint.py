@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from scripts.model_sweep.configs import tiny_config
 
 
 def build_checkpoint(path: Path, seed: int = 0) -> str:
@@ -19,4 +20,22 @@ def build_checkpoint(path: Path, seed: int = 0) -> str:
         max_position_embeddings=2048, initializer_range=0.3, **{**special_ids(tokenizer), "vocab_size": len(tokenizer)},
     )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(path)
+    return str(path)
+
+
+def build_kind(kind: str, path: Path) -> str:
+    """Save a random model of a type, with weights large enough for logits that differ, and return its path."""
+    tokenizer = character_tokenizer()
+    tokenizer.add_tokens(["yes", "no", " Yes"])
+    tokenizer.save_pretrained(path)
+    config = tiny_config(kind, {**special_ids(tokenizer), "vocab_size": len(tokenizer)})
+    for name in ("max_position_embeddings", "n_positions"):
+        if hasattr(config, name):
+            setattr(config, name, 1024)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(4.0 if weight.ndim > 1 else 1.0).add_(0.05 * torch.randn_like(weight))
+    model.save_pretrained(path)
     return str(path)

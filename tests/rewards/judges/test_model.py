@@ -1,16 +1,17 @@
 """The judge in this process beside its model alone: unpadded greedy generation, and log-probs summed by hand."""
 
+import logging
 import re
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from mmrl.policies.text.tiny import character_tokenizer
 from mmrl.rewards.judges.model import ModelJudge
 from mmrl.rewards.judges.pointwise import Pointwise, YesNo
 from mmrl.rewards.judges.reward import JudgeReward
-from tests.rewards.judges.checkpoint import build_checkpoint
+from tests.rewards.judges.checkpoint import build_checkpoint, build_kind
 from tests.rewards.judges.episodes import group_of
 
 ANSWERS = ["4", "I think that it is 5", "", "about 4.0"]
@@ -48,6 +49,40 @@ def test_log_odds_are_summed_over_the_forms_of_a_word(folder):
         ids = tokenizer.convert_tokens_to_ids
         expected = ((probs[ids("yes")] + probs[ids(" Yes")]) / probs[ids("no")]).log().item()
         assert value == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "next_differs", "written_differs"),
+    [("gpt2", True, False), ("electra", True, False), ("recurrent_gemma", True, True), ("bloom", False, False)],
+)
+def test_a_judge_whose_type_reads_padding_replies_as_alone(kind, next_differs, written_differs, tmp_path, caplog):
+    """The oracle is transformers with one question at a time, without padding."""
+    folder = build_kind(kind, tmp_path)
+    judge, group = ModelJudge(folder, max_tokens=8, batch_size=3, device="cpu"), group_of(ANSWERS)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+    def read(question):
+        text = ModelJudge._format(question.text, tokenizer)
+        return tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+
+    def said():
+        text = rf"{kind}\): questions padded on the left change its logits by \d.* of the largest"
+        return bool(re.search(text, caplog.text))
+
+    questions = YesNo().ask(group)
+    with caplog.at_level(logging.WARNING), torch.no_grad():
+        odds = judge.judge(questions)
+        yes, capital, no = tokenizer.convert_tokens_to_ids(["yes", " Yes", "no"])
+        logits = [model(read(question)).logits[0, -1].double() for question in questions]
+        expected = [float(each[[yes, capital]].logsumexp(0) - each[no]) for each in logits]
+        assert odds == pytest.approx(expected, abs=1e-4) and len({round(value, 4) for value in odds}) == len(odds)
+        assert said() == next_differs
+        caplog.clear()
+        for question, reply in zip(written := Pointwise().ask(group), judge.reply(written)):
+            ids = read(question)
+            new = model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.pad_token_id)
+            assert reply.text == tokenizer.decode(new[0, ids.shape[1] :], skip_special_tokens=True)
+        assert said() == written_differs
 
 
 def test_a_word_that_is_no_token_is_named(folder, tmp_path):

@@ -4,10 +4,18 @@ import logging
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+)
 
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from mmrl.rewards.judges.model import ModelJudge
+from mmrl.rewards.judges.pointwise import YesNo
 from mmrl.rewards.models.learned import ClassifierReward
+from mmrl.rewards.models.process import ProcessRewardModel
 from mmrl.rewards.models.row_scorer import RowScorer
 from scripts.model_sweep.configs import tiny_config
 from tests.rewards.judges.episodes import group_of
@@ -86,3 +94,23 @@ def test_a_network_that_cannot_read_texts_is_named(tmp_path):
     message = rf"the classifier {folder} \(lilt\) cannot score rows of text: .*\. Choose a classifier"
     with pytest.raises(ValueError, match=message):
         ClassifierReward(folder, device="cpu")(group_of(TEXTS))
+
+
+def test_a_head_that_the_checkpoint_lacks_is_not_drawn_at_random(tmp_path):
+    """transformers draws it and warns; rewards of such a head would be noise."""
+    language = build("qwen2", tmp_path / "language", AutoModelForCausalLM)
+    classifier = build("qwen2", tmp_path / "classifier")
+    group = group_of(TEXTS)
+    judges = {
+        language: [
+            lambda: ClassifierReward(language, device="cpu")(group),
+            lambda: ProcessRewardModel(language, device="cpu")(group, [["a"]] * len(group)),
+        ],
+        classifier: [lambda: ModelJudge(classifier, device="cpu").judge(YesNo().ask(group))],
+    }
+    for folder, calls in judges.items():
+        for call in calls:
+            with pytest.raises(
+                ValueError, match=rf"{folder}: the checkpoint lacks \d+ weights, .*; it was saved by Qwen2"
+            ):
+                call()

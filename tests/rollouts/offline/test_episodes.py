@@ -93,8 +93,11 @@ def test_another_simulator_is_refused(folder):
 
     task = Elsewhere(folder)
     ctx = context(task, ActionTokenPolicy(**TINY))
-    with pytest.raises(ValueError, match="another simulator") as refused:
+    with pytest.raises(ValueError, match="another simulator"):
         OfflineRollout(folder).collect([(0, task[0])], ctx)
+    # also before a model is built and the start is measured
+    with pytest.raises(ValueError, match="another simulator") as refused:
+        OfflineRollout(folder).check_task(task)
     assert "chunk: 3 in the dataset, 4 here" in str(refused.value) and "colours" not in str(refused.value)
     OfflineRollout(folder, ignore_contract=True).collect([(0, task[0])], ctx)
 

@@ -133,6 +133,21 @@ def test_a_process_that_is_stopped_is_named_where_no_episode_can_take_the_error(
     env.close()
 
 
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_a_clock_that_jumps_within_a_step_changes_no_limit(jump, monkeypatch):
+    env, clock = WorkerSim(FRAGILE, 1, timeout_s=2.0).make(1), time.time
+    env.reset(seed=[0])
+    for action in (GO, HANG):
+        env.step_async(np.array([action]))
+        began = time.monotonic()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: clock() + jump)
+            *_, truncated, infos = env.step_wait()
+        assert truncated.tolist() == [action == HANG] and ("error" in infos) == (action == HANG)
+    assert "no answer within 2 s" in infos["error"][0] and 1.9 < time.monotonic() - began < 20
+    env.close()
+
+
 def test_part_of_a_process_that_died_can_be_reset():
     env = WorkerSim(FRAGILE, 1).make(2)
     env.reset(seed=[0, 1])

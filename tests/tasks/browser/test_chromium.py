@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.browser.chromium import BrowserError, Chromium, find_programs
+from tasks.browser.chromium import BrowserError, Chromium, _start_driver, find_programs
 
 
 def processes(folder):
@@ -79,6 +79,24 @@ def test_no_process_outlives_python(end):
     done = subprocess.run([sys.executable, "-c", SCRIPT.format(end=end)], capture_output=True, text=True)
     folder, selenium = done.stdout.split()
     assert wait_for(lambda: not processes(folder)) and selenium == "False"
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_driver_that_finds_its_port_taken_is_started_again(failures, tmp_path):
+    """A program that ends with status 1 so many times, as the driver does where a port is free for one kind alone."""
+    program = tmp_path / "driver"
+    program.write_text(
+        f"#!/bin/sh\necho x >> {tmp_path}/starts\n"
+        f"[ $(wc -l < {tmp_path}/starts) -le {failures} ] && echo 'port is taken' && exit 1\n"
+        "echo 'ChromeDriver was started successfully on port 4321.'\n"
+    )
+    program.chmod(0o755)
+    if failures == 2:
+        process, port = _start_driver(str(program))
+        assert port == 4321 and process.wait() == 0
+    else:
+        with pytest.raises(BrowserError, match="ended with status 1 before it listened: port is taken"):
+            _start_driver(str(program))
 
 
 def test_a_missing_program_is_named(monkeypatch):

@@ -387,6 +387,18 @@ def test_templates_that_reach_further_than_columns_are_refused(template, message
         DatasetTask("a.jsonl", template=template)
 
 
+def test_one_text_asks_about_the_pictures_of_all_rows(tmp_path):
+    for name in "ab":
+        Image.new("RGB", (20, 20), "red" if name == "a" else "blue").save(tmp_path / f"{name}.png")
+    (tmp_path / "counts.csv").write_text("file,dots\na.png,1\nb.png,2\n")
+    task = DatasetTask(str(tmp_path / "counts.csv"), images="file", answer="dots", template="How many dots?")
+    both = [part[i] for part in (task, task.on("held_out")) for i in range(len(part))]
+    assert {problem.answer for problem in both} == {"1", "2"}
+    for problem in both:
+        assert problem.messages[0]["content"] == [{"type": "image"}, {"type": "text", "text": "How many dots?"}]
+        assert problem.images[0][0, 0].tolist() == ([255, 0, 0] if problem.answer == "1" else [0, 0, 255])
+
+
 def test_the_split_of_a_column(tmp_path):
     rows = [{**row, "part": "test" if i < 2 else "train"} for i, row in enumerate(sums(6))]
     task = DatasetTask(write(tmp_path / "a.jsonl", *rows), held_out_column="part")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mmrl.engines.vllm.backend import EngineFailure, EngineWeights
 from mmrl.engines.vllm.weights.fingerprint import rounding
-from mmrl.engines.vllm.weights.sent_weights import SentWeights
+from mmrl.engines.vllm.weights.sent_weights import LOG_DECAY, SentWeights
 
 log = logging.getLogger(__name__)
 
@@ -17,12 +17,15 @@ BOUNDS = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 fp32 the two sides differ by about 1e-6 here and stale weights or caches by 0.1 and more; bf16 keeps 8 bits of a number,
 which is a few hundredths of a nat after some tens of layers."""
 
+EXPONENTIAL = 2.0**-21
+"""Largest relative difference of two exponentials in float32, of 2^-24 each, with some room."""
+
 
 def verify_weights(sent: SentWeights, held: EngineWeights, version: int) -> None:
     """Verify by fingerprints that every tensor of the engine equals what the learner sent.
 
     The learner's weights are converted to the engine's dtype and summed in float64 as in the engine; the sums may
-    differ only by the rounding of the summation.
+    differ only by the rounding of the summation, and those of a decay -exp(A_log) by that of the exponential too.
     """
     if held.version != version:
         raise EngineFailure(f"the engine holds version {held.version} of the weights after version {version} was sent")
@@ -32,9 +35,13 @@ def verify_weights(sent: SentWeights, held: EngineWeights, version: int) -> None
             raise EngineFailure(
                 f"the engine made its {name} of {missing}, which the learner did not export; use engine=local"
             )
-        fingerprints = [sent.fingerprint(part, tensor.dtype) for part in parts]
+        decay = name.endswith(".A") and all(part.endswith(LOG_DECAY) for part in parts)
+        fingerprints = [sent.fingerprint(part, tensor.dtype, decay) for part in parts]
         sums = [sum(numbers[i] for numbers, _ in fingerprints) for i in (0, 1)]
-        slack = rounding(max(tensor.count, sum(count for _, count in fingerprints)), sums[1])
+        count = max(tensor.count, sum(count for _, count in fingerprints))
+        slack = rounding(count, sums[1])
+        if decay:  # two exponentials of float32 differ in their last bits
+            slack = (slack[0] + EXPONENTIAL * (count * sums[1]) ** 0.5, slack[1] + 2 * EXPONENTIAL * sums[1])
         for what, got, want, most in zip(("sum", "sum of squares"), (tensor.sum, tensor.squares), sums, slack):
             if not abs(got - want) <= most:
                 raise EngineFailure(

@@ -47,6 +47,7 @@ class ActionScorer(Policy):
     """
 
     pads_left = True
+    chooses_tokens = False
 
     def __init__(
         self,
@@ -74,6 +75,10 @@ class ActionScorer(Policy):
     @property
     def takes_padding(self) -> bool:  # type: ignore[override]
         return self.language_model.takes_padding
+
+    @property
+    def leaves_weights_out(self) -> bool:  # type: ignore[override]
+        return self.language_model.leaves_weights_out
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -190,6 +195,9 @@ class ActionScorer(Policy):
             values=None if values is None else values[owner],
             extra={} if support is None else {"support_ids": support[:, None]},
         )
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        return self.language_model.token_texts(ids)
 
     def _text(self, observation: Mapping[str, Any], row: int, number: int) -> str:
         """The string of this number in a decision."""

@@ -38,8 +38,8 @@ for source in given["templates"]:
                 size += len(part)
                 if size > 10_000_000:
                     sys.exit("it writes more than 10 million characters for one question")
-        except MemoryError:
-            sys.exit("MemoryError")
+        except (MemoryError, RecursionError) as error:
+            sys.exit(f"{type(error).__name__} {error}")
         except (SystemExit, KeyboardInterrupt):
             raise
         except Exception:
@@ -53,7 +53,15 @@ def chat_template_error(path: str | None) -> Iterator[None]:
     """Convert what a chat template raises to one message with the checkpoint."""
     try:
         yield
-    except (jinja2.TemplateError, TypeError, ValueError, KeyError, ArithmeticError) as error:
+    except (
+        jinja2.TemplateError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(
             f"policy.path={path!r}: its chat template cannot render this conversation ({reason}); change the messages "

@@ -15,6 +15,7 @@ import transformers
 
 from mmrl.policies.text.architecture import list_unknown_types
 from mmrl.policies.text.fidelity.failures import format_failure, is_of_model
+from mmrl.policies.text.fidelity.idle_weights import has_idle_weights
 from mmrl.policies.text.fidelity.measure import EXACT, Plain, is_rounded, measure_differences
 from mmrl.policies.text.fidelity.verdicts import FidelityVerdict, recall, remember
 
@@ -84,7 +85,8 @@ def measure(
                 line = f"{kind} keeps its own attention, and prompts are not shared: {reasons[0]}" if reasons else ""
                 if not pads:
                     line += f". Its rows stand beside rows of the same length alone: with padding, {reasons[-1]}"
-                return FidelityVerdict(shares, pads, "", line, differences, measure_videos(policy, plain, limit)), None
+                videos, idle = measure_videos(policy, plain, limit), has_idle_weights(policy)
+                return FidelityVerdict(shares, pads, "", line, differences, videos, idle), None
             reasons.append(explain(worst, differences[worst]))
             cause = None
     finally:

@@ -34,9 +34,7 @@ def check_rows(
         ValueError: the numbers differ by more than a thousandth.
     """
     modes = [(module, module.training) for module in model.modules()]
-    # ids other than padding and end, in rows of several lengths [L_i]
-    first = max(padding, end) + 1
-    rows = [torch.tensor([*range(first, first + length - 1), end]) for length in LENGTHS]
+    rows = [torch.tensor([*ids, end]) for ids in _choose_ids(model, padding, end)]  # of several lengths [L_i]
     kind = model.config.model_type
     try:
         with torch.no_grad(), fixed_draws(), in_fp32(model):
@@ -60,3 +58,13 @@ def check_rows(
             f"training mode, change its numbers by {worst:.2g}. Choose a model that padding does not change and that "
             "draws no noise, such as qwen2, llama or bert"
         )
+
+
+def _choose_ids(model: Any, padding: int, end: int) -> list[list[int]]:
+    """Ids other than padding and end: those behind them, or from the first on where they are the last of the words."""
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    first = max(padding, end) + 1
+    if first + max(LENGTHS) > vocabulary:
+        first = 0
+    ids = [i for i in range(first, vocabulary) if i not in (padding, end)]
+    return [ids[: length - 1] for length in LENGTHS]

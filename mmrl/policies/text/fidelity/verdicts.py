@@ -29,6 +29,7 @@ class FidelityVerdict:
         line: what is printed when the model keeps its own attention; empty if it does not.
         differences: the largest differences in nats by what was compared, with the attention that is used.
         videos: why prompts with videos are refused; empty if they are exact, or if the policy takes none.
+        idle: a batch may leave out weights, so that they have no gradient.
     """
 
     shares: bool
@@ -37,6 +38,7 @@ class FidelityVerdict:
     line: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     videos: str = ""
+    idle: bool = False
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> FidelityVerdict:
@@ -48,7 +50,7 @@ class FidelityVerdict:
         verdict = cls(**entry)
         numbers = verdict.differences.values() if isinstance(verdict.differences, dict) else [None]
         types = [
-            *((flag, bool) for flag in (verdict.shares, verdict.pads)),
+            *((flag, bool) for flag in (verdict.shares, verdict.pads, entry.get("idle"))),
             *((text, str) for text in (verdict.refusal, verdict.line, verdict.videos)),
             *((number, float) for number in numbers),
         ]

@@ -20,7 +20,15 @@ from mmrl.files.pretrained import build_pretrained, load_pretrained
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.checks.configuration import build_config
-from mmrl.policies.text.loading import check_tokenizer, checkpoint_error, load_model, remove_noise, save_model
+from mmrl.policies.text.fidelity import check_rows
+from mmrl.policies.text.loading import (
+    check_tokenizer,
+    checkpoint_error,
+    list_noise,
+    load_model,
+    remove_noise,
+    save_model,
+)
 from mmrl.policies.text.scorer import HEADS
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import set_pad_token
@@ -31,7 +39,8 @@ class StepScoringPolicy(Policy):
 
     A row is an answer, its choices are the steps, and the label of a step is predicted at the last token of the
     separator after it. `act` gives the probability of right for each step, `forward` the log-probabilities of the
-    stored labels, so that imitation of labels is the cross-entropy at the separators.
+    stored labels, so that imitation of labels is the cross-entropy at the separators. Padding on the right and training
+    without noise are compared with the untouched model at load.
 
     Args:
         path: hub id or folder of a token classifier with its tokenizer; for a language model, the head is initialised
@@ -63,7 +72,10 @@ class StepScoringPolicy(Policy):
             model_config = build_config(kind, options, **special_ids(self.tokenizer), num_labels=2)
             model = build_pretrained(AutoModelForTokenClassification, model_config, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
+        noise = list_noise(model)
         self.model: Any = remove_noise(model)
+        if path is not None and model.device.type != "meta":
+            check_rows(model, noise, self._score_rows, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages", "steps"], self)
@@ -83,6 +95,12 @@ class StepScoringPolicy(Policy):
         logits = self.model(input_ids=observation["input_ids"], attention_mask=observation["attention_mask"]).logits
         ends = observation["step_ends"].clamp(min=0)[..., None].expand(-1, -1, logits.shape[-1])
         return logits.float().gather(1, ends).log_softmax(-1)
+
+    def _score_rows(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Log-probabilities of both labels in the middle and at the end of rows padded on the right, [N, 4]."""
+        lengths = mask.sum(-1)
+        ends = torch.stack([lengths // 2, lengths - 1], dim=-1)
+        return self._step_logprobs({"input_ids": ids, "attention_mask": mask, "step_ends": ends}).flatten(1)
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mmrl.core.types import Observation
+from mmrl.files.atomic import restore_folder
 from mmrl.files.pretrained import load_pretrained
 from mmrl.files.strict_json import need_object, read_json_object
 from mmrl.policies.base import Policy, require_inputs
@@ -217,7 +218,7 @@ class ActionPolicy(Policy):
 
     @classmethod
     def _read_config(cls, path: str) -> dict[str, Any]:
-        file = Path(path) / "config.json"
+        file = restore_folder(path) / "config.json"
         if not file.is_file():
             raise FileNotFoundError(
                 f"policy.path={path}: no config.json there; give a folder written by save_pretrained"

@@ -4,12 +4,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.callbacks.first_prompt import format_episode
 from mmrl.core.types import Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.actions.action_scorer import ActionScorer
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.environment_demonstrations import EnvironmentDemonstrations
+from mmrl.samples.record import SampleFormat
 from tasks.gridworld import GridWorld
 from tasks.wordle import Wordle
 from tests.policies.text.oracle import TINY
@@ -42,6 +44,17 @@ def test_the_experts_actions_are_their_places():
     (episode,) = EnvironmentDemonstrations().collect([(0, TASK[0])], ctx)
     actions = ["UDLR"[int(turn.completion.action)] for turn in episode.turns]
     assert actions == TASK.script(0) and episode.ended == "done"
+
+
+def test_a_person_reads_the_prompt_and_the_chosen_actions():
+    policy, ctx = context(TASK)
+    episode, *_ = EnvironmentRollout().collect([(0, TASK[0])], ctx)
+    actions = [turn.completion.output for turn in episode.turns]
+    turns = SampleFormat(policy).describe_episode(episode)["turns"]
+    assert [turn["tokens"] for turn in turns] == [[action] for action in actions]
+    assert all("Actions: U, D, L, R" in turn["context"] for turn in turns[1:])
+    text = format_episode(episode, policy, 2000)
+    assert "Actions: U, D, L, R" in text and f"1 choice, ended by {episode.ended}:\n  | {actions[0]}\n" in text
 
 
 def test_a_world_that_states_no_actions_is_refused():

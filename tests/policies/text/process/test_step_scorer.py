@@ -21,6 +21,7 @@ from mmrl.rewards.models.process import ProcessRewardModel
 from mmrl.rewards.steps import StepReward
 from mmrl.rollouts.offline.rated_steps import RatedSteps, ScoredSteps
 from tasks.preferences.task import Preferences
+from tests.rewards.models.test_row_scorer import build
 from tests.tiny_recipes import QUIET
 
 TINY = {"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
@@ -53,6 +54,26 @@ def context(task, policy):
     engine = LocalEngine()
     engine.sync(policy, 0)
     return Context(task, engine, policy, Sampling(decode="argmax"), seed=0, iteration=0)
+
+
+@pytest.mark.parametrize("kind", ["convbert", "fnet"])
+def test_a_classifier_that_reads_padding_is_refused_with_its_number(kind, tmp_path):
+    folder = build(kind, tmp_path, AutoModelForTokenClassification, 2)
+    with pytest.raises(ValueError, match=rf"{kind} computes something else .*padded on the right.* by \d"):
+        StepScoringPolicy(path=folder)
+
+
+@pytest.mark.parametrize("kind", ["bert", "qwen2", "xlnet"])
+def test_a_classifier_that_does_not_is_loaded_and_scores_as_alone(kind, tmp_path):
+    folder = build(kind, tmp_path, AutoModelForTokenClassification, 2)
+    policy, plain = StepScoringPolicy(path=folder), AutoModelForTokenClassification.from_pretrained(folder).eval()
+    messages = [{"role": "user", "content": "1+1"}]
+    rows = [policy.encode({"messages": messages, "steps": steps}) for steps in (["2"], ["1+1", "is 2", "so 2"])]
+    scores = policy.act(policy.collate(rows), Sampling(decode="argmax"), None).output
+    for row, probabilities in zip(rows, scores, strict=True):
+        with torch.no_grad():
+            expected = plain(row["input_ids"][None]).logits[0].softmax(-1)[row["step_ends"], 1]
+        assert probabilities == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def losses_by_hand(model, tokenizer, rows):

@@ -1,0 +1,90 @@
+"""Refuse a run that imitates or compares answers where the rows of its data set have none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mmrl.config.compose import compose
+from mmrl.config.signatures import import_class
+from mmrl.core.errors import ConfigError
+from mmrl.core.types import Task
+from mmrl.rewards.base import NamedScores
+
+
+def check_answers(data: Any, reward: Any, config: Mapping[str, Any], scores: frozenset[str] | None) -> None:
+    """Refuse rows without an answer where a rollout, a warm start, a reward or an evaluator needs one.
+
+    Args:
+        data: a data module.
+        reward: one like the data's; None where it is not known.
+        config: of the run, its parts as {class_path, init_args}.
+        scores: names of those that the reward gives, as `check_data` returns them; None where they are unknown.
+
+    Raises:
+        ConfigError: with the row, what needs its answer, and the arguments to add.
+    """
+    task = getattr(data, "task", None)
+    if not isinstance(task, Task) or not isinstance(task, NamedScores) or not len(task):
+        return
+    prompt = task[0]
+    if prompt.answer is not None:
+        return
+    # scores that only a row with an answer has
+    lost = set(task.score_names(dataclasses.replace(prompt, answer="0"))) - set(task.score_names(prompt))
+    if not lost or _states_answer(task):
+        return
+    place = prompt.place or prompt.key
+    remedy = "set task.answer to the column of the answers"
+    if data.rollout.imitates_answers:
+        raise ConfigError(f"{place}: the row has no answer to imitate; {remedy}")
+    if paid := sorted(lost & set(getattr(reward, "weights", {}))):
+        raise ConfigError(
+            f"{place}: the row has no answer, so there is no score {paid[0]!r}, which the reward pays; {remedy}, or "
+            "choose a reward that needs none, such as reward=judge"
+        )
+    stages = _find_imitating_stages(config)
+    evaluators = getattr(data.evaluation, "evaluators", None) or {}
+    lost -= lost if scores is None else scores
+    names = [name for name, evaluator in evaluators.items() if getattr(evaluator, "score_name", None) in lost]
+    needs = [f"the warm-start stage {name} imitates" for name in stages]
+    needs += [f"the evaluator {name} compares with" for name in names]
+    if needs:
+        words = ["trainer.callbacks.warm_start.stages=null"] if stages else []
+        words += [f"evaluation.evaluators.{name}=null" for name in names]
+        raise ConfigError(
+            f"{place}: the row has no answer, which {' and '.join(needs)}; {remedy}, or add {' '.join(words)}"
+        )
+
+
+def _states_answer(task: Task) -> bool:
+    """Whether the first row has something to imitate all the same, such as the last message of a conversation."""
+    try:
+        task.demonstrate(0)
+    except (NotImplementedError, ValueError):
+        return False
+    return True
+
+
+def _find_imitating_stages(config: Mapping[str, Any]) -> list[str]:
+    """The names of the warm-start stages that will run and imitate answers to the task of this run."""
+    if config.get("ckpt_path") is not None:
+        return []
+    policy = config["model"]["init_args"].get("policy") or {}
+    loaded = (policy.get("init_args") or {}).get("path") is not None
+    names: list[str] = []
+    for callback in (config.get("trainer") or {}).get("callbacks") or ():
+        kind, options = import_class(callback["class_path"]), callback.get("init_args") or {}
+        if hasattr(kind, "stage_arguments"):
+            stages = kind.stage_arguments(options, loaded)
+            names += [name for name in stages if _imitates(stages[name], options["stages"][name])]
+    return names
+
+
+def _imitates(arguments: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether a stage plays the answers to the task of the run; `words` are its arguments without the common ones."""
+    if any(word.lstrip("+").startswith(("task", "data.task")) for word in words):
+        return False  # a task of its own
+    rollout = import_class((compose(arguments).data.get("rollout") or {}).get("_target_"))
+    return getattr(rollout, "imitates_answers", False)
