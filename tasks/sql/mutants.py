@@ -1,4 +1,4 @@
-"""Near misses of a query: one operator, number, column, word, function or clause is changed, or a condition is added."""
+"""Near misses of a query: one operator, number, column, word, function or clause changed, or a condition added."""
 
 from __future__ import annotations
 
