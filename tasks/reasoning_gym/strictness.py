@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -38,6 +39,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _WORD = re.compile(r"\w")
 _CHARACTERS = re.compile(r"[0-9A-Za-z+\-*/^().,\s]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][0-9A-Za-z]*")
+_BULLET = re.compile(r"^\s*(?:[-*]|[0-9]+[.)])\s+")
 _LONE_DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
 
 
@@ -162,6 +164,80 @@ def _limit_one_fraction(answer: str, entry: Entry) -> float:
     return float(parse_number(answer.strip().removesuffix(".")) is not None)
 
 
+def _limit_number(answer: str, entry: Entry) -> float:
+    """The scorer of gsm_symbolic reads the digits of the first number, without its sign and what stands behind it."""
+    text = answer.strip().removesuffix(".")
+    if re.search("what percent|percentage", entry["question"], re.IGNORECASE):
+        text = text.removesuffix("%").strip()
+    return float(parse_number(text) == parse_number(entry["answer"]))
+
+
+def _limit_cells(answer: str, entry: Entry) -> float:
+    """The scorer of kakurasu reads every 0 and 1 of a text, and skips signs, letters and other digits."""
+    rows = (_BULLET.sub("", row) for row in answer.strip().removesuffix(".").split("\n"))
+    return float(all(re.fullmatch(r"[01\s,;|*`'\"()\[\]{}]*", row) for row in rows))
+
+
+def _limit_letters(answer: str, entry: Entry) -> float:
+    """The scorer of spell_backward adds 1/9 nine times to more than 1, and does not see that a word is too long."""
+    return 1.0 if answer.strip().lower() == entry["answer"].lower() else 0.8  # what it gives to other words too long
+
+
+_CLOCK = r"[0-9]+\s*:\s*[0-9]{1,2}(?:\s*:\s*[0-9]{1,2}(?:\.(?:[0-9]{3}|0+))?)?"
+_DURATIONS: Mapping[str, str] = {
+    "date": r"[0-9]+(?:\s*days?)?\.?",
+    "time": _CLOCK,
+    "datetime": rf"[0-9]+ days,\s*{_CLOCK}",
+}
+
+
+def _limit_duration(answer: str, entry: Entry) -> float:
+    """The scorer of time_intervals skips the unit of days, the sign of no hours and what follows the seconds."""
+    pattern = _DURATIONS[entry["metadata"]["task_type"].split("_")[0]]
+    return float(re.fullmatch(pattern, answer.strip(), re.IGNORECASE | re.ASCII) is not None)
+
+
+def _limit_mapping(answer: str, entry: Entry) -> float:
+    """The scorer of cryptarithm takes 00 for a digit, and the last of two digits of one letter."""
+    pairs = [re.fullmatch(r"\s*([A-Z])\s*=\s*[0-9]\s*", pair) for pair in answer.split(",")]
+    letters = [pair[1] for pair in pairs if pair]
+    return 1.0 if len(set(letters)) == len(pairs) else 0.01  # what it gives to other wrong answers
+
+
+def _limit_roles(answer: str, entry: Entry) -> float:
+    """The scorer of knights_knaves takes the word before a role for the name, and skips "not" before the name."""
+    pairs = re.findall(r"(\S+) is an? (\w+)", entry["answer"].lower())
+    clauses = "|".join(f"{re.escape(name)} (?:is )?(?:an? )?{role}" for name, role in pairs)
+    lines = (_BULLET.sub("", line) for line in answer.lower().splitlines())
+    text = " ".join(re.sub("[.,()]", " ", " ".join(lines)).split())
+    return float(re.fullmatch(rf"(?: ?(?:and )?(?:{clauses})(?= |$))+", text) is not None)
+
+
+def _limit_conclusion(answer: str, entry: Entry) -> float:
+    """The scorer of propositional_logic takes every other text beside an operator for a proposition."""
+    text = re.sub(r"\s", "", answer.removesuffix("."))
+    if len(text) > LONGEST_FORMULA or not re.fullmatch("[A-Z¬∧∨→↔()]+", text):
+        return 0.0
+    text, before = re.sub("[A-Z]", "p", text), ""
+    while text != before:
+        text, before = re.sub(r"¬p|\(p\)|p[∧∨→↔]p", "p", text), text
+    return float(text == "p")
+
+
+def _limit_disks(answer: str, entry: Entry) -> float:
+    """The scorer of tower_of_hanoi searches a line for a move, and skips signs and letters before it."""
+    move = r"Move disk [0-9]+ from Peg [0-9]+ to Peg [0-9]+"
+    return float(all(re.fullmatch(move, line.strip()) for line in answer.splitlines() if line.strip()))
+
+
+def _limit_boxes(answer: str, entry: Entry) -> float:
+    """The scorer of boxnet reads the two numbers of an agent and of a square, and skips what stands around them."""
+    place = r"\[[0-9]+\.?[0-9]*,\s*[0-9]+\.?[0-9]*\]"
+    agent, move = rf"\s*Agent{place}\s*", rf"\s*move\(box_\w+,\s(?:target_\w+|square{place})\)\s*"
+    actions = (action for step in json.loads(answer) for action in step.items())
+    return float(all(re.fullmatch(agent, who) and re.fullmatch(move, what) for who, what in actions))
+
+
 _LIMITS: Mapping[str, Callable[[str, Entry], float]] = {
     "game_of_life_halting": _limit_same_text,
     "complex_arithmetic": _limit_nan,
@@ -173,6 +249,15 @@ _LIMITS: Mapping[str, Callable[[str, Entry], float]] = {
     "quantum_lock": _limit_presses,
     "rubiks_cube": _limit_turns,
     "rush_hour": _limit_slides,
+    "gsm_symbolic": _limit_number,
+    "kakurasu": _limit_cells,
+    "spell_backward": _limit_letters,
+    "time_intervals": _limit_duration,
+    "cryptarithm": _limit_mapping,
+    "knights_knaves": _limit_roles,
+    "propositional_logic": _limit_conclusion,
+    "tower_of_hanoi": _limit_disks,
+    "boxnet": _limit_boxes,
 }
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tasks.reasoning_gym.scorer import score_answer
-from tasks.reasoning_gym.strictness import limit_score, rewrite_answer
+from tasks.reasoning_gym.strictness import rewrite_answer
 from tasks.reasoning_gym.task import ReasoningGym
 from tests.tasks.replies import reply
 from tests.tasks.text.puzzle_solvers import SOLVERS
@@ -60,6 +60,7 @@ def write_more(right, other):
         *(f"{right}, {other}", f"{right} {right}", f"not {right}", f"The answer is {right}", f"I think so.\n{right}"),
         *(f"{right} is right", f"{right}<|im_end|>{other}", f"{right}\nI think so.", f"1 {right}", f"{right} 1"),
         *(f"{right}; {other}", f"Let me see: {other}. So {right}"),
+        *(f"{right}/{other}", f"{right}x", f"x{right}", f"{right}_1", f"!={right}", f"1-{right}", f"{other}/{right}"),
     }
 
 
@@ -140,24 +141,6 @@ def test_an_answer_that_takes_too_long_scores_0_and_is_counted(dataset, answer):
     assert episodes[0].info["outcome"] in ("timed_out", "died")  # the limit of memory can be the first
     assert episodes[0].info["counts"] == {f"reasoning_gym/{episodes[0].info['outcome']}": 1}
     assert "counts" not in episodes[1].info
-
-
-@pytest.mark.parametrize(
-    ("dataset", "entry", "answer", "most"),
-    [
-        ("coin_flip", {"answer": "0.3125"}, "0.31", 4 / 6),
-        ("coin_flip", {"answer": "0.3125"}, "5/16", 1),
-        ("coin_flip", {"answer": "0.125"}, "0", 1 / 5),
-        ("puzzle24", {"answer": "3*8*1*1", "metadata": {"numbers": [8, 3, 1, 1]}}, "1*8*1*3", 1),
-        ("puzzle24", {"answer": "3*8*1*1", "metadata": {"numbers": [8, 3, 1, 1]}}, "6*4*1*1", 0.01),
-        ("game_of_life_halting", {"answer": "False"}, " False\n", 1),
-        ("game_of_life_halting", {"answer": "False"}, "True", 0),
-        ("number_sorting", {"answer": "['1.5']"}, "['NaN']", 0),
-        ("gcd", {"answer": "3"}, "3", 1),
-    ],
-)
-def test_full_scores_that_are_not_earned_are_limited(dataset, entry, answer, most):
-    assert limit_score(dataset, answer, entry) == pytest.approx(most)
 
 
 def test_no_question_is_in_both_splits():
