@@ -20,7 +20,10 @@ ROWS = [row.strip("|").split("|") for row in PAGE.splitlines() if row.startswith
 OURS = [name for row in ROWS for name in re.findall(r"`([^`]+)`", row[1])]
 """What stands in the second column, which is ours."""
 GROUPS = find_options()
-LEROBOT = "act diffusion groot pi0 pi05 pi0_fast sac sarm smolvla tdmpc vqbet wall_x xvla".split()
+LEROBOT = (
+    *("act", "diffusion", "groot", "pi0", "pi05", "pi0_fast", "sac"),
+    *("sarm", "smolvla", "tdmpc", "vqbet", "wall_x", "xvla"),
+)
 """Policies of LeRobot 0.4.4, and its reward model."""
 
 
