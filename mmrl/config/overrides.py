@@ -179,12 +179,12 @@ def _drop_absent(cfg: DictConfig, key: str, node: DictConfig, new_keys: set[str]
     Raises:
         ConfigError: the command line also gives it an argument.
     """
-    given = sorted(k for k in new_keys if k.startswith(f"{key}."))
-    if not given:
+    arguments = sorted(k for k in new_keys if k.startswith(f"{key}."))
+    if not arguments:
         OmegaConf.update(cfg, key, None, merge=False, force_add=True)
-    elif not any("_target_" in k.split(".") for k in given):  # which would name a class for it
+    elif not any("_target_" in k.split(".") for k in arguments):  # which would name a class for it
         raise ConfigError(
-            f"{given[0]}: this run has {group}=null, so nothing reads it; leave it out, or choose {group}=NAME"
+            f"{arguments[0]}: this run has {group}=null, so nothing reads it; leave it out, or choose {group}=NAME"
         )
 
 

@@ -112,7 +112,9 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False, cla
     if overwrite and ckpt_path is not None:
         raise ConfigError("give either ckpt_path=..., which resumes a run, or overwrite=true, which removes it")
     folder = Path(run_dir)
-    made = [place for place in (folder, *folder.parents) if not os.path.lexists(place)] or [folder] * claimed
+    new_folders = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    if claimed and not new_folders:
+        new_folders = [folder]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.fdopen(open_unlinked(folder / LOCK, os.O_RDWR | os.O_APPEND), "a+")
@@ -124,7 +126,7 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False, cla
             _prepare(folder, ckpt_path, overwrite)
             yield folder
         except BaseException:
-            _remove_unused(made)
+            _remove_unused(new_folders)
             raise
 
 

@@ -76,7 +76,7 @@ def fail_on_one(rank: int, folder: Path):
         stopped.set()
         if waits is not None:
             texts.append(type(waits.exception()).__name__)
-    talk = parallel.gather([rank])  # the main threads talk on, and nobody leaves before the end was noticed
+    talk = parallel.gather([rank])  # over the group of the main threads; the group is closed after process 1 has raised
     group.close()
     return [texts, talk]
 

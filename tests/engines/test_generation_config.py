@@ -61,8 +61,8 @@ def test_the_local_engine_samples_what_the_learner_scores(checkpoint, sampling):
             free = plain_generation(checkpoint, prompt, repetition_penalty=1.0, no_repeat_ngram_size=0)
             assert free == ids.tolist()
     if sampling is GREEDY:  # the penalties of the checkpoint matter to transformers
-        held = [plain_generation(checkpoint, each.observation["input_ids"]) for each in done]
-        assert held != [each.action.tolist() for each in done]
+        penalised = [plain_generation(checkpoint, each.observation["input_ids"]) for each in done]
+        assert penalised != [each.action.tolist() for each in done]
 
 
 def test_an_export_brings_the_file_of_the_checkpoint(checkpoint, tmp_path):
@@ -86,13 +86,15 @@ def test_vllm_samples_what_the_learner_scores(checkpoint, where, tmp_path):
     prompts = [Prompt(key=f"a/b/{i}", messages=each.observation["messages"]) for i, each in enumerate(asked)]
     try:
         engine.sync(policy, 0)
-        drawn = {sampling: engine.sample(asked, sampling) for sampling in (GREEDY, Sampling(max_tokens=24))}
+        completions_by_sampling = {
+            sampling: engine.sample(asked, sampling) for sampling in (GREEDY, Sampling(max_tokens=24))
+        }
     finally:
         engine.close()
-    for sampling, done in drawn.items():
+    for sampling, done in completions_by_sampling.items():
         batch = batch_of(policy, prompts, done)
         with torch.no_grad():
             difference = policy(batch).logprobs - batch["behavior_logprobs"]
         assert difference[batch["action_mask"]].abs().max() < 1e-4, sampling
     ours = completions(policy, prompts, GREEDY)
-    assert [each.action.tolist() for each in drawn[GREEDY]] == [each.action.tolist() for each in ours]
+    assert [each.action.tolist() for each in completions_by_sampling[GREEDY]] == [each.action.tolist() for each in ours]

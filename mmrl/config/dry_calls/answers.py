@@ -46,8 +46,8 @@ def check_answers(data: Any, reward: Any, config: Mapping[str, Any], scores: fro
         )
     stages = _find_imitating_stages(config)
     evaluators = getattr(data.evaluation, "evaluators", None) or {}
-    lost -= lost if scores is None else scores
-    names = [name for name, evaluator in evaluators.items() if getattr(evaluator, "score_name", None) in lost]
+    missing = set() if scores is None else lost - scores  # a reward may give the score that the task does not
+    names = [name for name, evaluator in evaluators.items() if getattr(evaluator, "score_name", None) in missing]
     needs = [f"the warm-start stage {name} imitates" for name in stages]
     needs += [f"the evaluator {name} compares with" for name in names]
     if needs:

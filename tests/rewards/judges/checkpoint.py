@@ -34,8 +34,13 @@ def build_kind(kind: str, path: Path) -> str:
             setattr(config, name, 1024)
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config)
+    enlarge_weights(model)
+    model.save_pretrained(path)
+    return str(path)
+
+
+def enlarge_weights(model: torch.nn.Module) -> None:
+    """Make random weights large enough for outputs that differ between rows."""
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(4.0 if weight.ndim > 1 else 1.0).add_(0.05 * torch.randn_like(weight))
-    model.save_pretrained(path)
-    return str(path)

@@ -65,7 +65,7 @@ def test_a_judge_whose_type_reads_padding_replies_as_alone(kind, next_differs, w
         text = ModelJudge._format(question.text, tokenizer)
         return tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
 
-    def said():
+    def is_logged():
         text = rf"{kind}\): questions padded on the left change its logits by \d.* of the largest"
         return bool(re.search(text, caplog.text))
 
@@ -76,13 +76,13 @@ def test_a_judge_whose_type_reads_padding_replies_as_alone(kind, next_differs, w
         logits = [model(read(question)).logits[0, -1].double() for question in questions]
         expected = [float(each[[yes, capital]].logsumexp(0) - each[no]) for each in logits]
         assert odds == pytest.approx(expected, abs=1e-4) and len({round(value, 4) for value in odds}) == len(odds)
-        assert said() == next_differs
+        assert is_logged() == next_differs
         caplog.clear()
         for question, reply in zip(written := Pointwise().ask(group), judge.reply(written)):
             ids = read(question)
             new = model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.pad_token_id)
             assert reply.text == tokenizer.decode(new[0, ids.shape[1] :], skip_special_tokens=True)
-        assert said() == written_differs
+        assert is_logged() == written_differs
 
 
 def test_a_word_that_is_no_token_is_named(folder, tmp_path):

@@ -18,6 +18,7 @@ from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rewards.models.process import ProcessRewardModel
 from mmrl.rewards.models.row_scorer import RowScorer
 from scripts.model_sweep.configs import tiny_config
+from tests.rewards.judges.checkpoint import enlarge_weights
 from tests.rewards.judges.episodes import group_of
 
 TEXTS = ["a", "a longer answer than that, by far", "x y"]
@@ -30,9 +31,7 @@ def build(kind, folder, auto=AutoModelForSequenceClassification, labels=1):
     config.num_labels = labels
     torch.manual_seed(0)
     model = auto.from_config(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(4.0 if weight.ndim > 1 else 1.0).add_(0.05 * torch.randn_like(weight))
+    enlarge_weights(model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

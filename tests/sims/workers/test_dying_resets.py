@@ -35,8 +35,8 @@ def test_a_process_that_dies_in_a_reset_is_started_again_at_once(how, make):
     first, infos = env.reset(seed=[5, DEADLY])
     assert first["state"][:, 0].tolist() == [5, DEADLY] and first["instruction"] == ["step from 5", "step from 13"]
     assert env.pool.restarts == 1 and "error" not in infos and first["state"][0, 1] == one
-    seen, rewards, _, truncated, infos = env.step(np.zeros(2, int))
-    assert seen["state"][:, 0].tolist() == [6, DEADLY + 1] and rewards.tolist() == [1, 1]
+    observations, rewards, _, truncated, infos = env.step(np.zeros(2, int))
+    assert observations["state"][:, 0].tolist() == [6, DEADLY + 1] and rewards.tolist() == [1, 1]
     assert not truncated.any() and "error" not in infos
     env.close()
     assert all(map(wait_until_gone, (one, two, int(first["state"][1, 1]))))
@@ -63,8 +63,8 @@ def test_episodes_that_were_played_beside_a_deadly_reset_are_errors(make):
     _, _, _, truncated, infos = env.step(np.zeros(4, int))  # it keeps still, and is no second error
     assert truncated.tolist() == [False, False, True, False] and not any(infos.get("error", [None]))
     env.reset(seed=[0, 0, 9, 0], options={"reset_mask": np.array([False, False, True, False])})
-    seen, *_, truncated, infos = env.step(np.zeros(4, int))
-    assert seen["state"][:, 0].tolist() == [4, 5, 10, DEADLY + 3] and not truncated.any()
+    observations, *_, truncated, infos = env.step(np.zeros(4, int))
+    assert observations["state"][:, 0].tolist() == [4, 5, 10, DEADLY + 3] and not truncated.any()
     env.close()
 
 

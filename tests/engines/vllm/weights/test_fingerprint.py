@@ -32,8 +32,8 @@ def test_the_decay_of_a_state_space_layer_is_what_vllm_makes_of_its_logarithm():
     recorded.record({"mixer.A_log": torch.tensor([1.0, 2.0, 3.0, 4.0]).log()}, ["float32"])
 
     def verify(weights, total, squares, name="mixer.A"):
-        held = EngineWeights(1, {name: HeldTensor(total, squares, 4, "float32")}, {name: ("mixer.A_log",)})
-        verify_weights(weights, held, 1)
+        engine_weights = EngineWeights(1, {name: HeldTensor(total, squares, 4, "float32")}, {name: ("mixer.A_log",)})
+        verify_weights(weights, engine_weights, 1)
 
     for weights in (sent, recorded, sent.fix(["float32"])):
         verify(weights, -10.0, 30.0)
