@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +13,8 @@ SMALL = 2**28
 
 MAX_RATIO = 1100
 """Stated bytes for each stored one, above `SMALL`; deflate, which compresses most, reaches 1032."""
+
+_PIECE = 2**20  # bytes read at once
 
 
 def check_regular(path: str | Path, remedy: str, limit: int | None = None) -> int:
@@ -50,8 +53,9 @@ def open_foreign(path: str | Path, remedy: str, limit: int | None = None) -> Bin
 
 def read_foreign(path: str | Path, remedy: str, limit: int) -> bytes:
     """Read a whole file of at most `limit` bytes."""
-    with open_foreign(path, remedy, limit) as file:
-        content = file.read(limit + 1)
+    with open_foreign(path, remedy, limit) as file:  # in pieces: one read of `limit` bytes takes as much memory at once
+        pieces = iter(lambda: file.read(_PIECE), b"")
+        content = b"".join(islice(pieces, limit // _PIECE + 1))
     if len(content) > limit:  # it grew
         raise ValueError(f"{path}: more than the {limit:,} bytes of any such file; {remedy}")
     return content
