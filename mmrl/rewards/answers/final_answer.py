@@ -17,7 +17,7 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _DISPLAY = re.compile(r"^[ \t]*(\\\[|\$\$)[ \t]*\n[ \t]*(\S[^\n]*)\n[ \t]*(\\\]|\$\$)", re.MULTILINE)
-_FENCE = re.compile(r"```[\w+#.-]*")
+_FENCE = re.compile(r"(`{3,}|~{3,})[\w+#.-]*")
 _TAG = re.compile(r"<answer>([^<]*(?:<(?!/?answer>)[^<]*)*)</answer>")
 _BULLET = re.compile(r"(?:[*•‣▪◦] +|- +(?![0-9.(])|#{1,6} +|> +)(?=\S)")
 _PAIRS = (
@@ -49,7 +49,8 @@ def find_final_answer(text: str, boxes: Sequence[str]) -> str | None:
         boxes: contents of its \boxed{...}.
     """
     text = _DISPLAY.sub(r"\1\2\3", text)  # a formula of three lines as one line
-    for candidates in (boxes, _TAG.findall(text), _list_fences(text), _list_leads(text)):
+    tagged = [content for inside in _TAG.findall(text) for content in _list_fences(inside) or [inside]]
+    for candidates in (boxes, tagged, _list_fences(text), _list_leads(text)):
         if candidates:
             answers = {unwrap(candidate) for candidate in candidates}
             return answers.pop() if len(answers) == 1 else None
@@ -98,18 +99,22 @@ def _is_closed(inside: str, opening: str, closing: str) -> bool:
 
 
 def _list_fences(text: str) -> list[str]:
-    """Return the contents of the blocks between lines of three backticks; one that is not closed is none."""
+    """Return the contents of the blocks between lines of three or more backticks or tildes, as Markdown has them.
+
+    A block ends at a line of at least as many of its marks; one that is not closed is none.
+    """
     blocks: list[str] = []
-    lines: list[str] | None = None  # of the block that is open
+    lines: list[str] = []
+    opening = ""  # of the block that is open
     for line in text.split("\n"):
         mark = line.strip(" \t")
-        if lines is None:
-            lines = [] if _FENCE.fullmatch(mark) else None
-        elif mark == "```":
+        if opening and len(mark) >= len(opening) and not mark.strip(opening[0]):
             blocks.append("\n".join(lines))
-            lines = None
-        else:
+            opening = ""
+        elif opening:
             lines.append(line)
+        elif match := _FENCE.fullmatch(mark):
+            opening, lines = match[1], []
     return blocks
 
 
