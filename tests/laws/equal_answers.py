@@ -136,6 +136,12 @@ def is_same_squad_answer(prompt: Prompt, right: str, text: str) -> bool:
     return [w for w in words[0] if w not in ("a", "an", "the")] == [w for w in words[1] if w not in ("a", "an", "the")]
 
 
+def has_same_verdict(prompt: Prompt, right: str, near: str) -> bool:
+    """Digits as reasons, whatever they are, and the same verdict."""
+    reasons, _, verdict = near.partition(">")
+    return reasons.isascii() and reasons.isdecimal() and verdict == right.partition(">")[2]
+
+
 EQUAL: dict[str, Equality] = {
     **dict.fromkeys(("clicks", "scenes_pointing"), is_point_inside),
     **dict.fromkeys(("scenes_grounding", "small_grounding", "solids_grounding", "jigsaw_box"), is_box_near),
@@ -145,6 +151,7 @@ EQUAL: dict[str, Equality] = {
     "clips_count": are_same_numbers,
     "drawings": is_same_picture,
     "drawings_svg": is_same_svg,
+    "evaluations": has_same_verdict,
     "graphs": is_same_last_value,
     "programs": is_right_program,
     "records": is_same_side,
