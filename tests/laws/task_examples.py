@@ -149,6 +149,7 @@ NEAR: dict[str, str] = {
     "clips_count": "zeros before a number are read",
     "drawings": "what another shape covers is free",
     "drawings_svg": "blanks are free",
+    "evaluations": "the reasons before a verdict are free",
     "graphs": "the last step counts by its value, its operands in the score `process`",
     "programs": "several programs and inputs are right: tests/tasks/code/test_programs.py has an oracle",
     "records": "a risk is right on its side of 1/2",
