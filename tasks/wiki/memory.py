@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmrl.core.errors import check_at_least
+from mmrl.core.types import Prompt
 from tasks.wiki.data import KnowledgeBase, page
 from tasks.wiki.task import Wiki
 
@@ -26,6 +27,15 @@ class MemorisedWiki(Wiki):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(2, f"task {self.name!r}:", hops=self.hops)
+        before, _, after = self.result.partition("{page}")
+        if not before or not after:
+            raise ValueError(
+                f"task {self.name!r}: result={self.result!r} needs {{page}} between two marks, as [{{page}}]"
+            )
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        """exact: of what stands after the last result, which the policy or a search engine wrote."""
+        return super().verify(answer.rpartition(self.result.partition("{page}")[2])[2], prompt)
 
     @property
     def knowledge_bases(self) -> dict[str, KnowledgeBase]:

@@ -29,9 +29,7 @@ def _block(tag: str) -> str:
     return rf"<{tag}>(?:(?!</?(?:think|search|information|answer)>).)*</{tag}>\s*"
 
 
-FORMAT = (
-    rf"(?s)\s*(?:{_block('think')}{_block('search')}{_block('information')})*{_block('think')}{_block('answer')}"
-)
+FORMAT = rf"(?s)\s*(?:{_block('think')}{_block('search')}{_block('information')})*{_block('think')}{_block('answer')}"
 """Thoughts, a search and its information any number of times; then thoughts and one answer."""
 
 
@@ -59,9 +57,7 @@ class SelfSearchScores(WeightedSum):
             try:
                 groups[name] = re.compile(getattr(self, name)).groups
             except re.error as error:
-                raise ValueError(
-                    f"reward.{name}={getattr(self, name)!r} is no regular expression: {error}"
-                ) from error
+                raise ValueError(f"reward.{name}={getattr(self, name)!r} is no regular expression: {error}") from error
         if not groups["answer_pattern"]:
             raise ValueError(f"reward.answer_pattern={self.answer_pattern!r} has no group; put the answer in brackets")
 

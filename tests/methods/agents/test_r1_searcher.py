@@ -19,7 +19,9 @@ STAGES = ({"retrieval": 0.5, "format": 0.5}, {"f1": 1.0, "broken": -2.0})
 def scores_of(output, calls=(GOOD,), ended="done", answer="Barack Obama", **options):
     ids = torch.zeros(1, dtype=torch.long)
     done = Completion({}, ids, torch.zeros(1), torch.ones(1).bool(), output, ended)
-    episode = Episode(Prompt("wiki/train/0", answer=answer), 0, 0, [Turn(done)], ended=ended, info={"calls": list(calls)})
+    episode = Episode(
+        Prompt("wiki/train/0", answer=answer), 0, 0, [Turn(done)], ended=ended, info={"calls": list(calls)}
+    )
     (episode.scores,) = SearchScores({}, **options).scores([episode])
     return episode
 

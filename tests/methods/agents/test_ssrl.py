@@ -40,10 +40,10 @@ def test_rewards_by_hand():
     assert reward_of("<answer>Obama</answer>" * 11) == pytest.approx(0.225)
 
 
-T, S, I, A = (f"<{tag}>x</{tag}>" for tag in ("think", "search", "information", "answer"))
+T, S, D, A = (f"<{tag}>x</{tag}>" for tag in ("think", "search", "information", "answer"))
 
 
-@pytest.mark.parametrize("blocks", [(T, A), (T, S, I, T, A), (T, S, I, T, S, I, T, A)])
+@pytest.mark.parametrize("blocks", [(T, A), (T, S, D, T, A), (T, S, D, T, S, D, T, A)])
 def test_formats_that_are_right(blocks):
     assert reward_of("\n ".join(blocks)) == pytest.approx(0.1)
 
@@ -51,7 +51,7 @@ def test_formats_that_are_right(blocks):
 @pytest.mark.parametrize(
     "blocks",
     [
-        (A,), (S, I, T, A), (T, S, T, A), (T, I, T, A), (T, S, I, A), (T, A, T, A), (T, A, A), (T, S, I, T),
+        (A,), (S, D, T, A), (T, S, T, A), (T, D, T, A), (T, S, D, A), (T, A, T, A), (T, A, A), (T, S, D, T),
         ("hm", T, A), (T, A, "hm"), (T, T, A), ("<think>", T, A), ("<think><search>x</think>", A), (),
     ],
 )  # fmt: skip
@@ -61,7 +61,7 @@ def test_formats_that_are_broken(blocks):
 
 def test_a_long_broken_format_is_read_quickly():
     """A limit far above what a linear reader takes; one that tries all divisions of the text would not end."""
-    assert reward_of("<think>" + "x " * 20_000) == 0 and reward_of((T + S + I) * 2000 + "<think>") == 0
+    assert reward_of("<think>" + "x " * 20_000) == 0 and reward_of((T + S + D) * 2000 + "<think>") == 0
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,16 @@ def test_held_out_questions_are_others_about_the_same_people():
     assert people[1] <= people[0] == set(Wiki(people=48).knowledge_bases["train"].facts)
 
 
-def test_a_page_that_answers_by_itself_is_refused():
-    with pytest.raises(ValueError, match="hops"):
-        MemorisedWiki(hops=1)
+def test_the_answer_is_what_follows_the_last_result():
+    task = MemorisedWiki()
+    prompt, text = task[0], task.demonstrate(0)
+    other = next(name for name in task.knowledge_bases["train"].facts if name != prompt.answer)
+    assert [task.verify(each, prompt)["exact"] for each in (text, prompt.answer)] == [1, 1]
+    wrong = (text[: -len(prompt.answer)] + other, other, text[: -len(prompt.answer)], text + "[" + prompt.answer, "")
+    assert [task.verify(each, prompt)["exact"] for each in wrong] == [0] * 5
+
+
+@pytest.mark.parametrize("options, message", [({"hops": 1}, "hops"), ({"result": "{page}"}, "needs {page} between")])
+def test_a_wiki_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        MemorisedWiki(**options)

@@ -35,15 +35,16 @@ def test_share_of_noise_by_hand():
 
 
 @pytest.mark.parametrize(
-    "options", [{"iterations": 0}, {"iterations": 5, "base": 1}, {"iterations": 5, "end": 1.5}, {"iterations": 5, "base": 0}]
+    "options",
+    [{"iterations": 0}, {"iterations": 5, "base": 1}, {"iterations": 5, "end": 1.5}, {"iterations": 5, "base": 0}],
 )
 def test_curves_that_cannot_be_are_refused(options):
-    with pytest.raises(ValueError, match="NoiseCurve: .*(iterations|base|end)"):
+    with pytest.raises(ValueError, match=r"NoiseCurve: .*(iterations|base|end)"):
         NoiseCurve(**options)
 
 
 def test_f1_by_hand():
-    """"big red dog" against "red dog": P = 2/3, R = 1, F1 = 2 (2/3) / (5/3) = .8."""
+    """F1 of "big red dog" against "red dog": P = 2/3, R = 1, F1 = 2 (2/3) / (5/3) = .8."""
     assert token_f1("big red dog", "red dog") == pytest.approx(0.8)
     assert token_f1("the Barack Obama Jr", "Barack Obama") == pytest.approx(0.8)  # without the article
     assert token_f1("x", "y") == token_f1("", "y") == token_f1("the", "the") == 0
