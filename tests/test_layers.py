@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mmrl.commands.new.files import MOST_FILES
 from mmrl.config.compose import CONF
 
 ROOT = Path(__file__).parent.parent
@@ -82,7 +83,7 @@ SHARED = (
 FOLDER_FILES = 15
 """A folder with more modules than that needs rooms of its own."""
 ROOT_ENTRIES = 31
-THEME_FILES = 25
+THEME_FILES = MOST_FILES
 """Files in a folder of any kind."""
 
 

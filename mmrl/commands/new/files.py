@@ -13,6 +13,8 @@ from mmrl.core.errors import ConfigError
 TEMPLATES = Path(__file__).parent / "templates"
 PLACEHOLDER = "TODO"
 """What templates have where something is to be written; no file of mmrl has it."""
+MOST_FILES = 25
+"""Files that a folder of mmrl may hold."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,17 @@ def write_files(files: Files) -> list[Path]:
     """Write the files below the working directory, and return their paths.
 
     Raises:
-        ConfigError: one of them is there already.
+        ConfigError: one of them is there already, or its folder in a checkout of mmrl is full.
     """
     paths = {Path(path): template for path, template in files.templates.items()}
     if existing := [str(path) for path in paths if path.exists() and path.name != "conftest.py"]:
         raise ConfigError(f"there is {', '.join(existing)} already; choose another name")
+    full = [folder for folder in {path.parent for path in paths} if folder.is_dir() and is_checkout()]
+    if full := sorted(str(folder) for folder in full if len(list(folder.glob("*.*"))) >= MOST_FILES):
+        raise ConfigError(
+            f"{full[0]} has {MOST_FILES} files, and a folder of mmrl holds no more; move a family of them to a folder "
+            "beside it (an option is found by its name in any folder of its group), then repeat the command"
+        )
     new_paths = []
     for path, template in paths.items():
         if path.exists():

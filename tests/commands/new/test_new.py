@@ -95,6 +95,19 @@ def test_what_cannot_be_written_is_refused(arguments, message, tmp_path, monkeyp
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+def test_a_full_folder_of_a_checkout_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mmrl.commands.new.files.CONF", tmp_path / "conf")
+    folder = tmp_path / "conf/recipe/losses"
+    folder.mkdir(parents=True)
+    for number in range(25):
+        (folder / f"x{number}.yaml").write_text("# @package _global_\n")
+    assert main(["new", "method", "my_own", "theme=losses"]) == 2
+    assert "conf/recipe/losses has 25 files" in capsys.readouterr().err and not Path("conf/method").exists()
+    (folder / "x0.yaml").unlink()
+    assert main(["new", "method", "my_own", "theme=losses"]) == 0 and (folder / "my_own.yaml").exists()
+
+
 def test_a_method_without_a_part_is_two_files_and_a_recipe_of_two_lines(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["new", "method", "my_own", "theme=losses", "setting=graphs"]) == 0
