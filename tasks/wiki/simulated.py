@@ -26,7 +26,7 @@ class PageWriter:
         return {title: number for number, title in enumerate(self.search.titles)}
 
     def write(self, query: str, prompt: Prompt, useful: bool, seed: int) -> str:
-        """Write pages for a query. Raises NotFound where it names nobody and they shall be useful."""
+        """Write pages for a query. Raises NotFound for useful ones where it names nobody."""
         if useful:
             return self.search.run(query)
         rng = derive_rng("noisy pages", seed)

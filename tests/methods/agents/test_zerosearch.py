@@ -147,6 +147,15 @@ def test_a_model_that_gives_no_documents_is_a_fault_of_the_tool(server, status, 
     assert answer.fault and answer.outcome == "raised" and "/chat/completions answered" in answer.text
 
 
-def test_a_template_without_the_kind_is_refused():
-    with pytest.raises(ValueError, match=r"rollout\.tools\.writer\.template lacks \{kind\}"):
-        ModelWriter("http://127.0.0.1:1/v1", "writer", template="{query}")
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"template": "{query}"}, r"rollout\.tools\.search\.writer\.template lacks \{kind\}"),
+        ({"url": ""}, r"needs rollout\.tools\.search\.writer\.url=http://HOST:PORT/v1 .*, got url=''"),
+        ({"model": ""}, "and model=''"),
+        ({"documents": 0}, "documents"),
+    ],
+)
+def test_a_writer_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ModelWriter(**{"url": "http://127.0.0.1:1/v1", "model": "writer", **options})
