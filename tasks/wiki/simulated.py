@@ -26,7 +26,7 @@ class PageWriter:
         return {title: number for number, title in enumerate(self.search.titles)}
 
     def write(self, query: str, prompt: Prompt, useful: bool, seed: int) -> str:
-        """Write pages for a query. Raises NotFound for useful ones where it names nobody."""
+        """Write pages for a query; where no page has a word of it, useful ones raise NotFound."""
         if useful:
             return self.search.run(query)
         rng = derive_rng("noisy pages", seed)
