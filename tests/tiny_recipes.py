@@ -37,6 +37,7 @@ OWN = (
     "recipe=sac",
     "recipe=td3",
     "recipe=metra",
+    "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
 )
 ROOT = Path(__file__).parent.parent

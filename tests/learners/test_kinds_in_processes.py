@@ -5,6 +5,7 @@ import torch
 
 from mmrl.policies.text.fidelity.idle_weights import has_idle_weights
 from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.scorer import ScoringPolicy
 from scripts.model_sweep.checkpoints import build_checkpoint
 from scripts.model_sweep.experts import sample
 from tests.learners.test_several_processes import EVERY, STRATEGIES, check_weights_and_metrics
@@ -29,6 +30,16 @@ def test_two_processes_are_one_run(kind, tmp_path):
     assert any(not torch.equal(value, once["weights"][f"policy.{name}"]) for name, value in begun.items())
 
 
+@pytest.mark.slow
+def test_two_processes_train_a_classifier_whose_image_encoder_reads_nothing(tmp_path):
+    build_checkpoint("gemma3", "image", tmp_path / "start")
+    few = ("data.num_prompts=8", "data.num_minibatches=2", "data.evaluation.count=8")
+    chosen = ["recipe=bradley_terry", f"policy.path='{tmp_path}/start'", "policy.config=null", *few, *EVERY]
+    once = fit(tmp_path / "alone", *chosen)
+    run_ranks(["fit", *words(tmp_path, *chosen, "trainer.devices=2", *STRATEGIES["ddp"])], tmp_path)
+    check_weights_and_metrics(once, [record(tmp_path, rank) for rank in range(2)])
+
+
 @pytest.mark.parametrize("kind", IDLE)
 def test_weights_that_batches_leave_out_are_found_at_load(kind, tmp_path):
     """The oracle is a backward pass over rows, after which they have no gradient."""
@@ -39,6 +50,20 @@ def test_weights_that_batches_leave_out_are_found_at_load(kind, tmp_path):
     without = [name for name, weight in policy.named_parameters() if weight.requires_grad and weight.grad is None]
     assert bool(without) == policy.leaves_weights_out == IDLE[kind], without
     assert TextPolicy(path=str(tmp_path)).leaves_weights_out == IDLE[kind]  # from the stored verdict
+
+
+@pytest.mark.parametrize(("kind", "family", "idle"), [("qwen2", "text", False), ("gemma3", "image", True)])
+def test_weights_that_classifiers_leave_out_are_found_at_load(kind, family, idle, tmp_path):
+    build_checkpoint(kind, family, tmp_path)
+    policy = ScoringPolicy(path=str(tmp_path))
+    rows = [
+        policy.encode({"messages": [{"role": "user", "content": "a b c"}], "answer": answer})
+        for answer in ("12 3", "1")
+    ]
+    batch = policy.collate(rows)
+    policy.scores(batch).sum().backward()
+    without = [name for name, weight in policy.named_parameters() if weight.requires_grad and weight.grad is None]
+    assert bool(without) == policy.leaves_weights_out == idle, without
 
 
 def test_frozen_weights_and_failures_of_an_architecture(tmp_path):

@@ -25,6 +25,7 @@ from mmrl.policies.text.checks.chat_template import chat_template_error
 from mmrl.policies.text.checks.configuration import build_config
 from mmrl.policies.text.conversation import ChatFields, refuse_fields
 from mmrl.policies.text.fidelity import check_rows
+from mmrl.policies.text.fidelity.idle_weights import has_idle_weights
 from mmrl.policies.text.loading import (
     check_tokenizer,
     checkpoint_error,
@@ -108,6 +109,7 @@ class ScoringPolicy(Policy):
             saved = Path(path or "") / "score_head.safetensors"
             if path is not None and saved.exists():
                 fill(self.head, read_weights(saved, "save the policy there again"), str(saved))
+        self.leaves_weights_out = path is not None and has_idle_weights(self)
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
