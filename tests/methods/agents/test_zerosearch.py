@@ -66,6 +66,8 @@ def test_useful_documents_are_those_of_the_search_and_noisy_ones_of_other_people
         assert page in search.pages and page.split()[0] != name
     with pytest.raises(NotFound):
         start(0.0).run("nobody")
+    with pytest.raises(NotFound):
+        noisy.run(" ".join(search.titles))  # a page of another person does not exist
 
 
 def test_the_share_of_noisy_calls_is_the_share_and_grows_with_it():
