@@ -6,7 +6,7 @@ from functools import cached_property
 
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
-from tasks.wiki.search import Search
+from tasks.wiki.search import NotFound, Search
 from tasks.wiki.task import Wiki
 
 
@@ -26,14 +26,13 @@ class PageWriter:
         return {title: number for number, title in enumerate(self.search.titles)}
 
     def write(self, query: str, prompt: Prompt, useful: bool, seed: int) -> str:
-        """Write pages for a query. Raises NotFound where it names nobody and they shall be useful."""
+        """Write pages for a query; NotFound where no page has a word of it, or where it names everybody."""
         if useful:
             return self.search.run(query)
         rng = derive_rng("noisy pages", seed)
         named = {self._titles[word] for word in query.split() if word in self._titles}
-        others: list[int] = []
-        while len(others) < self.search.top:
-            number = int(rng.integers(len(self.search.pages)))
-            if number not in named and number not in others:
-                others.append(number)
+        order = rng.permutation(len(self.search.pages)).tolist()
+        others = [number for number in order if number not in named][: self.search.top]
+        if not others:
+            raise NotFound(query[:50])
         return "; ".join(self.search.pages[number] for number in others)

@@ -143,7 +143,7 @@ class ModelWriter(ServerConnection):
         connection: further options of `ServerConnection`: max_requests, timeout_s, retries, backoff_s, key_variable.
     """
 
-    place = "rollout.tools.writer"
+    place = "rollout.tools.search.writer"
 
     def __init__(
         self,
@@ -155,6 +155,11 @@ class ModelWriter(ServerConnection):
         max_tokens: int = 512,
         **connection: Any,
     ):
+        if not model or not url.startswith(("http://", "https://")):
+            raise ValueError(
+                f"the model that writes documents needs {self.place}.url=http://HOST:PORT/v1 and {self.place}.model=NAME, "
+                f"got url={url!r} and model={model!r}"
+            )
         check_at_least(0, self.place, temperature=temperature)
         check_at_least(1, self.place, documents=documents, max_tokens=max_tokens)
         if lacks := [f"{{{name}}}" for name in ("kind", "query") if f"{{{name}}}" not in template]:

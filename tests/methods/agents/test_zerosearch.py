@@ -66,6 +66,8 @@ def test_useful_documents_are_those_of_the_search_and_noisy_ones_of_other_people
         assert page in search.pages and page.split()[0] != name
     with pytest.raises(NotFound):
         start(0.0).run("nobody")
+    with pytest.raises(NotFound):
+        noisy.run(" ".join(search.titles))  # a page of another person does not exist
 
 
 def test_the_share_of_noisy_calls_is_the_share_and_grows_with_it():
@@ -147,6 +149,15 @@ def test_a_model_that_gives_no_documents_is_a_fault_of_the_tool(server, status, 
     assert answer.fault and answer.outcome == "raised" and "/chat/completions answered" in answer.text
 
 
-def test_a_template_without_the_kind_is_refused():
-    with pytest.raises(ValueError, match=r"rollout\.tools\.writer\.template lacks \{kind\}"):
-        ModelWriter("http://127.0.0.1:1/v1", "writer", template="{query}")
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"template": "{query}"}, r"rollout\.tools\.search\.writer\.template lacks \{kind\}"),
+        ({"url": ""}, r"needs rollout\.tools\.search\.writer\.url=http://HOST:PORT/v1 .*, got url=''"),
+        ({"model": ""}, "and model=''"),
+        ({"documents": 0}, "documents"),
+    ],
+)
+def test_a_writer_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ModelWriter(**{"url": "http://127.0.0.1:1/v1", "model": "writer", **options})
