@@ -21,10 +21,11 @@ OURS = [name for row in ROWS for name in re.findall(r"`([^`]+)`", row[1])]
 """What stands in the second column, which is ours."""
 GROUPS = find_options()
 LEROBOT = (
-    *("act", "diffusion", "groot", "pi0", "pi05", "pi0_fast", "sac"),
-    *("sarm", "smolvla", "tdmpc", "vqbet", "wall_x", "xvla"),
+    *("act", "diffusion", "eo1", "evo1", "fastwam", "gaussian_actor", "groot", "lingbot_va", "molmoact2"),
+    *("multi_task_dit", "pi0", "pi05", "pi0_fast", "sac", "smolvla", "tdmpc", "vla_jepa", "vqbet", "wall_x", "xvla"),
+    *("reward_classifier", "robometer", "sarm", "topreward"),
 )
-"""Policies of LeRobot 0.4.4, and its reward model."""
+"""Policies and reward models that the configurations of LeRobot 0.4.4 and 0.6.1 register."""
 
 
 def options(text):
@@ -61,7 +62,8 @@ def test_nothing_is_said_to_be_absent_that_exists():
     absent = [row for row in ROWS if re.search(r"\bnot there\b", " ".join(row))]
     texts = [" ".join(row).partition("not there")[2].strip() or row[0] for row in absent]
     names = {name for text in texts for name in re.findall(r"`([a-z_0-9]+)`", text)}
-    assert names == {"groot", "tdmpc", "vqbet", "wall_x", "xvla", "sarm", "use_film"}
+    present = {"act", "diffusion", "pi0", "pi05", "pi0_fast", "smolvla", "sac", "gaussian_actor"}
+    assert names == set(LEROBOT) - present | {"use_film"}
     assert not names & {option for group in ("policy", "recipe", "method") for option in GROUPS[group]}
 
 

@@ -19,7 +19,7 @@ class SVGDrawings(Drawings):
     """Images of rectangles and circles; the answer is SVG, which resvg renders.
 
     Args:
-        longest: most elements of an answer.
+        longest: most elements of an answer, with the `svg` around the shapes.
     """
 
     longest: int = 24
@@ -27,6 +27,14 @@ class SVGDrawings(Drawings):
 
     name = "drawings_svg"
     packages = ("resvg_py",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.longest <= self.shapes[1]:
+            raise ValueError(
+                f"task {self.name!r}: longest counts the svg element too, so {self.shapes[1]} shapes need at least "
+                f"longest={self.shapes[1] + 1}, got {self.longest}"
+            )
 
     def write(self, problem: Problem) -> str:
         shapes = "".join(map(_write_element, problem))

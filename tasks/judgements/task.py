@@ -128,7 +128,8 @@ class Judgements(GeneratedTask):
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: all grades are right; format: readable, and the ranking agrees; tau: Kendall's tau-b with the right
         grades; match: 1 - the mean distance of grades / 4; accuracy: share of the pairs with different right grades
-        that are in the right order; margin: of such pairs, the signed difference of the grades / 4.
+        that are in the right order, and exact where there is no such pair; margin: of such pairs, the signed difference
+        of the grades / 4.
         """
         right = prompt.info["grades"]
         grades = self._read(final_line(answer), len(right))
@@ -137,12 +138,13 @@ class Judgements(GeneratedTask):
         span = HIGH - LOW
         pairs = [(i, j) for i in range(len(right)) for j in range(len(right)) if right[i] > right[j]]
         leads = [grades[i] - grades[j] for i, j in pairs]
+        exact = float(tuple(grades) == tuple(right))
         return {
-            "exact": float(tuple(grades) == tuple(right)),
+            "exact": exact,
             "format": 1.0,
             "tau": kendall_tau(grades, right),
             "match": 1 - sum(abs(a - b) for a, b in zip(grades, right)) / (span * len(right)),
-            "accuracy": sum(lead > 0 for lead in leads) / max(len(leads), 1),
+            "accuracy": sum(lead > 0 for lead in leads) / len(leads) if leads else exact,
             "margin": sum(leads) / (span * max(len(leads), 1)),
         }
 

@@ -152,3 +152,10 @@ def test_an_unknown_colour_is_refused_and_not_painted_black(where, colour):
     assert find_svg(svg.format(colour), 10) is None
     known = ("black", "Red", "#f00", "#ff0000", "#ff000080", "rgb(255, 0, 0)", "rgb(100%,0%,0%)", "none", " lightblue ")
     assert None not in [find_svg(svg.format(each), 10) for each in (*known, "hsl(0,100%,50%)")]
+
+
+def test_the_expert_needs_an_element_more_than_there_are_shapes():
+    with pytest.raises(ValueError, match="2 shapes need at least longest=3, got 2"):
+        SVGDrawings(shapes=(1, 2), longest=2)
+    task = SVGDrawings(shapes=(2, 2), longest=3)
+    assert [task.score(reply(task[i], task.demonstrate(i)))["exact"] for i in range(3)] == [1.0] * 3

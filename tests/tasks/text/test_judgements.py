@@ -116,3 +116,16 @@ def test_log_odds_of_the_principle_of_each_prompt():
     assert questions[1].read(Reply("", options={"y": log(0.4), "n": log(0.4)})) == 0
     with pytest.raises(ConfigError, match="principles"):
         PrincipleVerdict(())
+
+
+@pytest.mark.parametrize(
+    "options", [{"candidates": 1}, {"candidates": 3, "binary": True}, {"candidates": 4, "fewest": 1}]
+)
+def test_the_right_grades_have_full_accuracy_where_no_pair_differs(options):
+    task = Judgements(**options)
+    for index in range(30):
+        prompt, right = task[index], task.demonstrate(index)
+        assert task.verify(right, prompt)["accuracy"] == task.verify(right, prompt)["exact"] == 1
+        if len(set(right)) == 1:  # a wrong answer that keeps the grades equal
+            other = next(letter for letter in ("yn" if task.binary else "15") if letter != right[0]) * len(right)
+            assert task.verify(other, prompt)["accuracy"] == task.verify(other, prompt)["exact"] == 0
