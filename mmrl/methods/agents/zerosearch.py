@@ -157,8 +157,8 @@ class ModelWriter(ServerConnection):
     ):
         if not model or not url.startswith(("http://", "https://")):
             raise ValueError(
-                f"the model that writes documents needs {self.place}.url=http://HOST:PORT/v1 and {self.place}.model=NAME, "
-                f"got url={url!r} and model={model!r}"
+                f"the model that writes documents needs {self.place}.url=http://HOST:PORT/v1 and "
+                f"{self.place}.model=NAME, got url={url!r} and model={model!r}"
             )
         check_at_least(0, self.place, temperature=temperature)
         check_at_least(1, self.place, documents=documents, max_tokens=max_tokens)
