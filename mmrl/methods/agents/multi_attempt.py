@@ -83,7 +83,9 @@ class MultiAttempt(Rollout):
                 "as in [1, 5]"
             )
         if not feedback:
-            raise ValueError("rollout.feedback is empty: an attempt that is wrong needs an answer; set rollout.feedback")
+            raise ValueError(
+                "rollout.feedback is empty: an attempt that is wrong needs an answer; set rollout.feedback"
+            )
         self.attempts, self.announcement, self.feedback = tuple(attempts), announcement, feedback
         self.extractor, self.score_name = build_extractor(extract, "rollout.extract"), score_name
 
