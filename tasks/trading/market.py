@@ -26,7 +26,7 @@ def sharpe_ratio(returns: Sequence[float]) -> float:
 
 
 class Market(gymnasium.Env):
-    """One asset whose log-price x goes from day to day by x' = (1 - reversion) x + noise * N(0, 1), from noise * N(0, 1).
+    """One asset whose log-price x goes from day to day by x' = (1 - reversion) x + noise * N(0, 1).
 
     "buy" spends all cash, "sell" sells all shares, "hold" does neither; a cost is paid of what is traded. The value of
     a day is taken at the next day's price. The reward is the Sharpe ratio of the daily returns so far, less that of the
