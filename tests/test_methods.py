@@ -54,6 +54,7 @@ NEEDED = {
     "ppo_vla": (*OPENVLA, *SHARED),
     "process_reward": STEPS,
     "progress": OPENVLA,
+    "r1_searcher": ("task=wiki",),
     "reseek": ("task=wiki", "task._target_=tasks.wiki.judged.JudgedWiki"),
     "rl100": DIFFUSION,
     "rlcm": (*SIM, "policy=tiny_consistency_vla"),  # a chain that no published policy has
@@ -63,6 +64,7 @@ NEEDED = {
     "simple_vla_rl": OPENVLA,
     "ssp": ("task=wiki", "+rollout.rollout.tools.search={_target_: tasks.wiki.search.Search, task: '${data.task}'}"),
     "vrag_rl": ("policy=vlm", "task=small_acuity"),
+    "zerosearch": ("task=wiki",),
 }
 """What a method needs of its setting beside the policy of its theme."""
 SECOND = {

@@ -46,6 +46,22 @@ def test_the_page_of_a_task_shows_problems_with_their_picture_and_the_floor(site
         assert f"tasks/{readme.parent.name}.html" in (site / "index.html").read_text()
 
 
+def test_formulas_and_types_of_docstrings_stand_as_they_are_written(site):
+    """Underscores, braces and bars of docstrings are no marks of Markdown: DQO's loss, and a type of two types."""
+    terms = (site / "reference" / "terms.html").read_text()
+    assert "V_{t+1} - V_t" in terms and "<code>str | None</code>" in terms
+    for page in (site / "reference").glob("*.html"):
+        assert "\\|" not in page.read_text() and "<em>" not in page.read_text(), page
+
+
+def test_long_keys_of_tables_may_go_on_in_a_new_line_and_read_the_same(site):
+    """A long key has places to break, short keys and blocks of code have none."""
+    page = (site / "coming-from.html").read_text()
+    assert "<code>objective.<wbr>terms.<wbr>policy.<wbr>clip_low</code>" in page
+    assert "<code>ckpt_path</code>" in page and "<code>data.group_size</code>" in page
+    assert all("<wbr>" not in block for block in re.findall(r"<pre>.*?</pre>", page, flags=re.DOTALL))
+
+
 @pytest.fixture(scope="module")
 def pages():
     return reference.pages()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from signatures import arguments, docstring, methods, split_docstring
 from mmrl.commands.catalogue.sources import Source, find_source, find_subclasses
 
 ROOT = Path(__file__).parents[2]
+MARKS = re.compile(r"(?!^\s*\* )[*_{]")
+"""What Markdown would take for emphasis or attributes; a star that begins a line of a list stays."""
 
 
 @dataclass(frozen=True)
@@ -187,12 +190,20 @@ def _targets(node: Any) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    return text.replace("<", "&lt;")
+    """Text in which a, b_t and V_{t+1} stand as they are; spans and indented lines of code are left alone."""
+    lines = (line if line.startswith("    ") else _escape(line) for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def _escape(line: str) -> str:
+    parts = re.split(r"(`[^`]*`)", line)
+    return "".join(part if part.startswith("`") else MARKS.sub(r"\\\g<0>", part).replace("<", "&lt;") for part in parts)
 
 
 def _cell(text: str) -> str:
-    return _plain(" ".join(text.split())).replace("|", "\\|")
+    parts = re.split(r"(`[^`]*`)", _plain(" ".join(text.split())))
+    return "".join(part if part.startswith("`") else part.replace("|", "\\|") for part in parts)
 
 
 def _code(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|") if text else ""
+    return f"`{text}`" if text else ""  # a bar within a code span does not end a cell

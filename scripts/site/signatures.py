@@ -98,6 +98,8 @@ def _fields(source: Source) -> dict[str, tuple[str, str]]:
 def _default(node: ast.expr | None) -> str:
     if node is None:
         return "required"
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "field":
+        node = next((item.value for item in node.keywords if item.arg == "default"), node)
     text = ast.unparse(node)
     factory = re.fullmatch(r"field\(default_factory=(?:lambda: )?(.*)\)", text)
     return {"dict": "{}", "list": "[]"}.get(factory[1], factory[1]) if factory else text

@@ -41,7 +41,8 @@ def apply_blocks(file: str, blocks: Sequence[tuple[str, str]]) -> str | None:
     text = f"\n{file}\n"
     for old, new in blocks:
         old_lines = f"\n{old}\n"
-        if old == new or text.count(old_lines) != 1:
+        places = re.findall(f"(?={re.escape(old_lines)})", text)  # equal lines that touch share a line feed
+        if old == new or len(places) != 1:
             return None
         text = text.replace(old_lines, f"\n{new}\n" if new else "\n")
     return text[1:-1]

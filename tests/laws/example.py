@@ -92,6 +92,7 @@ class Tabular(nn.Module):
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
+        others["blind"].values = self.value.flip(0)[state[:, 0] if self.per_row else state]
         others["teacher"] = PolicyOutput(*flipped, extra={"choice_logprobs": choices.flip(-1).detach()})
         return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra, others)
 

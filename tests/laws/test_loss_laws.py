@@ -32,7 +32,10 @@ def leaves(policy, batch) -> PolicyOutput:
     extra = {name: part.detach().requires_grad_() for name, part in out.extra.items()}
     others = {
         name: PolicyOutput(
-            other.logprobs.detach().requires_grad_(), other.entropy.detach().requires_grad_(), extra=other.extra
+            other.logprobs.detach().requires_grad_(),
+            other.entropy.detach().requires_grad_(),
+            None if other.values is None else other.values.detach().requires_grad_(),
+            other.extra,
         )
         for name, other in out.others.items()
     }
@@ -41,7 +44,8 @@ def leaves(policy, batch) -> PolicyOutput:
 
 
 def gradients(out) -> list[torch.Tensor]:
-    parts = (out.logprobs, out.entropy, out.values, *out.extra.values(), *(o.logprobs for o in out.others.values()))
+    others = [part for o in out.others.values() for part in (o.logprobs, o.values) if part is not None]
+    parts = (out.logprobs, out.entropy, out.values, *out.extra.values(), *others)
     return [torch.zeros_like(p) if p.grad is None else p.grad for p in parts]
 
 
@@ -113,7 +117,8 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
     clean, soiled = leaves(policy, batch), leaves(policy, batch)
     with torch.no_grad():
         others = [part for other in soiled.others.values() for part in (other.logprobs, other.entropy)]
-        for part in (soiled.logprobs, soiled.entropy, *others, *([] if example.per_row else [soiled.values])):
+        values = [] if example.per_row else [soiled.values, soiled.others["blind"].values]
+        for part in (soiled.logprobs, soiled.entropy, *others, *values):
             part[~batch.score_mask] = torch.nan
     results = []
     for out, data in ((clean, batch), (soiled, dirty(batch.with_columns()))):

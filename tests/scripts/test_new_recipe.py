@@ -37,7 +37,7 @@ def run(line: str, folder: Path, **keywords):
 
 def test_the_walk_of_contributing_works_as_it_stands(checkout):
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("### In ten minutes\n```sh\n")[2].partition("```")[0]
-    lines = text.strip().splitlines()
+    lines = text.strip().replace("\\\n", " ").splitlines()
     assert len(lines) == 4
     before = read_files(checkout)
     for line in lines:

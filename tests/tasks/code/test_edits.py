@@ -34,6 +34,7 @@ def test_blocks_are_applied_one_after_the_other_and_ambiguous_ones_do_not_fit():
     two = parse_blocks(f"{write_block('host=2', 'host=3')}\n{write_block('host=3', 'host=4')}\n")
     assert two is not None and apply_blocks(FILE, two) == "port=1\nhost=4\nport2=1"
     assert apply_blocks("a=1\nb=2\na=1", [("a=1", "a=2")]) is None
+    assert apply_blocks("a=1\na=1\nb=2", [("a=1", "a=2")]) is None  # equal lines one after the other
 
 
 def test_the_reward_of_a_patch():
