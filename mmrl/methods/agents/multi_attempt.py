@@ -52,11 +52,14 @@ class Play:
     def over(self) -> bool:
         if self.episode.ended == "error" or "right" in self.outcomes[-1:]:
             return True
-        return len(self.outcomes) >= self.allowed
+        cut = self.episode.ended != "done" and self.outcomes[-1:] == ["none"]  # nothing to say of it
+        return cut or len(self.outcomes) >= self.allowed
 
 
 class MultiAttempt(Rollout):
     """Attempts at a problem until one is right or none is left; an episode is one row, in which feedback is masked.
+
+    An attempt that is cut off before it gives an answer is the last one.
 
     The reward of the row is that of `attempts_reward`. `info["outcomes"]` lists what came of the attempts, and
     `info["allowed"]` is their greatest number, drawn anew for every prompt.

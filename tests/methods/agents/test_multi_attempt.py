@@ -64,6 +64,11 @@ def test_the_row_holds_the_attempts_and_what_was_said_between_them():
     assert done.action_mask.tolist() == [True] * 2 + [False] * 3 + [True] + [False] * 3 + [True] * 2
 
 
+def test_an_attempt_that_is_cut_off_without_an_answer_is_the_last():
+    (episode,) = play(Says("wec", ended="truncated"), (4, 4))
+    assert episode.info["outcomes"] == ["wrong", "none"] and episode.turns[0].reward == -0.5
+
+
 def test_the_number_of_attempts_is_uniform_over_prompts_and_the_same_in_a_group():
     episodes = play(Says("w" * 5), (1, 5), slots=range(40), group_size=2)
     allowed = [episode.info["allowed"] for episode in episodes]
