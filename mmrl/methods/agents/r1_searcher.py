@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Episode
+from mmrl.files.patterns import compile_pattern
 from mmrl.rewards.answers.token_f1 import token_f1
 from mmrl.rewards.compose import WeightedSum
 
@@ -45,14 +46,7 @@ class SearchScores(WeightedSum):
 
     def __post_init__(self) -> None:
         check_at_least(1, "reward", max_words=self.max_words)
-        try:
-            groups = re.compile(self.answer_pattern).groups
-        except re.error as error:
-            raise ValueError(
-                f"reward.answer_pattern={self.answer_pattern!r} is no regular expression: {error}"
-            ) from error
-        if not groups:
-            raise ValueError(f"reward.answer_pattern={self.answer_pattern!r} has no group; put the answer in brackets")
+        compile_pattern("reward.answer_pattern", self.answer_pattern, "the answer")
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         return [self._score(episode) for episode in episodes]

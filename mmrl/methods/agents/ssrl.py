@@ -17,6 +17,7 @@ from functools import cached_property
 import torch
 
 from mmrl.core.types import Context, Episode, Turn
+from mmrl.files.patterns import compile_pattern
 from mmrl.rewards.answers.token_f1 import normalise_words
 from mmrl.rewards.compose import WeightedSum
 from mmrl.transforms.base import EpisodeTransform
@@ -52,14 +53,8 @@ class SelfSearchScores(WeightedSum):
     answer_pattern: str = r"(?s)<answer>(.*?)</answer>"
 
     def __post_init__(self) -> None:
-        groups = {}
-        for name in ("format_pattern", "answer_pattern"):
-            try:
-                groups[name] = re.compile(getattr(self, name)).groups
-            except re.error as error:
-                raise ValueError(f"reward.{name}={getattr(self, name)!r} is no regular expression: {error}") from error
-        if not groups["answer_pattern"]:
-            raise ValueError(f"reward.answer_pattern={self.answer_pattern!r} has no group; put the answer in brackets")
+        compile_pattern("reward.format_pattern", self.format_pattern)
+        compile_pattern("reward.answer_pattern", self.answer_pattern, "the answer")
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         return [self._score(str(episode.output), episode.prompt.answer) for episode in episodes]

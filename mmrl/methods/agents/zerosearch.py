@@ -19,6 +19,7 @@ from mmrl.core.errors import check_at_least, check_interval, check_positive
 from mmrl.core.messages import join_contents
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
+from mmrl.files.patterns import fill_template
 from mmrl.rewards.judges.client import NoAnswer, PassingError, ServerConnection
 from mmrl.schedules.base import Schedule
 from mmrl.tools.base import Tool
@@ -189,15 +190,7 @@ class ModelWriter(ServerConnection):
             "kind": KINDS[useful],
             "query": query,
         }
-        # in one pass over the template, so that a query with {answer} in it stays as it is
-        parts = self.template.split("{")
-        return parts[0] + "".join(_fill(part, values) for part in parts[1:])
-
-
-def _fill(part: str, values: dict[str, str]) -> str:
-    """Replace the name before the first closing bracket of a part that followed an opening one."""
-    name, bracket, rest = part.partition("}")
-    return values[name] + rest if bracket and name in values else "{" + part
+        return fill_template(self.template, **values)
 
 
 def _read_text(number: int, answer: Any) -> str:

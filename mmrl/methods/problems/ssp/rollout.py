@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Task
+from mmrl.files.patterns import compile_pattern, fill_template
 from mmrl.methods.problems.ssp.credit import PROPOSER, SOLVER
 from mmrl.methods.problems.ssp.questions import (
     answer_from_documents,
@@ -80,7 +80,7 @@ class SearchSelfPlay(Rollout):
         _check_template("proposer_prompt", proposer_prompt, "answer")
         _check_template("solver_prompt", solver_prompt, "question")
         _check_template("check_prompt", check_prompt, "documents", "question")
-        self.pattern = _compile(question_pattern)
+        self.pattern = compile_pattern("rollout.question_pattern", question_pattern, "the question")
         self.rollout, self.score = rollout, score
         self.proposer_prompt, self.solver_prompt, self.check_prompt = proposer_prompt, solver_prompt, check_prompt
         self.check, self.min_searches, self.noise_documents = check, min_searches, noise_documents
@@ -142,7 +142,8 @@ class SearchSelfPlay(Rollout):
                 proposal = proposals[number]
                 key = (ctx.seed, ctx.purpose, "ssp documents", ctx.iteration, proposal.group)
                 mixed = mix_documents(documents, number, self.noise_documents, *key)
-                text = _fill(self.check_prompt, documents="\n\n".join(mixed), question=proposal.info["question"])
+                question = proposal.info["question"]
+                text = fill_template(self.check_prompt, documents="\n\n".join(mixed), question=question)
                 trials.append(Episode(_write(proposal.prompt, text), proposal.group, 0))
             for number, right in zip(checked, answer_from_documents(trials, ctx, self.score)):
                 if right is None:
@@ -172,12 +173,12 @@ class SearchSelfPlay(Rollout):
                 f"{prompt.place or prompt.key}: the answer is {prompt.answer!r}, and proposers write questions for a "
                 "text; use a task whose answers are texts"
             )
-        return _write(prompt, _fill(self.proposer_prompt, answer=prompt.answer))
+        return _write(prompt, fill_template(self.proposer_prompt, answer=prompt.answer))
 
     def _pose(self, question: str, answer: str, slot: int, ctx: Context) -> Prompt:
         """Return the solvers' prompt."""
         prompt = Prompt(f"{ctx.task.name}/play/{slot}", answer=answer)
-        return _write(prompt, _fill(self.solver_prompt, question=question))
+        return _write(prompt, fill_template(self.solver_prompt, question=question))
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Add the valid questions of all processes to the pool, each once; after its time it is emptied first."""
@@ -204,21 +205,6 @@ def _check_template(key: str, template: str, *names: str) -> None:
     for name in names:
         if f"{{{name}}}" not in template:
             raise ValueError(f"rollout.{key}={template!r} lacks {{{name}}}; write it where its value belongs")
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"rollout.question_pattern={pattern!r} is no regular expression: {error}") from error
-    if compiled.groups < 1:
-        raise ValueError(f"rollout.question_pattern={pattern!r} has no group; put the question in (...)")
-    return compiled
-
-
-def _fill(template: str, **values: str) -> str:
-    """Replace {name} by its value, once: braces in a value are text."""
-    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
 def _write(prompt: Prompt, text: str) -> Prompt:
