@@ -44,10 +44,8 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
     page = render_theme("losses", dict.fromkeys(("seen", "unseen", "plain"), PAPER), sources)
     sections = {section.partition("\n")[0]: section for section in page.split("\n## ")}
     assert "- result: no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short" in sections["seen"]
-    assert (
-        "| [`seen`](#seen) | A title (2024) | exact | yes: `rollout/hints` 12 | no effect at this scale: +0.010 [-0.020, +0.040] over"
-        in page
-    )
+    row = "| [`seen`](#seen) | A title (2024) | exact | yes: `rollout/hints` 12 | no effect at this scale: +0.010"
+    assert row in page
     assert "- result: not run, `python scripts/reproduce.py unseen`" in sections["unseen"]
     assert "- result" not in sections["plain"]
     assert "- compared: [A table](../comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
