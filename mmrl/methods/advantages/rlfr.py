@@ -77,7 +77,8 @@ class FlowRewards(Annotator):
 
     Answers are scored by the flow of the right answers of earlier iterations, and rewards are 0 as long as there are
     none. Once per iteration, after it has scored, the flow is fitted to the hidden states of the right answers of all
-    processes. The last token of a row has no state after it and gets 0. The policy has `hidden_layers`. Source: RLFR, 2025, arXiv:2510.10201.
+    processes. The last token of a row has no state after it and gets 0. The policy has `hidden_layers`. Source: RLFR,
+    2025, arXiv:2510.10201.
 
     Args:
         coef: reward of the largest deviation of a row.
