@@ -23,7 +23,7 @@ class Fault:
 
     function: str
     lines: range  # a test that runs none of them cannot notice
-    change: str  # "x + y -> x - y"
+    change: str  # "x + y -> x - y", and " [2]" where the function has it a second time
     detaches: bool
     place: Place
     old: ast.expr
@@ -42,10 +42,13 @@ def list_faults(tree: ast.Module) -> list[Fault]:
     for name, function in _functions(tree):
         for place, node, line in [pair for part in function.body for pair in _expressions(part, part.lineno)]:
             detached = [_call(DETACH, node, ast.Constant(len(faults)))] if _is_assigned(place) else []
+            detached = [] if function.name == "metrics" else detached  # what is logged needs no gradient
             for new in detached + list(_changes(node, place)):
                 ast.fix_missing_locations(ast.copy_location(new, node))
                 detaches = new in detached
                 change = f"{ast.unparse(node)} -> {'without gradient' if detaches else ast.unparse(new)}"
+                same = sum((fault.function, fault.change.split(" [")[0]) == (name, change) for fault in faults)
+                change += f" [{same + 1}]" if same else ""
                 lines = range(line, (node.end_lineno or line) + 1)
                 faults.append(Fault(name, lines, change, detaches, place, node, new))
     return faults
