@@ -161,7 +161,6 @@ def _is_mask(node: ast.expr) -> bool:
     """Whether the expression is a mask by its name, or any/all over one."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr in ("any", "all")
-    if isinstance(node, ast.Subscript):
-        node = node.slice
-    name = node.id if isinstance(node, ast.Name) else getattr(node, "value", "")
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    name = node.id if isinstance(node, ast.Name) else getattr(key, "value", "")
     return isinstance(name, str) and any(word in name for word in MASKS)
