@@ -12,6 +12,7 @@ RENAMED = {"min": "max", "amin": "amax", "minimum": "maximum", "sum": "mean", "a
 RENAMED |= {new: old for old, new in RENAMED.items()}
 DROPPED = {"detach", "square", "sqrt", "abs", "exp", "log"}  # x.square() becomes x
 MASKS = ("mask", "counted", "valid", "usable")
+DECLARED = ("__post_init__", "reads", "writes", "needs")
 DETACH = "__detach__"  # a global of the module: (value, number of the fault) to the value without its gradient
 
 Place = tuple[ast.AST, str, int | None]  # node, its field, and the index where the field is a list
@@ -37,7 +38,10 @@ class Fault:
 
 
 def list_faults(tree: ast.Module) -> list[Fault]:
-    """All faults in the functions of a module. Checks of arguments have none: `__post_init__`, `if ...: raise`."""
+    """All faults in the functions of a module. Not in checks of arguments, `__post_init__` and `if ...: raise`.
+
+    Nor in what a part declares: `reads`, `writes` and `needs`, which the wiring of columns checks.
+    """
     faults: list[Fault] = []
     for name, function in _functions(tree):
         for place, node, line in [pair for part in function.body for pair in _expressions(part, part.lineno)]:
@@ -66,7 +70,7 @@ def _functions(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tu
     for child in node.body:
         if isinstance(child, ast.ClassDef):
             yield from _functions(child, f"{prefix}{child.name}.")
-        elif isinstance(child, ast.FunctionDef) and child.name != "__post_init__":
+        elif isinstance(child, ast.FunctionDef) and child.name not in DECLARED:
             yield f"{prefix}{child.name}", child
 
 
