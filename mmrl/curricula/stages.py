@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
@@ -47,11 +49,12 @@ class Stages(Curriculum):
     def select(self, count: int, ctx: Context) -> list[int]:
         number, size = self.stage(ctx.iteration), len(ctx.task)
         indices: list[int] = []
-        skipped = 0
+        skipped = 0  # problems of other kinds in a row
+        order, begun = np.arange(0), -1  # a permutation, and its number
         while len(indices) < count:
             passes, place = divmod(self.positions[number], size)
-            if place == 0 or not indices and not skipped:
-                order = derive_rng("stages", ctx.seed, number, passes).permutation(size)
+            if passes != begun:
+                order, begun = derive_rng("stages", ctx.seed, number, passes).permutation(size), passes
             index = int(order[place])
             self.positions[number] += 1
             if find_task(ctx.task[index], self.info_key) in self.stages[number]:

@@ -1,4 +1,4 @@
-"""RewardMap: rewards of the paper's numbers by hand, what its weights do to advantages, and the stages of its recipe."""
+"""RewardMap: rewards of the paper by hand, what its weights do to advantages, and the stages of its recipe."""
 
 from collections import Counter
 
