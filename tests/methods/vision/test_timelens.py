@@ -10,6 +10,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Episode, Prompt, Sampling
 from mmrl.methods.vision.timelens import DifficultySampler, RecallAtIoU, difficulty_weights
 from mmrl.rewards.compose import WeightedSum
+from tasks.clips import Clips
 from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
@@ -102,4 +103,4 @@ def test_the_recipe_pays_the_overlap_alone():
     assert_close(out, torch.tensor([2 / 21, -10 / 21, 11 / 21, -1 / 7]))
     assert data.transforms.measuring.iterations == data.curriculum.measure_iterations < data.max_empty_iterations
     assert data.num_prompts * data.curriculum.measure_iterations >= data.curriculum.size
-    assert config.model.policy.freeze_vision and data.task.time
+    assert config.model.policy.freeze_vision and Clips().time
