@@ -60,9 +60,9 @@ def test_weights_by_hand_and_questions_that_are_no_routes():
 
 
 def test_the_weight_of_a_problem_is_that_of_its_advantages():
-    """Rewards 1.3, 0, 0, 0 of an easy map and 1.95 of a hard one: the mean is a quarter, and nothing divides by it."""
+    """Rewards 13, 0, 0, 0 of an easy map and 19.5 of a hard one: the mean is a quarter, and nothing divides by it."""
     data = compose_words(("recipe=rewardmap",)).data
-    earned = [1.3, 0, 0, 0, 1.95, 0, 0, 0]
+    earned = [13, 0, 0, 0, 19.5, 0, 0, 0]
     batch = Batch(
         action_mask=torch.ones(8, 1).bool(),
         episode_reward=torch.tensor(earned),
@@ -70,7 +70,7 @@ def test_the_weight_of_a_problem_is_that_of_its_advantages():
         episode=torch.arange(8),
     )
     out = instantiate(data.annotators.group_advantage)(batch, CTX)["advantages"][:, 0]
-    assert_close(out, torch.tensor([0.975, -0.325, -0.325, -0.325, 1.4625, -0.4875, -0.4875, -0.4875]))
+    assert_close(out, torch.tensor([9.75, -3.25, -3.25, -3.25, 14.625, -4.875, -4.875, -4.875]))
     divided = instantiate(data.annotators.group_advantage, scale="std", epsilon=0)(batch, CTX)["advantages"][:, 0]
     assert_close(divided[:4], divided[4:])  # as with the paper's GRPO
 
