@@ -20,8 +20,8 @@ RESULT = {
     "verdict": "no effect at this scale",
     "effect_over_baseline": 0.01,
     "interval_over_baseline": [-0.02, 0.04],
-    "baseline": {"name": "GRPO"},
-    "seeds": [{}],
+    "baseline": {"name": "GRPO", "seeds": [{"after": 0.5}] * 3},
+    "seeds": [{"after": 0.5}, {"after": 0.51}, {"after": 0.52}],
 }
 
 
@@ -49,8 +49,8 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
     assert "- result: not run, `python scripts/reproduce.py unseen`" in sections["unseen"]
     assert "- result" not in sections["plain"]
     assert "- compared: [A table](../comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
-    assert "| [`plain`](#plain) | A title (2024) | exact | no | [compared](../comparisons/table.md) |" in page
-    assert "| [`unseen`](#unseen) | A title (2024) | exact | not run | not run |" in page
+    assert "| [`plain`](#plain) | A title (2024) | exact | no | [compared](../comparisons/table.md) |  |" in page
+    assert "| [`unseen`](#unseen) | A title (2024) | exact | not run | not run |  |" in page
     assert "- acts: yes, in 3 iterations at its defaults: `rollout/hints` 12, `Replay` 40" in sections["seen"]
     assert "- acts: no, in 3 iterations at its defaults: no rows in 1 of 3 iterations" in sections["plain"]
 
