@@ -20,8 +20,8 @@ RESULT = {
     "verdict": "no effect at this scale",
     "effect_over_baseline": 0.01,
     "interval_over_baseline": [-0.02, 0.04],
-    "baseline": {"name": "GRPO"},
-    "seeds": [{}],
+    "baseline": {"name": "GRPO", "seeds": [{"after": 0.5}] * 3},
+    "seeds": [{"after": 0.5}, {"after": 0.51}, {"after": 0.52}],
 }
 
 
@@ -42,11 +42,14 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
     page = render_theme("losses", dict.fromkeys(("seen", "unseen", "plain"), PAPER), sources)
     sections = {section.partition("\n")[0]: section for section in page.split("\n## ")}
     assert "- result: no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short" in sections["seen"]
-    assert "| [`seen`](#seen) | A title (2024) | exact | no effect at this scale: +0.010 [-0.020, +0.040] over" in page
+    assert (
+        "| [`seen`](#seen) | A title (2024) | exact | no effect at this scale: +0.010 [-0.020, +0.040] over GRPO | "
+        in page
+    )
     assert "- result: not run, `python scripts/reproduce.py unseen`" in sections["unseen"]
     assert "result" not in sections["plain"]
     assert "- compared: [A table](../comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
-    assert "| [`plain`](#plain) | A title (2024) | exact | smoke, [compared](../comparisons/table.md) |" in page
+    assert "| [`plain`](#plain) | A title (2024) | exact | smoke, [compared](../comparisons/table.md) |  |" in page
 
 
 def test_every_recipe_is_on_the_page_of_its_methods_folder():
