@@ -11,6 +11,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.config.option_files import find_option, read_comment
 from mmrl.experiments.experiment import read_experiment
+from tests.acts.gradients import term_names
 from tests.composed_words import compose_words
 from tests.parsed_words import check_typed
 from tests.tiny_recipes import Watcher
@@ -139,13 +140,6 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
     return words
 
 
-def terms_of(model) -> set[str]:
-    """The names under which a learner logs what it minimises."""
-    if hasattr(model, "objective"):
-        return set(model.objective.terms)
-    return {f"{phase}/{name}" for phase, objective in model.objectives.items() for name in objective.terms}
-
-
 @runs
 def test_the_file_of_a_run_is_short(run):
     group, _, name = run.partition("=")
@@ -262,7 +256,7 @@ def test_every_run_learns_with_every_term_and_not_without_rows(run, tmp_path):
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
     for name, value in logged.items():
         assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
-    terms = terms_of(model)
+    terms = term_names(model)
     assert all(f"train/{name}" in logged for name in terms)
 
     assert watcher.terms == terms  # each has a gradient in some iteration
