@@ -147,7 +147,7 @@ class Runner:
         names = sorted((name for name in names if self.cpu[name] < self.seconds), key=self.cpu.__getitem__)
         if fault.detaches and number not in source.with_gradient:
             return fault, OTHER_TYPE, len(names)
-        child = os.fork()
+        child = os.fork() if names else None
         if child == 0:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(1, 2)
@@ -159,7 +159,7 @@ class Runner:
                 if self.failure is not None:
                     os._exit(OTHER_TYPE if "TypeError: unsupported operand" in self.failure else CAUGHT)
             os._exit(SURVIVED)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child is not None else SURVIVED
         if code == SURVIVED:
             print(f"{source.name} {fault.lines[0]} {fault.function}: {fault.change} ({len(names)})", flush=True)
         return fault, code, len(names)
@@ -217,7 +217,7 @@ def count(results: dict, equivalent: dict[str, dict[str, str]]) -> tuple[dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="themes or methods; all by default")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of CPU time: tests that take longer are left out")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of CPU time: tests that take longer are left out")
     parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="in place of the methods' own")
     options = parser.parse_args()
     results = plant(find_sources(options.names), options.seconds, options.tests)
