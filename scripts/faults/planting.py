@@ -86,7 +86,11 @@ def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, i
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             first = child.lineno if isinstance(child, ast.stmt) else line
             if isinstance(child, ast.expr):
-                yield (owner, name, index), child, min(line, child.lineno) if isinstance(owner, ast.stmt) else child.lineno
+                yield (
+                    (owner, name, index),
+                    child,
+                    min(line, child.lineno) if isinstance(owner, ast.stmt) else child.lineno,
+                )
             if isinstance(child, ast.AST):
                 yield from _expressions(child, first)
 
@@ -107,9 +111,8 @@ def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
         yield from _called(node)
     if name == "ifs":  # a comprehension without its filter
         yield ast.Constant(True)
-    if (isinstance(owner, ast.Call) and name == "args") or (isinstance(owner, ast.Subscript) and name == "slice"):
-        if _is_mask(node):
-            yield ast.BinOp(node, ast.BitOr(), ast.Constant(True))
+    if (type(owner), name) in ((ast.Call, "args"), (ast.Subscript, "slice")) and _is_mask(node):
+        yield ast.BinOp(node, ast.BitOr(), ast.Constant(True))
 
 
 def _arithmetic(node: ast.BinOp) -> Iterator[ast.expr]:

@@ -26,6 +26,7 @@ LAWS = [
     Example(EditSurrogate(0.1, old="old_logprobs")),
 ]
 
+
 class SilentGuess(Arithmetic):
     def guess(self, prompt, rng):
         return ""
@@ -157,7 +158,9 @@ def test_demonstrations_for_the_editor(policies):
     assert 30 <= wrong <= 80  # of 3 to 5 characters each is replaced with probability .2, sometimes by itself
     assert len(replacements) > 3  # characters of answers to other problems, or blanks where those are empty
     silent = replace(ctx, task=SilentGuess(digits=(1, 1, 1), steps=True))
-    answers = [e.turns[0].completion for e in EditDemonstrations(1.0, "|{reference}|{answer}|").collect(prompts, silent)]
+    answers = [
+        e.turns[0].completion for e in EditDemonstrations(1.0, "|{reference}|{answer}|").collect(prompts, silent)
+    ]
     decoded = [ctx.policy.decode(done.observation["input_ids"].tolist()).split("|")[2] for done in answers]
     assert all(answer and not answer.strip() for answer in decoded)
     with pytest.raises(ValueError, match="error_rate"):

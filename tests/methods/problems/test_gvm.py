@@ -24,8 +24,8 @@ def test_hand_computed():
     assert allocate(np.ones(4), np.ones(4), 8).tolist() == [2, 2, 2, 2]
     assert allocate(np.ones(3), np.zeros(3), 8).tolist() == [3, 3, 2]  # nothing was accepted: uniform
     assert allocate(np.array([0.0, 1.0]), np.ones(2), 5).tolist() == [0, 5]
-    # beta = 3, alpha = .5: .25 + .5 / .25^2 = 8.25 and 1 + .5 = 1.5; weights .348155 and .816497: 2.989 and 7.011 of 10;
-    # with the exponent 3 or 1 in place of beta - 1 = 2 they were 1.774 or 4.495 of 10, so 2 or 4
+    # beta = 3, alpha = .5: .25 + .5 / .25^2 = 8.25 and 1 + .5 = 1.5; weights .348155 and .816497: 2.989 and 7.011 of
+    # 10; with the exponent 3 or 1 in place of beta - 1 = 2 they were 1.774 or 4.495 of 10, so 2 or 4
     assert allocate(np.ones(2), np.array([0.25, 1.0]), 10, alpha=0.5, beta=3.0).tolist() == [3, 7]
 
 
