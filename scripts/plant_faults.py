@@ -62,7 +62,7 @@ def count(results: dict, equivalent: dict[str, dict[str, str]]) -> tuple[dict[st
     for name, faults in results.items():
         reasons = dict(equivalent.get(name, {}))
         for fault, code, tests in faults:
-            place, key = f"mmrl/methods/{name}.py:{fault.lines[0]}", f"{fault.function}: {fault.change}"
+            place, key = f"mmrl/methods/{name}.py:{fault.line}", f"{fault.function}: {fault.change}"
             row = table["/".join(name.split("/")[:2])]
             if code == OTHER_TYPE:
                 continue

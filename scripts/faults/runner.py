@@ -7,18 +7,16 @@ import gc
 import os
 import signal
 import sys
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
 from .functions import replace_functions
-from .planting import DETACH, Fault, list_faults
+from .planting import DETACH, REACH, Fault, list_faults, mark_statements
 
 ROOT = Path(__file__).parents[2]
 METHODS, TESTS = ROOT / "mmrl" / "methods", ROOT / "tests"
@@ -46,23 +44,38 @@ class Source:
         importing = [path for path in TESTS.rglob("test_*.py") if f"{self.module_name} import" in path.read_text()]
         return sorted({path for path in [*named, *importing] if path.exists() and "laws" not in path.parts})
 
-    def install(self, detach: Callable, faults: Iterable[Fault]) -> None:
+    def install(self, faults: Iterable[Fault], detach: Callable, reach: Callable | None = None) -> None:
         """Put the code with `faults` into the functions of the imported module."""
         for fault in faults:
             fault.plant()
         module = import_module(self.module_name)
-        vars(module)[DETACH] = detach
-        replace_functions(module, compile(self.tree, str(self.path), "exec"))
+        vars(module).update({DETACH: detach, REACH: reach})
+        tree = self.tree if reach is None else mark_statements(self.tree)
+        replace_functions(module, compile(tree, str(self.path), "exec"))
         for fault in faults:
             fault.remove()
+
+    def install_notes(self, running: Callable[[], str]) -> None:
+        """Put in code that notes which values have a gradient, and which statements the running test reaches."""
+
+        def note_gradient(value: object, number: int) -> object:
+            parts = value if isinstance(value, tuple) else (value,)
+            if any(getattr(part, "requires_grad", False) for part in parts):
+                self.with_gradient.add(number)
+            return value
+
+        def note_statement(line: int) -> None:
+            self.tests[line].add(running())
+
+        self.install([fault for fault in self.faults if fault.detaches], note_gradient, note_statement)
 
 
 class Runner:
     """A pytest plugin that runs the collected tests once without a fault, then once per fault."""
 
     def __init__(self, sources: list[Source], seconds: float) -> None:
-        self.sources = {str(source.path): source for source in sources}
-        self.seconds, self.report, self.failure = seconds, None, None
+        self.sources, self.seconds = sources, seconds
+        self.running, self.failure = "", None
         self.cpu: dict[str, float] = {}
         self.results: dict[str, list[Result]] = {}
 
@@ -76,13 +89,15 @@ class Runner:
         if session.testsfailed:
             raise session.Interrupted("the tests cannot be imported")
         items = {item.nodeid: item for item in session.items}
-        for item in items.values():
+        for source in self.sources:
+            source.install_notes(lambda: self.running)
+        for self.running, item in items.items():
             self._run_without_fault(item)
-        for source in self.sources.values():
-            source.install(_as_it_is, [])
+        for source in self.sources:
+            source.install([], _without_gradient)
         gc.collect()
         gc.freeze()
-        for source in self.sources.values():
+        for source in self.sources:
             start = time.monotonic()
             self.results[source.name] = [self._run(source, n, items) for n in range(len(source.faults))]
             codes = Counter(code for _, code, _ in self.results[source.name])
@@ -92,31 +107,9 @@ class Runner:
         return True
 
     def _run_without_fault(self, item: pytest.Item) -> None:
-        def note_gradient(source: Source) -> Callable:
-            def note(value: object, number: int) -> object:
-                parts = value if isinstance(value, tuple) else (value,)
-                if any(getattr(part, "requires_grad", False) for part in parts):
-                    source.with_gradient.add(number)
-                return value
-
-            return note
-
-        def note_line(frame: FrameType, event: str, _: object) -> Callable | None:
-            source = self.sources.get(frame.f_code.co_filename)
-            if source is not None:
-                source.tests[frame.f_lineno].add(item.nodeid)
-            return None if source is None else note_line
-
-        if not self.cpu:
-            for source in self.sources.values():
-                source.install(note_gradient(source), [fault for fault in source.faults if fault.detaches])
-        for trace in (note_line, None):  # the second time without what is imported, compiled or read once
+        for _ in range(2):  # the second time without what is imported, compiled or read once
             start = time.process_time()
-            threading.settrace(trace)
-            sys.settrace(trace)
             item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
-            sys.settrace(None)
-            threading.settrace(None)
             self.cpu[item.nodeid] = time.process_time() - start
             if not self.seconds < self.cpu[item.nodeid] < 8 * self.seconds:
                 break
@@ -125,8 +118,8 @@ class Runner:
 
     def _run(self, source: Source, number: int, items: dict[str, pytest.Item]) -> Result:
         fault = source.faults[number]
-        names = set().union(*(source.tests[line] for line in fault.lines))
-        names = sorted((name for name in names if self.cpu[name] < self.seconds), key=self.cpu.__getitem__)
+        reaching = [name for name in source.tests[fault.statement] if self.cpu[name] < self.seconds]
+        names = sorted(reaching, key=self.cpu.__getitem__)
         if fault.detaches and number not in source.with_gradient:
             return fault, OTHER_TYPE, len(names)
         child = os.fork() if names else None
@@ -135,7 +128,7 @@ class Runner:
             os.dup2(1, 2)
             signal.setitimer(signal.ITIMER_PROF, 5 + 5 * sum(self.cpu[name] for name in names))  # CPU time
             signal.alarm(300)
-            source.install(_without_gradient, [fault])
+            source.install([fault], _without_gradient)
             for name in names:
                 items[name].ihook.pytest_runtest_protocol(item=items[name], nextitem=None)
                 if self.failure is not None:
@@ -143,12 +136,8 @@ class Runner:
             os._exit(SURVIVED)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child is not None else SURVIVED
         if code == SURVIVED:
-            print(f"{source.name} {fault.lines[0]} {fault.function}: {fault.change} ({len(names)})", flush=True)
+            print(f"{source.name} {fault.line} {fault.function}: {fault.change} ({len(names)})", flush=True)
         return fault, code, len(names)
-
-
-def _as_it_is(value: object, _: int) -> object:
-    return value
 
 
 def _without_gradient(value: object, _: int) -> object:
