@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
-from mmrl.methods.agents.tl_training import MaskFailedCalls, KeyTokenMean, KeyTokens, find_key_characters
+from mmrl.methods.agents.tl_training import KeyTokenMean, KeyTokens, MaskFailedCalls, find_key_characters
 from tasks.calls.match import parse_calls
 from tasks.calls.rewards import error_penalty
 from tasks.calls.trajectories import CallTrajectories
