@@ -216,6 +216,7 @@ NEEDED = {
         "data.transforms.trajectory.labelled_fraction=1.0",
         "data.transforms.trajectory.score_name=reward",
     ),
+    "recipe=rltf": ("data.rows.pool.groups=0",),  # with old rows an iteration without episodes learns too
     "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
     **dict.fromkeys(
