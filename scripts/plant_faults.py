@@ -3,9 +3,10 @@
 NAME is a theme or a method of mmrl/methods (losses, losses/pacs, agents/epo); all by default. A fault is one wrong
 sign, exponent, denominator, bound, comparison, mask, branch or cut of a gradient in one function. Tests of a method are
 the files that bear its name or import it. They are imported and run once; then every fault runs, in a forked process
-where the functions have the changed code, the tests that reach its line until one fails. mutmut and cosmic-ray were
-tried: neither drops a `.detach()`, a mask or a bound of `clamp`, or cuts a gradient; mutmut wraps functions, which
-changes the constructors that are our configuration; cosmic-ray starts Python, which is 5 to 9 seconds, for each fault.
+where the functions have the changed code, the tests that reach its line until one fails. mutmut 3.8
+and cosmic-ray 8.7 do less here: neither drops a `.detach()` or a mask, or cuts a gradient; mutmut counts changed texts
+and arguments of any call, and works on a copy of the repository; cosmic-ray starts Python for every fault, 5 to 9
+seconds with the imports of mmrl.
 
 Prints the faults that no test notices, and a table. Faults that change nothing that can be observed stand with a reason
 in scripts/faults/equivalent.yaml and are not counted, nor are those that only mix types. A fault is planted once the
@@ -15,164 +16,22 @@ module is imported: what a test module computes with the method while it is impo
 from __future__ import annotations
 
 import argparse
-import ast
-import gc
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
-from types import FrameType
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
 import yaml  # noqa: E402
-from faults.functions import replace_functions  # noqa: E402
-from faults.planting import DETACH, Fault, list_faults  # noqa: E402
+from faults.runner import METHODS, OTHER_TYPE, ROOT, SURVIVED, Result, Runner, Source  # noqa: E402
 
-METHODS, TESTS = ROOT / "mmrl" / "methods", ROOT / "tests"
+PAGE = ROOT / "docs" / "faults.md"
 EQUIVALENT = ROOT / "scripts" / "faults" / "equivalent.yaml"
 GOAL = 0.95  # of the faults; the script ends with 1 where fewer are noticed
-SURVIVED, CAUGHT, OTHER_TYPE = 0, 1, 3  # exit codes of a child
-
-
-class Source:
-    """One file of a method, its faults, and which tests run which of its lines."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.tree = path, ast.parse(path.read_text())
-        self.name = str(path.relative_to(METHODS).with_suffix(""))
-        self.module_name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        self.faults = list_faults(self.tree)
-        self.tests: dict[int, set[str]] = defaultdict(set)
-        self.with_gradient: set[int] = set()
-
-    def test_files(self) -> list[Path]:
-        """Test files that bear the method's name or import it."""
-        theme, paper = self.name.split("/")[:2]
-        room = TESTS / "methods" / theme
-        named = [room / f"test_{paper}.py", *(room / paper).glob("test_*.py")]
-        importing = [path for path in TESTS.rglob("test_*.py") if f"{self.module_name} import" in path.read_text()]
-        return sorted({path for path in [*named, *importing] if path.exists() and "laws" not in path.parts})
-
-    def install(self, detach: Callable, faults: Iterable[Fault]) -> None:
-        """Put the code with `faults` into the functions of the imported module."""
-        for fault in faults:
-            fault.plant()
-        module = import_module(self.module_name)
-        vars(module)[DETACH] = detach
-        replace_functions(module, compile(self.tree, str(self.path), "exec"))
-        for fault in faults:
-            fault.remove()
-
-
-class Runner:
-    """A pytest plugin that runs the collected tests once without a fault, then once per fault."""
-
-    def __init__(self, sources: list[Source], seconds: float) -> None:
-        self.sources = {str(source.path): source for source in sources}
-        self.seconds, self.report, self.failure = seconds, None, None
-        self.cpu: dict[str, float] = {}
-        self.results: dict[str, list[tuple[Fault, int, int]]] = {}
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo):
-        yield
-        if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
-            self.failure = f"{item.nodeid}: {call.excinfo.exconly()}"
-
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        if session.testsfailed:
-            raise session.Interrupted("the tests cannot be imported")
-        items = {item.nodeid: item for item in session.items}
-        for item in items.values():
-            self._run_without_fault(item)
-        for source in self.sources.values():
-            source.install(_as_it_is, [])
-        gc.collect()
-        gc.freeze()
-        for source in self.sources.values():
-            start = time.monotonic()
-            self.results[source.name] = [self._run(source, n, items) for n in range(len(source.faults))]
-            codes = Counter(code for _, code, _ in self.results[source.name])
-            others = codes[SURVIVED] + codes[OTHER_TYPE]
-            said = f"{codes.total() - others} caught, {codes[SURVIVED]} not"
-            print(f"{source.name}: {said}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-        return True
-
-    def _run_without_fault(self, item: pytest.Item) -> None:
-        def note_gradient(source: Source) -> Callable:
-            def note(value: object, number: int) -> object:
-                parts = value if isinstance(value, tuple) else (value,)
-                if any(getattr(part, "requires_grad", False) for part in parts):
-                    source.with_gradient.add(number)
-                return value
-
-            return note
-
-        def note_line(frame: FrameType, event: str, _: object) -> Callable | None:
-            source = self.sources.get(frame.f_code.co_filename)
-            if source is not None:
-                source.tests[frame.f_lineno].add(item.nodeid)
-            return None if source is None else note_line
-
-        if not self.cpu:
-            for source in self.sources.values():
-                source.install(note_gradient(source), [fault for fault in source.faults if fault.detaches])
-        for trace in (note_line, None):  # the second time without what is imported, compiled or read once
-            start = time.process_time()
-            threading.settrace(trace)
-            sys.settrace(trace)
-            item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
-            sys.settrace(None)
-            threading.settrace(None)
-            self.cpu[item.nodeid] = time.process_time() - start
-            if not self.seconds < self.cpu[item.nodeid] < 8 * self.seconds:
-                break
-        if self.failure is not None:
-            raise SystemExit(f"this test fails without a fault: {self.failure}")
-
-    def _run(self, source: Source, number: int, items: dict[str, pytest.Item]) -> tuple[Fault, int, int]:
-        """(fault, exit code, number of tests that reach it)."""
-        fault = source.faults[number]
-        names = set().union(*(source.tests[line] for line in fault.lines))
-        names = sorted((name for name in names if self.cpu[name] < self.seconds), key=self.cpu.__getitem__)
-        if fault.detaches and number not in source.with_gradient:
-            return fault, OTHER_TYPE, len(names)
-        child = os.fork()
-        if child == 0:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.dup2(1, 2)
-            signal.setitimer(signal.ITIMER_PROF, 5 + 5 * sum(self.cpu[name] for name in names))  # CPU time
-            signal.alarm(300)
-            source.install(_without_gradient, [fault])
-            for name in names:
-                items[name].ihook.pytest_runtest_protocol(item=items[name], nextitem=None)
-                if self.failure is not None:
-                    os._exit(OTHER_TYPE if "TypeError: unsupported operand" in self.failure else CAUGHT)
-            os._exit(SURVIVED)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if code == SURVIVED:
-            print(f"{source.name} {fault.lines[0]} {fault.function}: {fault.change} ({len(names)})", flush=True)
-        return fault, code, len(names)
-
-
-def _as_it_is(value: object, _: int) -> object:
-    return value
-
-
-def _without_gradient(value: object, _: int) -> object:
-    if isinstance(value, tuple):
-        return tuple(_without_gradient(part, 0) for part in value)
-    return value.detach() if hasattr(value, "detach") else value
 
 
 def find_sources(names: list[str]) -> list[Source]:
@@ -187,8 +46,8 @@ def _is_of(path: Path, name: str) -> bool:
     return f"{path.relative_to(METHODS).with_suffix('')}/".startswith(f"{name}/")
 
 
-def plant(sources: list[Source], seconds: float, tests: list[str]) -> dict[str, list[tuple[Fault, int, int]]]:
-    """Results by source: (fault, exit code of its child, number of tests that reach it)."""
+def plant(sources: list[Source], seconds: float, tests: list[str]) -> dict[str, list[Result]]:
+    """Results by source."""
     runner = Runner(sources, seconds)
     files = tests or sorted({str(path) for source in sources for path in source.test_files()})
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow and not vllm", "--capture=no", "-qqq"]
@@ -203,23 +62,42 @@ def count(results: dict, equivalent: dict[str, dict[str, str]]) -> tuple[dict[st
     for name, faults in results.items():
         reasons = dict(equivalent.get(name, {}))
         for fault, code, tests in faults:
-            place, key = f"mmrl/methods/{name}.py:{fault.lines[0]}", f"{fault.function}: {fault.change}"
-            if code == OTHER_TYPE or (code == SURVIVED and key in reasons):
-                reasons.pop(key, None)
+            place, key = f"mmrl/methods/{name}.py:{fault.line}", f"{fault.function}: {fault.change}"
+            row = table["/".join(name.split("/")[:2])]
+            if code == OTHER_TYPE:
                 continue
-            table["/".join(name.split("/")[:2])].update(planted=1, caught=code != SURVIVED)
+            if code == SURVIVED and reasons.pop(key, None) is not None:
+                row.update(equivalent=1)
+                continue
+            row.update(planted=1, caught=code != SURVIVED)
             if code == SURVIVED:
                 lines.append(f"{place} {key} ({tests} tests reach it)")
         lines += [f"{EQUIVALENT.name}: {name}: {key!r} is caught or is no fault" for key in reasons]
     return table, lines
 
 
+def write_rows(table: dict[str, Counter]) -> None:
+    """Replace the rows of whole themes on the page."""
+    head, *rows = PAGE.read_text().partition("|---|---|---|---|---|\n")
+    lines = {line.split("|")[1].strip(): line for line in rows[1].splitlines()}
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    for theme in {name.split("/")[0] for name in table}:
+        sums = sum((row for name, row in table.items() if name.split("/")[0] == theme), Counter())
+        numbers = " | ".join(str(sums[key]) for key in ("caught", "planted", "equivalent"))
+        lines[theme] = f"| {theme} | {numbers} | {commit} |"
+    PAGE.write_text(head + rows[0] + "".join(f"{line}\n" for _, line in sorted(lines.items())))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="themes or methods; all by default")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of CPU time: tests that take longer are left out")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of CPU time: tests that take longer are left out")
     parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="in place of the methods' own")
+    parser.add_argument("--write", action="store_true", help="the rows of themes into docs/faults.md")
     options = parser.parse_args()
+    if options.write and any("/" in name for name in options.names):
+        raise SystemExit("--write: name whole themes, such as losses")
     results = plant(find_sources(options.names), options.seconds, options.tests)
     table, lines = count(results, yaml.safe_load(EQUIVALENT.read_text()) or {})
     print(*lines, sep="\n")
@@ -228,6 +106,8 @@ def main() -> None:
     total = sum(table.values(), Counter())
     share = total["caught"] / max(total["planted"], 1)
     print(f"{'all':40} {total['caught']:5} of {total['planted']:5}: {share:.1%}")
+    if options.write:
+        write_rows(table)
     raise SystemExit(share <= GOAL)
 
 

@@ -185,7 +185,7 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2}
+LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2, "recipe=timelens": 2}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
@@ -216,8 +216,10 @@ NEEDED = {
         "data.transforms.trajectory.labelled_fraction=1.0",
         "data.transforms.trajectory.score_name=reward",
     ),
+    "recipe=rltf": ("data.rows.pool.groups=0",),  # with old rows an iteration without episodes learns too
     "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
+    "recipe=timelens": ("data.curriculum.measure_iterations=1", "data.curriculum.size=4"),  # here too
     **dict.fromkeys(
         [f"recipe={name}" for name in ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero")],
         ("model.objective.coefficients.policy=1",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ DROPPED = {"detach", "square", "sqrt", "abs", "exp", "log"}  # x.square() become
 MASKS = ("mask", "counted", "valid", "usable")
 DECLARED = ("__post_init__", "reads", "writes", "needs")
 DETACH = "__detach__"  # a global of the module: (value, number of the fault) to the value without its gradient
+REACH = "__reach__"  # a global of the module that is called with the line of each statement before it runs
 
 Place = tuple[ast.AST, str, int | None]  # node, its field, and the index where the field is a list
 
@@ -23,7 +25,8 @@ class Fault:
     """One change of one expression in a function. `detaches`: cuts a gradient, a fault only where there is one."""
 
     function: str
-    lines: range  # a test that runs none of them cannot notice
+    line: int
+    statement: int  # line of the statement; a test that does not run it cannot notice
     change: str  # "x + y -> x - y", and " [2]" where the function has it a second time
     detaches: bool
     place: Place
@@ -44,7 +47,7 @@ def list_faults(tree: ast.Module) -> list[Fault]:
     """
     faults: list[Fault] = []
     for name, function in _functions(tree):
-        for place, node, line in [pair for part in function.body for pair in _expressions(part, part.lineno)]:
+        for place, node, statement in [pair for part in function.body for pair in _expressions(part, part.lineno)]:
             detached = [_call(DETACH, node, ast.Constant(len(faults)))] if _is_assigned(place) else []
             detached = [] if function.name == "metrics" else detached  # what is logged needs no gradient
             for new in detached + list(_changes(node, place)):
@@ -53,9 +56,21 @@ def list_faults(tree: ast.Module) -> list[Fault]:
                 change = f"{ast.unparse(node)} -> {'without gradient' if detaches else ast.unparse(new)}"
                 same = sum((fault.function, fault.change.split(" [")[0]) == (name, change) for fault in faults)
                 change += f" [{same + 1}]" if same else ""
-                lines = range(line, (node.end_lineno or line) + 1)
-                faults.append(Fault(name, lines, change, detaches, place, node, new))
+                faults.append(Fault(name, node.lineno, statement, change, detaches, place, node, new))
     return faults
+
+
+def mark_statements(tree: ast.Module) -> ast.Module:
+    """A copy of the module whose functions call `REACH` with the line of each statement before they run it."""
+    tree = copy.deepcopy(tree)
+    for _, function in _functions(tree):
+        for node in list(ast.walk(function)):
+            for name in ("body", "orelse", "finalbody"):
+                block = getattr(node, name, None)
+                if isinstance(block, list):
+                    marks = [ast.Expr(_call(REACH, ast.Constant(part.lineno))) for part in block]
+                    block[:] = [part for pair in zip(marks, block) for part in pair]
+    return ast.fix_missing_locations(tree)
 
 
 def _put(place: Place, node: ast.expr) -> None:
@@ -75,7 +90,7 @@ def _functions(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tu
 
 
 def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, int]]:
-    """(place, expression, first line) of every expression that runs."""
+    """(place, expression, line of its statement) of every expression that runs."""
     if isinstance(owner, (ast.Raise, ast.JoinedStr, ast.arguments)):
         return
     if isinstance(owner, ast.If) and any(isinstance(part, ast.Raise) for part in owner.body):
@@ -86,7 +101,11 @@ def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, i
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             first = child.lineno if isinstance(child, ast.stmt) else line
             if isinstance(child, ast.expr):
-                yield (owner, name, index), child, min(line, child.lineno) if isinstance(owner, ast.stmt) else child.lineno
+                yield (
+                    (owner, name, index),
+                    child,
+                    min(line, child.lineno) if isinstance(owner, ast.stmt) else child.lineno,
+                )
             if isinstance(child, ast.AST):
                 yield from _expressions(child, first)
 
@@ -107,9 +126,8 @@ def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
         yield from _called(node)
     if name == "ifs":  # a comprehension without its filter
         yield ast.Constant(True)
-    if (isinstance(owner, ast.Call) and name == "args") or (isinstance(owner, ast.Subscript) and name == "slice"):
-        if _is_mask(node):
-            yield ast.BinOp(node, ast.BitOr(), ast.Constant(True))
+    if (type(owner), name) in ((ast.Call, "args"), (ast.Subscript, "slice")) and _is_mask(node):
+        yield ast.BinOp(node, ast.BitOr(), ast.Constant(True))
 
 
 def _arithmetic(node: ast.BinOp) -> Iterator[ast.expr]:

@@ -19,11 +19,11 @@ from typing import Any
 HOST = Path(__file__).with_name("host.py")
 START_S = 180.0
 """Seconds for the imports of an environment."""
-_SERVERS: dict[tuple[str, str], Server] = {}
+_SERVERS: dict[tuple[str, str], OpenEnvServer] = {}
 _LOCK = threading.Lock()
 
 
-class Server:
+class OpenEnvServer:
     """A process of another Python that serves an environment; it ends with the program.
 
     Args:
@@ -69,11 +69,11 @@ class Server:
             self._process.wait()
 
 
-def find_server(target: str, python: str) -> Server:
+def find_server(target: str, python: str) -> OpenEnvServer:
     """Return the running server of an environment; one that has ended is started again."""
     with _LOCK:
         if (target, python) not in _SERVERS or _SERVERS[target, python].is_over:
-            _SERVERS[target, python] = Server(target, python)
+            _SERVERS[target, python] = OpenEnvServer(target, python)
         return _SERVERS[target, python]
 
 

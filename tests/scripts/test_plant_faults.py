@@ -59,12 +59,12 @@ def plant(*words):
 def test_its_tests_notice_every_fault_of_a_method():
     done = plant("losses/nsr")
     assert done.returncode == 0, done.stderr
-    assert MASK_FAULT not in done.stdout and done.stdout.splitlines()[-1].split() == "all 5 of 5: 100.0%".split()
+    assert MASK_FAULT not in done.stdout and done.stdout.splitlines()[-1].split() == ["all", "5", "of", "5:", "100.0%"]
 
 
 def test_without_the_assertion_the_fault_survives(weakened):
     done = plant("losses/nsr", "--tests", weakened)
-    assert MASK_FAULT in done.stdout and done.stdout.splitlines()[-1].split() == "all 4 of 5: 80.0%".split()
+    assert MASK_FAULT in done.stdout and done.stdout.splitlines()[-1].split() == ["all", "4", "of", "5:", "80.0%"]
     assert done.returncode == 1
 
 

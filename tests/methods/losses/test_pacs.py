@@ -75,7 +75,10 @@ def test_accuracy_by_hand():
     logprobs = torch.tensor([[0.3], [0.0], [0.0], [-0.3]])
     for right, accuracy in (([1.0, 0, 1, 0], [1.0, 1, 0, 1]), ([0.0, 0, 0, 1], [0.0, 1, 1, 0])):
         batch = Batch(
-            action_mask=ALL[:, None], group=GROUP, episode_reward=torch.tensor(right), behavior_logprobs=torch.zeros(4, 1)
+            action_mask=ALL[:, None],
+            group=GROUP,
+            episode_reward=torch.tensor(right),
+            behavior_logprobs=torch.zeros(4, 1),
         )
         assert PACSLoss().metrics(PolicyOutput(logprobs, logprobs), batch)["accuracy"].tolist() == accuracy
 
