@@ -69,7 +69,7 @@ def count(results: dict, equivalent: dict[str, dict[str, str]]) -> tuple[dict[st
             if code == SURVIVED and reasons.pop(key, None) is not None:
                 row.update(equivalent=1)
                 continue
-            row.update(planted=1, caught=code != SURVIVED)
+            row.update(planted=1, caught=int(code != SURVIVED))
             if code == SURVIVED:
                 lines.append(f"{place} {key} ({tests} tests reach it)")
         lines += [f"{EQUIVALENT.name}: {name}: {key!r} is caught or is no fault" for key in reasons]
