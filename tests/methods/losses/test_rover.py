@@ -51,6 +51,26 @@ def test_the_residual_by_hand():
     assert_close(q.grad, residual.detach())
 
 
+def test_what_was_not_chosen_does_not_count():
+    """The third choice follows the first: with rho 2, V of the third is 2 (.3 - .1) = .4, Q is .2 and .6.
+
+    Residuals .2 - (.5 + .4) = -.7 and .6 - .25 = .35; their squares have the gradients 2 rho e, so -2.8 and 1.4.
+    """
+    mask, nan = torch.tensor([[True, False, True]]), torch.nan
+    q = torch.tensor([[0.1, nan, 0.3]]).requires_grad_()
+    means = torch.tensor([[7.0, 5.0, 0.3]]), torch.tensor([[7.0, nan, 0.1]])
+    row = Batch(
+        action_mask=mask,
+        token_rewards=torch.tensor([[0.5, nan, 0.25]]),
+        old_mean_logprobs=means[1],
+        behavior_logprobs=torch.tensor([[0.0, nan, 0.0]]),
+    )
+    loss = UniformBellmanLoss(2.0)(PolicyOutput(q, q.detach(), extra={"mean_logprob": means[0]}), row)
+    assert_close(loss, torch.tensor([[0.49, 0.0, 0.1225]]))
+    loss.sum().backward()
+    assert_close(q.grad, torch.tensor([[-2.8, 0.0, 1.4]]))
+
+
 def test_a_fixed_point_is_the_value_of_choosing_at_random():
     """Two choices of two ids each; only (1, 0) is right: Q of the first is 0 or 1/2, the mean of what follows."""
     q = {(): torch.tensor([0.0, 0.5]), (0,): torch.zeros(2), (1,): torch.tensor([1.0, 0.0])}
