@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.annotators.base import Annotator
+from mmrl.annotators.greedy_baseline import GreedyBaselineAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
-from mmrl.methods.losses.remax import GreedyBaselineAdvantage
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts, locate_steps
 
