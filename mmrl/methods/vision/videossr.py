@@ -17,7 +17,7 @@ def grade_pretext(iou: float | None = None, counts: float | None = None, order: 
     given = [score for score in (iou, counts, order) if score is not None]
     if len(given) != 1:
         raise ValueError(
-            f"grade_pretext needs one of the scores iou, counts and order, got iou={iou}, counts={counts} and order={order}; "
-            "use the task clips with the kinds grounding, paste and order"
+            f"grade_pretext needs one of the scores iou, counts and order, got iou={iou}, counts={counts} and "
+            f"order={order}; use the task clips with the kinds grounding, paste and order"
         )
     return given[0]
