@@ -42,6 +42,8 @@ def test_too_few_pilots_are_refused():
     with pytest.raises(ValueError, match="5 pilot mixtures do not determine 6 coefficients"):
         fit_surrogate(PILOTS[:5], SCORES[:5])
     assert np.isfinite(fit_surrogate(PILOTS[:5], SCORES[:5], ridge=1e-4)).all()
+    # one task, two pilots of it: (.4 + .6) / (2 + ridge)
+    assert fit_surrogate(np.ones((2, 1)), np.array([0.4, 0.6]), ridge=2.0) == pytest.approx([0.25])
 
 
 def test_tasks_are_drawn_by_their_weights():
