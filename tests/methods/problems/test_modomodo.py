@@ -58,6 +58,10 @@ def test_tasks_are_drawn_by_their_weights():
     assert all(index % 4 == 0 for index in alone)
 
 
+def test_weights_that_are_rounded_are_scaled():
+    assert len(WeightedTasks({"push": 0.7500004, "reach": 0.25}).select(8, at(0, Kinds(64)))) == 8
+
+
 def test_it_goes_on_where_a_saved_one_stands():
     whole, again, task = (
         WeightedTasks({"push": 0.5, "reach": 0.5}),
