@@ -99,15 +99,10 @@ def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, i
         if name in ("decorator_list", "annotation", "returns"):
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            first = child.lineno if isinstance(child, ast.stmt) else line
             if isinstance(child, ast.expr):
-                yield (
-                    (owner, name, index),
-                    child,
-                    min(line, child.lineno) if isinstance(owner, ast.stmt) else child.lineno,
-                )
+                yield (owner, name, index), child, line
             if isinstance(child, ast.AST):
-                yield from _expressions(child, first)
+                yield from _expressions(child, child.lineno if isinstance(child, ast.stmt) else line)
 
 
 def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
