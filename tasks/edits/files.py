@@ -21,7 +21,7 @@ Files = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class FilesProblem:
+class ManyFiles:
     """Files by path with the edit of each, and the paths of those that are to be changed."""
 
     files: tuple[tuple[str, Problem], ...]
@@ -51,16 +51,16 @@ class FileEdits(Edits):
         check_range(self.name, "files", self.files, 1, len(PATHS))
         check_range(self.name, "changed", self.changed, 1, self.files[0])
 
-    def draw(self, rng: np.random.Generator) -> FilesProblem:  # type: ignore[override]
+    def draw(self, rng: np.random.Generator) -> ManyFiles:  # type: ignore[override]
         paths = PATHS[: int(rng.integers(self.files[0], self.files[1] + 1))]
         count = int(rng.integers(self.changed[0], self.changed[1] + 1))
         changed = sorted(paths[i] for i in rng.permutation(len(paths))[:count])
-        return FilesProblem(tuple((path, super(FileEdits, self).draw(rng)) for path in paths), tuple(changed))
+        return ManyFiles(tuple((path, super(FileEdits, self).draw(rng)) for path in paths), tuple(changed))
 
-    def split_key(self, problem: FilesProblem) -> str:  # type: ignore[override]
+    def split_key(self, problem: ManyFiles) -> str:  # type: ignore[override]
         return f"{_show(_contents(problem))}\n{_instruct(problem)}"
 
-    def write_prompt(self, problem: FilesProblem, key: str) -> Prompt:  # type: ignore[override]
+    def write_prompt(self, problem: ManyFiles, key: str) -> Prompt:  # type: ignore[override]
         files = _contents(problem)
         right = apply_edits(files, {p: [(e.old, e.new)] for p, e in problem.files if p in problem.changed})
         return Prompt(key, ask_user(self.split_key(problem)), answer=right, info={"files": files})
@@ -131,7 +131,7 @@ def compare_files(before: Files, after: Files, right: Files) -> float:
     return sum(compare_changes(before[path], after[path], right[path]) for path in changed) / max(either, 1)
 
 
-def _contents(problem: FilesProblem) -> dict[str, str]:
+def _contents(problem: ManyFiles) -> dict[str, str]:
     return {path: edit.file for path, edit in problem.files}
 
 
@@ -139,5 +139,5 @@ def _show(files: Files) -> str:
     return "\n".join(f"{_HEAD}{path}\n{text}" for path, text in files.items()) + "\n"
 
 
-def _instruct(problem: FilesProblem) -> str:
+def _instruct(problem: ManyFiles) -> str:
     return "\n".join(f"{path}: {edit.instruction}" for path, edit in problem.files if path in problem.changed)
