@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.greedy_baseline import GreedyBaselineAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
