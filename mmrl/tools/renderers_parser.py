@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.core.installation.optional_packages import import_optional
+from mmrl.files.pretrained import load_pretrained
 from mmrl.tools.base import BadArguments, Tool
 from mmrl.tools.call_parser import ToolCall
 from mmrl.tools.chat_parser import ChatParser
@@ -104,7 +105,7 @@ def build_renderer(family: str, tokenizer: str) -> tuple[Any, Any]:
     renderers = import_optional("renderers", _NEED)
     from transformers import AutoTokenizer
 
-    loaded = AutoTokenizer.from_pretrained(tokenizer)
+    loaded = load_pretrained(AutoTokenizer, tokenizer)
     try:
         config = renderers.config_from_name(family)
     except (KeyError, ValueError) as error:

@@ -1,6 +1,6 @@
 """Proposers and solvers: what is played, what is earned, and what becomes known."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -97,6 +97,10 @@ def test_sound_proposals_become_known_and_the_newest_are_sampled_first():
     ctx = Context(GAME, Says(answer_of), POLICY, Sampling(), seed=0, iteration=1)
     (sampled,) = again.collect([(1, None)], ctx)
     assert sampled.prompt.messages[0]["content"] == "o rr 123>"
+    later = rollout.collect([(1, None), (7, None), (13, None)], ctx)  # the next solvers of this kind
+    newest = [GAME.pose(problem, "") for problem in rollout.known["deduce"][:-4:-1]]
+    assert [e.prompt.messages for e in later] == [prompt.messages for prompt in newest]
+    assert len(rollout.known["deduce"]) > 3
 
 
 def test_a_process_without_prompts_keeps_what_the_others_found():
@@ -132,6 +136,14 @@ def test_an_executor_that_is_down_is_an_error_and_no_score():
     _, episodes = played(answer_of, game=Down(), slots=range(6))
     assert {e.ended for e in episodes} == {"error"} and not any("verdict" in e.info for e in episodes)
     assert episodes[0].info["counts"] == {"self_play/proposer/deduce/executor": 1}
+
+
+def test_a_proposal_whose_completion_failed_does_not_become_known():
+    engine = Says(answer_of)
+    engine.sample = lambda requests, sampling: [replace(engine._one(each), ended="error") for each in requests]
+    rollout = SelfPlay(trials=2, references=2)
+    episodes = rollout.collect([(0, None)], Context(GAME, engine, POLICY, Sampling(), seed=0, iteration=0))
+    assert episodes[0].ended == "error" and "problem" not in episodes[0].info and "verdict" not in episodes[0].info
 
 
 def test_only_games_can_be_played():
