@@ -118,7 +118,7 @@ def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         yield node.operand
     elif isinstance(node, ast.Call):
-        yield from _change_call(node)
+        yield from _changes_of_call(node)
     if name == "ifs":  # a comprehension without its filter
         yield ast.Constant(True)
     if (type(owner), name) in ((ast.Call, "args"), (ast.Subscript, "slice")) and _is_mask(node):
@@ -135,7 +135,7 @@ def _arithmetic(node: ast.BinOp) -> Iterator[ast.expr]:
         yield node.right
 
 
-def _change_call(node: ast.Call) -> Iterator[ast.expr]:
+def _changes_of_call(node: ast.Call) -> Iterator[ast.expr]:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if isinstance(function, ast.Attribute) and not _is_module(function.value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Turn
 from mmrl.rollouts.base import Rollout, text_observation
 from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
-from mmrl.transforms.best_worst import label_preference
+from mmrl.rollouts.offline.pairs import LabelledAnswers
 
 
 class Answers(Rollout):
@@ -92,7 +93,8 @@ class Answers(Rollout):
 class AnswerPairs(Answers):
     """Preference pairs of the task's training problems from a JSON Lines file, as two episodes of one group.
 
-    A line has `key`, `index`, `chosen` and `rejected`.
+    A line has `key`, `index`, `chosen` and `rejected`. A policy that reads an answer with its prompt, as a reward model
+    does, reads each of the two so.
     """
 
     texts = ("chosen", "rejected")
@@ -102,10 +104,7 @@ class AnswerPairs(Answers):
         return frozenset({"preference"})
 
     def _build(self, row: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode]:
-        prompt, episodes = self._find_prompt(row, ctx), []
-        for sample_index, (name, sign) in enumerate((("chosen", 1), ("rejected", -1))):
-            completion = demonstration(text_observation(prompt), row[name], ctx)
-            completion.prompt_id = slot  # so that the prompt is read once
-            episode = Episode(prompt, slot, sample_index, [Turn(completion)], source="demo")
-            episodes.append(label_preference(episode, sign))
-        return episodes
+        prompt = self._find_prompt(row, ctx)
+        text_observation(prompt)  # refuses problems of simulators
+        labelled = replace(prompt, info={**prompt.info, **{name: row[name] for name in self.texts}})
+        return LabelledAnswers().collect([(slot, labelled)], ctx)

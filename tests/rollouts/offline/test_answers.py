@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mmrl.core.types import Context, Sampling
+from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.rollouts.offline.answers import AnswerPairs, Answers
 from tests.tiny_recipes import Counting
 
@@ -79,7 +80,21 @@ def test_pairs_are_two_episodes_of_a_group(tmp_path):
     episodes = collect(rollout)
     assert [(e.output, e.turns[0].completion.extra["preference"].item()) for e in episodes[:2]] == [("b", 1), ("w", -1)]
     assert [(e.group, e.sample_index) for e in episodes] == [(slot, i) for slot in range(4) for i in (0, 1)]
+    assert len({e.turns[0].completion.prompt_id for e in episodes[:2]}) == 1  # the prompt is read once
     assert AnswerPairs.writes() == {"preference"} and "preference" not in Answers.writes()
+
+
+def test_a_reward_model_reads_each_answer_of_a_pair_with_its_prompt(tmp_path):
+    """The ids are those of the untouched tokenizer: the prompt, the answer, the end of the sequence."""
+    config = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    policy = ScoringPolicy(config={"model_type": "qwen2", "num_key_value_heads": 1, **config})
+    rollout = AnswerPairs(write(tmp_path / "rows.jsonl", line(3, chosen="12", rejected="7")))
+    better, worse = collect(rollout, policy=policy)[:2]
+    tokenizer, question = policy.tokenizer, Counting()[3].messages[0]["content"]
+    for episode, text in ((better, "12"), (worse, "7")):
+        ids = tokenizer(question + text, add_special_tokens=False)["input_ids"]
+        assert episode.turns[0].completion.observation["input_ids"].tolist() == [*ids, tokenizer.eos_token_id]
+    assert better.turns[0].completion.prompt_id is None  # of prompts that are read together
 
 
 @pytest.mark.parametrize(
