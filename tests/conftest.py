@@ -22,8 +22,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Each collection would take a third of a second.
     """
     if "mmrl.commands.cli" in sys.modules:  # a test module has imported it
+        from tests.composed_words import share_options
         from tests.parsed_words import share_parts
 
+        share_options()
         share_parts()
     gc.collect()
     gc.freeze()

@@ -11,6 +11,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.config.option_files import find_option, read_comment
 from mmrl.experiments.experiment import read_experiment
+from tests.acts.gradients import term_names
 from tests.composed_words import compose_words
 from tests.parsed_words import check_typed
 from tests.tiny_recipes import Watcher
@@ -139,13 +140,6 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
     return words
 
 
-def terms_of(model) -> set[str]:
-    """The names under which a learner logs what it minimises."""
-    if hasattr(model, "objective"):
-        return set(model.objective.terms)
-    return {f"{phase}/{name}" for phase, objective in model.objectives.items() for name in objective.terms}
-
-
 @runs
 def test_the_file_of_a_run_is_short(run):
     group, _, name = run.partition("=")
@@ -191,7 +185,7 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2}
+LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2, "recipe=timelens": 2}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
@@ -222,8 +216,11 @@ NEEDED = {
         "data.transforms.trajectory.labelled_fraction=1.0",
         "data.transforms.trajectory.score_name=reward",
     ),
+    "recipe=rltf": ("data.rows.pool.groups=0",),  # with old rows an iteration without episodes learns too
     "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
+    "recipe=videossr": ("data.num_prompts=6",),  # as many of each of three tasks
+    "recipe=timelens": ("data.curriculum.measure_iterations=1", "data.curriculum.size=4"),  # here too
     **dict.fromkeys(
         [f"recipe={name}" for name in ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero")],
         ("model.objective.coefficients.policy=1",),
@@ -262,7 +259,7 @@ def test_every_run_learns_with_every_term_and_not_without_rows(run, tmp_path):
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
     for name, value in logged.items():
         assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
-    terms = terms_of(model)
+    terms = term_names(model)
     assert all(f"train/{name}" in logged for name in terms)
 
     assert watcher.terms == terms  # each has a gradient in some iteration

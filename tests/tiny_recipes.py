@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Episode, Prompt, Task
 from mmrl.data.minibatches import UpdateEpoch
-from mmrl.learners.phases.base import UpdateContext
 from mmrl.rewards.base import Reward
 from mmrl.transforms.base import EpisodeTransform
+from tests.acts.gradients import TermGradients
 from tests.quick_python import quick_python
 from tests.text_environments import Count
 
@@ -286,51 +285,17 @@ class DropFrom(EpisodeTransform):
         return [] if ctx.iteration >= self.iteration else episodes
 
 
-class Watcher(L.Callback):
+class Watcher(TermGradients):
     """Notes which terms have a gradient at all, and the weights and schedules at the end of every iteration."""
 
     def __init__(self) -> None:
-        self.terms: set[str] = set()
+        super().__init__()
         self.start: dict[str, torch.Tensor] = {}
         self.ends: list[dict[str, torch.Tensor]] = []
         self.schedules: list[list[int]] = []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.start = weights_of(pl_module)
-
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        with torch.enable_grad():
-            if hasattr(pl_module, "phases"):
-                self._watch_phases(pl_module, batch)
-            else:
-                for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
-                    self._watch(pl_module.objective, pl_module.outputs(piece), piece, pl_module.parameters(), "")
-
-    def _watch(self, objective: Any, out: Any, batch: Batch, parameters: Any, prefix: str) -> None:
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
-        shares = objective._weighted_sums(batch)
-        for name, term in objective.terms.items():
-            value = shares[objective.row_masks.get(name)].sum(term(out, batch), name)
-            if value.requires_grad:
-                result = torch.autograd.grad(value, trained, allow_unused=True, retain_graph=True)
-                if any(part is not None and part.abs().max() > 0 for part in result):
-                    self.terms.add(prefix + name)
-
-    def _watch_phases(self, learner: Any, batches: Batch) -> None:
-        if not batches:
-            return
-        batch = Batch({name: column[0] for name, column in batches.items()})
-        noise = torch.Generator().manual_seed(0)
-        draw = partial(torch.randn, generator=noise)
-        update = UpdateContext(
-            learner._models_by_name(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None
-        )
-        for name, phase in learner.phases.items():
-            if name in learner.gradient_phases:
-                out = phase.output(batch, update)
-                self._watch(phase.objective, out, batch, learner._own_parameters[name], f"{name}/")
-            elif phase.writes():
-                batch = phase(batch, update)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self.ends.append(weights_of(pl_module))

@@ -69,7 +69,10 @@ def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
         "model": plain["model"],
         "data": plain["data"],
         "warm_start": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
-        "stages": {name: training_config(stage) for name, stage in stage_overrides(plain).items()},
+        "stages": {
+            name: training_config([word for word in stage if not word.startswith("seed=")])  # also "seed=1${seed}"
+            for name, stage in stage_overrides(plain).items()
+        },
     }
 
 

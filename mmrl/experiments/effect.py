@@ -9,10 +9,16 @@ from typing import Any
 
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.statistics.intervals import disjoint, student_interval, wilson
+from mmrl.evaluation.statistics.power import detectable_mean, quantile
 from mmrl.experiments.experiment import Experiment
 
 HELPS, HURTS, NOTHING = "helps", "hurts", "no effect at this scale"
-
+UNDECIDED = "undecided"
+"""In place of NOTHING where the experiment would have missed a difference of LARGE."""
+LARGE = 0.1
+"""Of a metric between 0 and 1."""
+CEILING, FLOOR = 0.95, 0.05
+"""Ends of both sides beyond which a metric between 0 and 1 leaves no room for a difference."""
 
 Share = tuple[float, Sequence[float] | None]
 """A measured value, and its Wilson interval if it is a fraction of held-out problems."""
@@ -35,6 +41,53 @@ def decide_verdict(bounds: tuple[float, float]) -> str:
     """Return the verdict of a gain's interval: "helps" or "hurts" only if the interval excludes zero."""
     low, high = bounds
     return HELPS if low > 0 else HURTS if high < 0 else NOTHING
+
+
+def find_ends(result: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """The metric at the end of each seed of a stored result, and what it is measured against: baseline or start.
+
+    Empty where costs are compared.
+    """
+    seeds, baseline = result["seeds"], result["baseline"]
+    others, key = (baseline["seeds"], "after") if isinstance(baseline, Mapping) else (seeds, "before")
+    return [(row["after"], other[key]) for row, other in zip(seeds, others) if "after" in row]
+
+
+def smallest_shown(result: Mapping[str, Any]) -> float | None:
+    """The smallest true difference that an experiment as spread as this one finds four times in five.
+
+    Gains without spread have bounds by Wilson intervals, to whose normal quantile the power's is added. None where
+    there are fewer than two seeds, or costs are compared.
+    """
+    gains = [end - origin for end, origin in find_ends(result)]
+    if len(gains) > 1 and max(gains) - min(gains) < 1e-6:
+        low, high = result.get("interval_over_baseline") or result["interval"]
+        return (high - low) / 2 * (1 + quantile(0.6) / quantile(0.95))  # quantile(0.6) is exceeded once in five
+    return detectable_mean(gains)
+
+
+def read_verdict(result: Mapping[str, Any]) -> str:
+    """The verdict of a stored result; "undecided" for no effect where a large difference would be missed."""
+    size = smallest_shown(result)
+    missed = size is not None and size > LARGE and _is_share(find_ends(result))
+    return UNDECIDED if result["verdict"] == NOTHING and missed else result["verdict"]
+
+
+def describe_verdict(result: Mapping[str, Any]) -> str:
+    """The verdict, and where no effect was seen "at its ceiling" or "floor".
+
+    There both sides end on average, so that there is no room for a difference.
+    """
+    verdict, pairs = read_verdict(result), find_ends(result)
+    if verdict not in (NOTHING, UNDECIDED) or not pairs or not _is_share(pairs):
+        return verdict
+    means = [mean(side) for side in zip(*pairs)]
+    end = "ceiling" if min(means) > CEILING else "floor" if max(means) < FLOOR else ""
+    return f"{verdict}, at its {end}" if end else verdict
+
+
+def _is_share(pairs: Sequence[tuple[float, float]]) -> bool:
+    return all(0 <= value <= 1 for pair in pairs for value in pair)
 
 
 def read_usage(run: Mapping[str, Any]) -> dict[str, float]:

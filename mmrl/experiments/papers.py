@@ -13,8 +13,9 @@ import yaml
 from mmrl.config.compose import CONF
 from mmrl.config.layers.files import find_part, read_inherited_differences, read_paper, read_run
 from mmrl.config.option_files import find_option, find_options
+from mmrl.experiments.acts import describe_acts, read_records, summarize_acts
 from mmrl.experiments.comparison import Comparison, read_comparison
-from mmrl.experiments.results import FOLDER, format_result, read_result, result_file
+from mmrl.experiments.results import FOLDER, format_result, format_smallest, read_result, result_file
 from mmrl.experiments.sources import SourcedPart, read_sources
 
 INDEX = """# Papers
@@ -27,10 +28,18 @@ Each recipe with its paper, what differs from it, and its result. The pages are 
 `python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over several
 seeds, on held-out problems. A result is the effect with its Student 95 % interval: of the paired difference to the
 baseline or, without a baseline, of the gain over the start. The verdict follows from the interval.
+"Finds" is the smallest difference that an experiment with as many seeds, as spread as these, finds four times in five
+(Student's test at 5 %, two-sided). Where that is more than 0.1 of a metric between 0 and 1, an interval around zero
+says "undecided" in place of "no effect at this scale"; "at its ceiling" or "floor" has both sides end above 0.95 or
+below 0.05, where there is no room for a difference.
 [results/](../results) holds every seed. Figures show the mean over the seeds, and the lowest to the highest seed as a
-band. "smoke": a recipe without an experiment; a test runs some iterations of it, which says that it runs and nothing
-about what it learns.
-"compared": a table has it beside other recipes at equal budget.
+band. "none": a recipe without an experiment. "compared": a table has it beside other recipes at equal budget.
+
+"acts": whether a run of the recipe at its own defaults, from its own start, showed what the paper is named for: rows to
+learn from in every iteration, a gradient of every term, and the numbers that the method's header names, such as hints
+given, old rows replayed, a judge asked. It says that the mechanism works and nothing about what is learned. "not run":
+the run has not been made yet; `python -m tests.acts NAME` makes it, and
+[the record](../results/acts.json) has the numbers.
 
 ## How close a recipe is to its paper
 | status | the recipe |
@@ -50,8 +59,8 @@ STATUS = {
     "inspired": "is inspired by the paper: it takes an idea, and its equations and its procedure are its own",
 }
 """What each status of a header says about its recipe, as the end of a sentence."""
-TABLE = """| recipe | paper | status | result |
-|---|---|---|---|
+TABLE = """| recipe | paper | status | acts | result | finds |
+|---|---|---|---|---|---:|
 """
 PARTS = """# Parts and their sources
 
@@ -62,17 +71,18 @@ What the classes and functions of the packages follow, from their docstrings. [P
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the pages take results from: experiments, comparisons by recipe, and the folder of stored results."""
+    """Where the pages take results from: experiments, stored results, comparisons and records of acts by recipe."""
 
     conf: Path = CONF
     results: Path = FOLDER
     compared: Mapping[str, Sequence[Comparison]] = field(default_factory=dict)
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def render_pages() -> dict[str, str]:
     """Render the pages of docs/papers/: their text by file name."""
     themes = read_themes()
-    sources = Sources(compared=find_compared(CONF))
+    sources = Sources(compared=find_compared(CONF), records=read_records())
     parts = read_sources(CONF.parent, ("tasks", "sims", "mmrl"))
     return {
         "index.md": INDEX.format(status=_format_status())
@@ -109,7 +119,7 @@ def render_theme(theme: str, papers: Mapping[str, dict[str, Any]], sources: Sour
         papers: header of each recipe, by its name.
         sources: where results come from.
     """
-    rows = [_format_row(name, paper, _summarize(name, sources)) for name, paper in papers.items()]
+    rows = [_format_row(name, paper, sources) for name, paper in papers.items()]
     sections = ["\n".join(_format_section(name, paper, sources)) for name, paper in papers.items()]
     head = (
         f"# {theme.capitalize()}\n\nRecipes of the methods in `conf/method/{theme}/`; [Papers](index.md) explains.\n\n"
@@ -179,8 +189,10 @@ def _escape_tags(text: str) -> str:
     return "`".join(piece if index % 2 else piece.replace("<", "&lt;") for index, piece in enumerate(pieces))
 
 
-def _format_row(name: str, paper: dict[str, Any], result: str) -> str:
-    return join_cells((f"[`{name}`](#{name})", _cite(paper), paper["status"], result))
+def _format_row(name: str, paper: dict[str, Any], sources: Sources) -> str:
+    acts, result = summarize_acts(sources.records.get(name)), read_result(name, sources.results)
+    finds = format_smallest(result) if result is not None else ""
+    return join_cells((f"[`{name}`](#{name})", _cite(paper), paper["status"], acts, _summarize(name, sources), finds))
 
 
 def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Iterator[str]:
@@ -194,6 +206,7 @@ def _format_section(name: str, paper: dict[str, Any], sources: Sources) -> Itera
         yield f"- its method differs: {paper['method_differs']}"
     for base, text in paper.get("inherited", {}).items():
         yield f"- `{base}`, which it extends, differs: {text}"
+    yield f"- acts: {describe_acts(name, sources.records.get(name))}"
     result, file = read_result(name, sources.results), _find_experiment(name, sources)
     if result is not None and file is not None:
         explanation = yaml.safe_load(file.read_text()).get("explanation")
@@ -215,7 +228,7 @@ def _summarize(name: str, sources: Sources) -> str:
     if _find_experiment(name, sources) is not None:
         return "not run"
     pages = [f"[compared](../comparisons/{comparison.name}.md)" for comparison in sources.compared.get(name, ())]
-    return ", ".join(["smoke", *pages])
+    return ", ".join(pages) or "none"
 
 
 def _find_experiment(name: str, sources: Sources) -> Path | None:

@@ -9,6 +9,7 @@ from statistics import mean
 from typing import Any
 
 from mmrl.config.option_files import CONF, search_option
+from mmrl.experiments.effect import describe_verdict, smallest_shown
 from mmrl.experiments.experiment import Experiment
 
 FOLDER = CONF.parent / "docs" / "results"
@@ -68,15 +69,21 @@ def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
 
 def format_result(result: Mapping[str, Any]) -> str:
     """Format verdict, effect with its interval, and what the effect is measured against."""
-    baseline = result["baseline"]
+    verdict, baseline = describe_verdict(result), result["baseline"]
     reference = baseline if isinstance(baseline, str) else baseline["name"]
     if "effect_over_baseline" in result:
         effect, bounds = result["effect_over_baseline"], result["interval_over_baseline"]
     elif "effect" in result:
         effect, bounds = result["effect"], result["interval"]
     else:
-        return f"{result['verdict']}: {_format_costs(result)} {result['comparison']}"
-    return f"{result['verdict']}: {effect:+.3f} [{bounds[0]:+.3f}, {bounds[1]:+.3f}] over {reference}"
+        return f"{verdict}: {_format_costs(result)} {result['comparison']}"
+    return f"{verdict}: {effect:+.3f} [{bounds[0]:+.3f}, {bounds[1]:+.3f}] over {reference}"
+
+
+def format_smallest(result: Mapping[str, Any]) -> str:
+    """Format the smallest difference that the experiment finds four times in five; empty where there is none."""
+    size = smallest_shown(result)
+    return "" if size is None else f"{size:.3f}"
 
 
 def format_table(folder: Path = FOLDER) -> str:

@@ -34,6 +34,10 @@ class ChatParser(ToolCallParser):
     def parse(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
         return self.parse_calls(text.rpartition(self.thought_end)[2])
 
+    def parse_turn(self, text: str, schemas: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
+        """Parse the calls of a turn whose tools are known by their schemas alone; see `parse`."""
+        return self.parse(text, {})
+
     @abstractmethod
     def parse_calls(self, text: str) -> list[ToolCall]:
         """Parse the calls of a turn without its reasoning; special tokens are in the text, the end token is not."""

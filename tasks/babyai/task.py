@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mmrl.core.installation.optional_packages import import_optional
 from mmrl.core.rng import derive_seed
 from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
+from tasks.babyai.names import choose_names, read_names, rename
 from tasks.environment import TextEnvironmentTask
 
 if TYPE_CHECKING:  # an optional package
@@ -41,6 +43,8 @@ class BabyAI(TextEnvironmentTask):
 
     Args:
         levels: names of levels, drawn with equal probability.
+        names: by a colour or kind of object the word in its place, or several, one of which each initial state draws;
+            others in `evaluation.task` measure the generalisation to words that were not seen.
     """
 
     name = "babyai"
@@ -49,10 +53,12 @@ class BabyAI(TextEnvironmentTask):
     count: int = 2000
     held_out: int = 256
     max_turns: int = 128
+    names: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "levels", tuple(self.levels))
+        object.__setattr__(self, "names", read_names(self.names))
         for level in self.levels:
             make_level(level).close()
 
@@ -72,7 +78,7 @@ class BabyAI(TextEnvironmentTask):
         return f"You walk through rooms. Actions: {', '.join(ACTIONS)}. Toggle opens doors and boxes."
 
     def make_environment(self) -> BabyAIEnvironment:
-        return BabyAIEnvironment()
+        return BabyAIEnvironment(self.names)
 
 
 class BabyAIEnvironment(TextEnvironment):
@@ -80,9 +86,13 @@ class BabyAIEnvironment(TextEnvironment):
 
     The reward is minigrid's: 1 - 0.9 steps / max_steps for the mission. Scores: exact (1 if it is accomplished) and
     efficiency (that reward).
+
+    Args:
+        names: as of the task.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, tuple[str, ...]]) -> None:
+        self.names = names
         self.levels: dict[str, gymnasium.Env] = {}
 
     def start(self, prompt: Prompt, seed: int) -> TextStep:
@@ -91,6 +101,7 @@ class BabyAIEnvironment(TextEnvironment):
             self.levels[problem.level] = make_level(problem.level)
         self.env = self.levels[problem.level]
         observation, _ = self.env.reset(seed=problem.seed)
+        self.chosen = choose_names(self.names, problem.seed)
         self.bot: Any = None
         self.last: int | None = None
         self.advice: str | None = None  # of the bot in this state
@@ -135,7 +146,7 @@ class BabyAIEnvironment(TextEnvironment):
         lines = [f"Mission: {observation['mission']}.", f"You see {', '.join(view) or 'nothing'}."]
         if item is not None:
             lines.append(f"You carry a {item.color} {item.type}.")
-        self.text = "\n".join([*lines, ">"])
+        self.text = rename("\n".join([*lines, ">"]), self.chosen)
         self.scores = {"exact": float(reward > 0), "efficiency": reward}
         return TextStep(
             f"\n{self.text}", (), reward, terminated, truncated, scores=self.scores, admissible_actions=ACTIONS

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 COLOURS = ((220, 40, 40), (40, 90, 220), (30, 150, 60), (240, 140, 20))
 _BACKGROUND = (235, 235, 225)
-
-CORRUPTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "grey": lambda frame: np.repeat(frame.mean(axis=2, keepdims=True).astype(np.uint8), 3, axis=2),
-    "invert": lambda frame: 255 - frame,
-    "swap": lambda frame: frame[..., ::-1],
-    "rotate": lambda frame: frame[::-1, ::-1],
-    "mirror": lambda frame: frame[:, ::-1],
-}
-"""Changes of a whole frame, uint8 [size, size, 3] to the same: swap exchanges red and blue, rotate turns by 180."""
-SYMMETRIES = ("rotate", "mirror")
-"""Those that make another film of a film: where frames at one end are altered, the other frames may be so as well."""
 
 
 @dataclass(frozen=True)
@@ -62,3 +50,51 @@ def _reflect(position: float, radius: float) -> float:
     span = 1 - 2 * radius
     folded = (position - radius) % (2 * span)
     return radius + (folded if folded <= span else 2 * span - folded)
+
+
+SHAPES = ("circle", "square", "triangle")
+_GAP = 2  # two frames of a shape lie at least so far apart
+
+
+@dataclass(frozen=True)
+class Paste:
+    """A black shape in one frame, with its place and half of its side as fractions of the image's side."""
+
+    shape: str
+    time: int
+    place: tuple[float, float]  # x, y of the middle
+    radius: float = 0.12
+
+
+def draw_pastes(rng: np.random.Generator, frames: int) -> tuple[tuple[Paste, ...], tuple[int, ...]]:
+    """Draw for each shape up to three frames with one of it, and return how many of each shape there are.
+
+    No two shapes of a frame overlap, because their middles are in different quarters.
+    """
+    free = {time: [(x, y) for x in (0.25, 0.75) for y in (0.25, 0.75)] for time in range(frames)}
+    pastes: list[Paste] = []
+    counts = []
+    for shape in SHAPES:
+        times = [time for time in range(0, frames, _GAP) if free[time]]
+        chosen = [times[i] for i in rng.permutation(len(times))[: int(rng.integers(0, 3, endpoint=True))].tolist()]
+        for time in chosen:
+            x, y = free[time].pop(int(rng.integers(len(free[time]))))
+            shift = np.round(rng.uniform(-0.1, 0.1, size=2), 4)
+            pastes.append(Paste(shape, time, (x + float(shift[0]), y + float(shift[1]))))
+        counts.append(len(chosen))
+    return tuple(pastes), tuple(counts)
+
+
+def paste_shapes(frame: np.ndarray, pastes: tuple[Paste, ...], time: int) -> np.ndarray:
+    """Draw the shapes that are pasted into a frame."""
+    frame, size = frame.copy(), len(frame)
+    grid = (np.arange(size) + 0.5) / size
+    for paste in (each for each in pastes if each.time == time):
+        dx, dy = np.abs(grid[None, :] - paste.place[0]), grid[:, None] - paste.place[1]
+        inside = {
+            "circle": dx**2 + dy**2 <= paste.radius**2,
+            "square": np.maximum(dx, np.abs(dy)) <= paste.radius,
+            "triangle": (dx <= (dy + paste.radius) / 2) & (np.abs(dy) <= paste.radius),
+        }[paste.shape]
+        frame[inside] = 0
+    return frame

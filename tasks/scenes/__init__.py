@@ -7,5 +7,6 @@ from tasks.scenes.grounding import Grounding
 from tasks.scenes.pointing import Pointing
 from tasks.scenes.spatial import Spatial
 from tasks.scenes.statements import Statements
+from tasks.scenes.trajectory import Trajectory
 
-__all__ = ["Attribute", "Counting", "Detection", "Grounding", "Pointing", "Spatial", "Statements"]
+__all__ = ["Attribute", "Counting", "Detection", "Grounding", "Pointing", "Spatial", "Statements", "Trajectory"]

@@ -12,7 +12,7 @@ from mmrl.core.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 from tasks.transit.network import COLOURS, LETTERS, Network, draw_network
-from tasks.transit.verify import verify_route, verify_word, write_route
+from tasks.transit.verify import full_points, verify_route, verify_word, write_route
 
 KINDS = ("on_line", "count", "route")
 
@@ -102,13 +102,16 @@ class Transit(GeneratedTask):
     def write_prompt(self, problem: TransitProblem, key: str) -> Prompt:
         question = {"route": self.route, "on_line": self.on_line, "count": self.number}[problem.kind]
         question = question.replace("{a}", problem.first).replace("{b}", problem.second)
-        transfers = problem.answer.count(",") if problem.kind == "route" else 0
+        transfers, points = 0, 0.0
+        if problem.kind == "route":
+            transfers = problem.answer.count(",")
+            points = full_points(problem.network.route(problem.first, problem.second) or [], problem.network)
         return Prompt(
             key,
             ask_about_images(question),
             images=(problem.network.render(self.size, self.grid),),
             answer=problem.answer,
-            info={"problem": problem, "kind": problem.kind, "transfers": transfers},
+            info={"problem": problem, "kind": problem.kind, "transfers": transfers, "detail_points": points},
         )
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:

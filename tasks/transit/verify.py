@@ -25,7 +25,7 @@ def verify_route(text: str, network: Network, origin: str, target: str, fewest: 
     reference = network.route(origin, target) or []
     best = exact and len(legs) == fewest
     points = detail_points(legs, network, reference, LONGEST if exact else len(reference))
-    full = detail_points(reference, network, reference, len(reference))
+    full = full_points(reference, network)
     return {
         "exact": float(exact),
         "fewest": float(best),
@@ -54,6 +54,11 @@ def detail_points(legs: list[Leg], network: Network, reference: list[Leg], most:
     longer = 5.0 * (len(legs) > len(reference))
     count = min(len(right), most)
     return min(10.0, ends - longer + count * (4 if len(reference) == 1 else 3) + len(transfers))
+
+
+def full_points(reference: list[Leg], network: Network) -> float:
+    """Points of the reference itself, at most 10."""
+    return detail_points(reference, network, reference, len(reference))
 
 
 def verify_word(text: str, answer: str, words: tuple[str, ...]) -> dict[str, float]:

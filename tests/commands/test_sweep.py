@@ -199,11 +199,9 @@ def test_the_held_out_mean_is_the_objective_of_a_search(words, code, message, tm
         "hydra/sweeper=search",
         *words,
     ]
-    program = f"import sys; from mmrl.__main__ import main; sys.exit(main({command!r}))"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(mmrl.__file__).parents[1]}"}
-    done = subprocess.run(
-        [quick_python(), "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-    )
+    line = [quick_python(), "-m", "mmrl", *command]
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stderr[-3000:]
     assert message in done.stdout + done.stderr and "Traceback" not in done.stderr
     if code == 0:

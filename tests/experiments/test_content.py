@@ -26,6 +26,13 @@ def test_a_start_stage_belongs_to_the_run():
     assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", stage])
 
 
+def test_a_stage_with_a_seed_of_its_own_is_hashed():
+    """The stages of this recipe have seed=1${seed}; a seed is no part of the hash."""
+    config = training_config(["recipe=secrets_rlhf"])
+    assert len(config["stages"]) == 3
+    assert hash_content(["recipe=secrets_rlhf"]) == hash_content(["recipe=secrets_rlhf", "seed=7"])
+
+
 def test_when_a_start_stops_is_what_it_learns():
     def stopped(at):
         words = f"['start=sums','trainer.callbacks.stop.stopping_threshold={at}']"

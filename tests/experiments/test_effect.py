@@ -4,7 +4,14 @@ from dataclasses import replace
 import pytest
 
 from mmrl.core.errors import ConfigError
-from mmrl.experiments.effect import cost_to_threshold, measure, student_interval, summarise
+from mmrl.experiments.effect import (
+    cost_to_threshold,
+    describe_verdict,
+    measure,
+    smallest_shown,
+    student_interval,
+    summarise,
+)
 from mmrl.experiments.experiment import Experiment
 
 NOTHING = "no effect at this scale"
@@ -147,3 +154,45 @@ def test_no_task_may_end_below_the_interval_of_its_start():
     assert not summarise(target, [kept, lost], None)["target_met"]
     with pytest.raises(ConfigError, match="no columns val/other/<task>/mean"):
         measure(result([0.3, 0.9]), "val/greedy/exact/mean", "val/other")
+
+
+def stored(method, baseline=None):
+    """A stored result: what `summarise` computes, and the seeds of both sides."""
+    ends = summarise(experiment(), method, baseline)
+    return {**ends, "seeds": method, "baseline": "the start" if baseline is None else {"seeds": baseline}}
+
+
+def test_the_smallest_difference_is_that_of_the_gains_over_the_baseline():
+    # leads -0.1, 0, 0.1: standard deviation 0.1; with two degrees of freedom the power of 0.8 is at a noncentrality of
+    # 5.653, which tests of the power draw: 0.1 * 5.653 / sqrt(3)
+    mixed = stored(seeds((0.3, 0.4), (0.3, 0.5), (0.3, 0.6)), seeds((0.3, 0.5), (0.3, 0.5), (0.3, 0.5)))
+    assert smallest_shown(mixed) == pytest.approx(0.3264, abs=1e-4)
+    assert describe_verdict(mixed) == "undecided"
+    close = stored(seeds((0.3, 0.5), (0.3, 0.51), (0.3, 0.49)), seeds((0.3, 0.5), (0.3, 0.5), (0.3, 0.5)))
+    assert smallest_shown(close) == pytest.approx(0.03264, abs=1e-5) and describe_verdict(close) == NOTHING
+    # against the start, gains of 0.2, 0.21, 0.19 have the same spread, and help
+    risen = stored(seeds((0.3, 0.5), (0.3, 0.51), (0.3, 0.49)))
+    assert smallest_shown(risen) == pytest.approx(0.03264, abs=1e-5) and describe_verdict(risen) == "helps"
+    assert smallest_shown(stored(seeds((0.3, 0.5)))) is None  # a seed alone has no spread
+
+
+def test_without_room_for_a_difference_the_verdict_says_so():
+    low = seeds((0.0, 0.0), (0.01, 0.02), (0.0, 0.06))
+    assert describe_verdict(stored(low, low)).endswith("at its floor")  # 0.027 on both sides on average
+    high = seeds((0.97, 0.98), (0.96, 0.97), (0.98, 0.94))
+    assert describe_verdict(stored(high)).endswith("at its ceiling")
+    assert describe_verdict(stored(high, seeds((0.9, 0.98), (0.9, 0.93), (0.9, 0.93)))) == NOTHING  # 0.947 of baseline
+
+
+def test_equal_gains_find_what_their_wilson_intervals_leave():
+    # the interval of one problem of 64 on each seed, half as wide: times (1.960 + 0.842) / 1.960
+    pairs = ((62 / 64, 63 / 64), (63 / 64, 1.0), (62 / 64, 63 / 64))
+    equal = stored([measure(result(pair, n=64), "val/greedy/exact/mean") for pair in pairs])
+    low, high = equal["interval"]
+    assert smallest_shown(equal) == pytest.approx((high - low) / 2 * 2.802 / 1.960, rel=1e-3)
+
+
+def test_costs_have_no_smallest_difference():
+    row = cost_to_threshold(rows((400, 2), (475, 3)), "return_100", 475, "env_steps")
+    result = {"seeds": [row, row], "baseline": "the start", "verdict": NOTHING}
+    assert smallest_shown(result) is None and describe_verdict(result) == NOTHING

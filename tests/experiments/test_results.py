@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mmrl.experiments.effect import describe_verdict
 from mmrl.experiments.experiment import Experiment, read_experiment
 from mmrl.experiments.results import (
     FOLDER,
@@ -21,7 +22,7 @@ def test_every_stored_result_has_a_row_and_belongs_to_its_experiment():
     assert len(RECIPES) >= 30 and len(format_table().splitlines()) == len(RECIPES)
     for recipe in RECIPES:
         result, experiment = read_result(recipe), read_experiment(recipe)
-        assert format_result(result).startswith(result["verdict"])
+        assert format_result(result).startswith(describe_verdict(result))
         assert (result["metric"], result["comparison"]) == (experiment.metric, experiment.comparison)
         assert result["target"] == experiment.target and result["budget"] == experiment.budget
         name = experiment.baseline.name if experiment.baseline else "the start"

@@ -143,6 +143,7 @@ def rows(per_row: bool) -> Batch:
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
         value_mask=mask & (torch.arange(t) >= 1),
         feature_mask=mask & (torch.arange(t) % 2 == 0),
+        key_tokens=mask & (torch.arange(t) % 3 == 0),
         clip_high=torch.linspace(0.2, 0.4, n),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),

@@ -41,6 +41,7 @@ OTHERS = {
     "sim_similarity": "initial states of a simulator",
     "gym_text": "environments without an expert",
     "textarena": "games without an expert",
+    "openenv": "environments of a server",
     "bandit": "one answer is right for all prompts",
     "cyclic": "preferences between answers; no answer is right",
     "drifted_preferences": "pairs of words; a policy's own answer has a reward, and none is right",

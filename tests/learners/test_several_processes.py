@@ -19,7 +19,7 @@ STRATEGIES = {
     "hsdp": ("strategy=fsdp2", "strategy.shard_size=2"),
     "no_sync": ("strategy=fsdp2", "strategy.no_sync=true"),
 }
-ITERATIONS = 3
+ITERATIONS = 2  # the second has the state that the first leaves
 EVERY = (f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
 ARM = (
     "policy.hidden_size=32",

@@ -14,9 +14,11 @@ import sims.tabletop.sim
 import tests.runs.words
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from tests.composed_words import share_options
 from tests.parsed_words import share_parts
 from tests.tiny_recipes import QUIET, TEXT
 
+share_options()
 share_parts()
 get_checkpoint_conversion_mapping("qwen2")  # the table of all models
 for words in ((*TEXT, *QUIET), ("recipe=demo_vla", *QUIET)):

@@ -19,6 +19,7 @@ from mmrl.commands.catalogue.rows import (
 from mmrl.commands.catalogue.runs import OWN, RunOption, find_name, find_theme, find_users, group_themes, read_runs
 from mmrl.config.layers.files import Options, default_choices, merge_choices, read_paper, read_run
 from mmrl.config.option_files import find_options
+from mmrl.experiments.effect import read_verdict
 from mmrl.experiments.results import ABSENT, FOLDER, describe_result, read_result
 
 _MINUTES, _RESULT, _SHORTEST = 4, 9, 10  # columns: of the minutes, of the result, and of a paper at least
@@ -48,12 +49,12 @@ def format_recipes(width: int) -> list[str]:
                 lines.append(format_row(name, text, "-", options["recipe"][name].origin))
                 continue
             paper, result = read_paper({"recipe": name}, options), read_result(name)
-            verdict = "-" if result is None else str(result["verdict"]).removesuffix(_SCALE)
+            verdict = "-" if result is None else read_verdict(result).removesuffix(_SCALE)
             lines.append(format_row(name, cite_within(paper, paper_width), format_minutes(result), verdict))
     unmeasured = "not measured" if FOLDER.is_dir() else ABSENT
     notes = (
         "A recipe is a method in a setting; a theme is a folder of conf/method.",
-        f"min: minutes a seed on 2 cores; no effect:{_SCALE}; -: {unmeasured}.",
+        f"min: minutes a seed on 2 cores; no effect:{_SCALE}; undecided: 0.1 would have been missed; -: {unmeasured}.",
         "`mmrl list recipes NAME` shows one recipe in full, `mmrl list methods` what the papers say.",
     )
     return [*lines, "", *wrap(notes, width)]

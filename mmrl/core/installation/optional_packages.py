@@ -34,6 +34,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "vllm": {"vllm": "vllm"},
     "guided": {"llguidance": "llguidance"},
     "mcp": {"mcp": "mcp"},
+    "renderers": {"renderers": "renderers", "httpx": "httpx"},
     "private": {"dp_accounting": "dp-accounting"},
     "gguf": {"gguf": "gguf"},
     "qlora": {"bitsandbytes": "bitsandbytes"},

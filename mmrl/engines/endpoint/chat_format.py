@@ -123,7 +123,7 @@ class ChatFormat:
         """Read a completion: its text up to a stop string, or its calls."""
         ids = done.action.tolist()
         text, turn = (_cut(each, stop) for each in (str(done.output), self.policy.turn_text(ids)))
-        calls, malformed = self._read_calls(turn) if request.reads_calls else ([], False)
+        calls, malformed = self._read_calls(turn, request.tools) if request.reads_calls else ([], False)
         message: Message = {"role": "assistant", "content": turn if malformed else text}
         if calls:
             first = sum(len(each.get("tool_calls", ())) for each in request.messages)
@@ -137,10 +137,10 @@ class ChatFormat:
         tokens = list(zip(self.policy.token_texts(ids), done.behavior_logprobs.tolist()))
         return ChatChoice(message, finish, tokens, malformed)
 
-    def _read_calls(self, turn: str) -> tuple[list[ToolCall], bool]:
+    def _read_calls(self, turn: str, tools: Sequence[Mapping[str, Any]]) -> tuple[list[ToolCall], bool]:
         """The calls of a turn, and whether they cannot be read."""
         try:
-            return self.parser.parse(turn, {}), False
+            return self.parser.parse_turn(turn, tools), False
         except ToolError:
             return [], True
 

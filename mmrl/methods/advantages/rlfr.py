@@ -75,9 +75,10 @@ def filter_deviations(deviation: Tensor, mask: Tensor, threshold: float, top: in
 class FlowRewards(Annotator):
     """Write `token_rewards`: `coef` times the filtered deviation of each token from the flow of right answers.
 
-    Once per iteration, before it scores, the flow is fitted to the hidden states of the right answers of all processes;
-    until there is one, rewards are 0. The last token of a row has no state after it and gets 0. The policy has
-    `hidden_layers`. Source: RLFR, 2025, arXiv:2510.10201.
+    Answers are scored by the flow of the right answers of earlier iterations, and rewards are 0 as long as there are
+    none. Once per iteration, after it has scored, the flow is fitted to the hidden states of the right answers of all
+    processes. The last token of a row has no state after it and gets 0. The policy has `hidden_layers`. Source: RLFR,
+    2025, arXiv:2510.10201.
 
     Args:
         coef: reward of the largest deviation of a row.
@@ -128,8 +129,6 @@ class FlowRewards(Annotator):
         # (rows, choices - 1) bool, tokens with a state after them; `right` those of correct answers
         mask = sorted_batch["action_mask"][:, :-1] & sorted_batch["action_mask"][:, 1:]
         right = mask & (sorted_batch["episode_reward"] >= self.success_threshold)[:, None]
-        if self._fitted != ctx.iteration:
-            self._fit(pairs[:, right], sorted_batch["group"][:, None].expand_as(right)[right], ctx)
         rewards = torch.zeros(sorted_batch["action_mask"].shape)
         if self._network is not None and mask.any():
             # (rows, choices - 1, layers, size) noise, and (tokens, layers) errors at the time tau
@@ -139,6 +138,8 @@ class FlowRewards(Annotator):
                 error = flow_error(self._network, pairs[:, mask], noise[mask], tau)
             deviation = torch.zeros(mask.shape).masked_scatter(mask, flow_deviation(error, self.tau))
             rewards[:, :-1] = self.coef * filter_deviations(deviation, mask, self.threshold, self.top)
+        if self._fitted != ctx.iteration:
+            self._fit(pairs[:, right], sorted_batch["group"][:, None].expand_as(right)[right], ctx)
         return batch.with_columns(token_rewards=rewards[order.argsort()])
 
     def _fit(self, pairs: Tensor, group: Tensor, ctx: Context) -> None:

@@ -26,7 +26,7 @@ from mmrl.core.columns import pad_value, per_choice
 from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.types import Completion, Context, Episode, Observation, PolicyOutput, Prompt, Request, Turn
 from mmrl.objectives.objective import Term
-from mmrl.ops.masked import masked_mean
+from mmrl.ops.masked import masked_sum
 from mmrl.rollouts.base import Rollout, turn_seed
 
 PRIOR = {"slope": 10.0, "place": -0.5, "floor": 0.1}
@@ -222,13 +222,16 @@ def _after(hint: Tensor, done: Completion, text: str) -> Completion:
 
 @dataclass(frozen=True)
 class HintNegativeLogLikelihood(Term):
-    """Negative log-likelihood of hints in the completion (SEELE), mean per row, in nats.
+    """Negative log-likelihood of hints in the completion (SEELE), in nats per sampled token of the row.
 
-    Hint tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
+    -sum_hint log pi / C with the C sampled tokens of the row. A term per row is multiplied by the row's summed weight,
+    which is C times the weight of a sampled token, so that each hint token has the weight of a sampled token of its
+    row, however long hint and completion are. 0 for rows without a hint.
     """
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"imitation_mask"})
+        return frozenset({"imitation_mask", "action_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -masked_mean(out.full_logprobs, batch["imitation_mask"], dim=1)
+        choices = batch["action_mask"].sum(1).clamp(min=1)
+        return -masked_sum(out.full_logprobs, batch["imitation_mask"], dim=1) / choices

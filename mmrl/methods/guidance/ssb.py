@@ -5,6 +5,7 @@ Semantic Soft Bootstrapping: Long Context Reasoning in LLMs without Reinforcemen
 - attempts, a hint from two of them, and an answer to the hinted problem: `HintedAnswers`
 - that problem as the teacher's context: `HintedContext`
 - answers to learn from: `KeepHintedSuccesses`
+- demonstrations after such hints, for a small policy that has to learn to read them: `HintedExamples`
 - KL(teacher || student) at every token: `GKDLoss(beta=0, teacher="reference@hinted")`
 """
 
@@ -16,8 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl.core.groups import group_episodes
+from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
+from mmrl.rollouts.text.hints import HintedPrompts
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
 
@@ -42,9 +45,7 @@ class HintedAnswers(Rollout):
     def __init__(self, attempts: int = 4, message: str = MESSAGE, success_threshold: float = 1.0):
         if attempts < 2:
             raise ValueError(f"rollout.attempts must be at least 2, a right and a wrong one, got {attempts}")
-        if not all(name in message for name in ("{right}", "{wrong}")):
-            raise ValueError("rollout.message must name {right} and {wrong}, the attempts that it shows")
-        self.attempts, self.message, self.success_threshold = attempts, message, success_threshold
+        self.attempts, self.message, self.success_threshold = attempts, check_message(message), success_threshold
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         # `attempts` completions of each prompt, scored, but not trained on
@@ -82,7 +83,19 @@ class HintedAnswers(Rollout):
         wrong = Counter(str(episode.output) for episode in done if episode.reward < self.success_threshold)
         if not right or not wrong:
             return None
-        return self.message.replace("{wrong}", wrong.most_common(1)[0][0]).replace("{right}", right[0])
+        return fill_message(self.message, right[0], wrong.most_common(1)[0][0])
+
+
+def check_message(message: str) -> str:
+    """Return a message that shows both attempts; raise ValueError for another one."""
+    if not all(name in message for name in ("{right}", "{wrong}")):
+        raise ValueError("rollout.message must name {right} and {wrong}, the attempts that it shows")
+    return message
+
+
+def fill_message(message: str, right: str, wrong: str) -> str:
+    """Write both attempts into a message."""
+    return message.replace("{wrong}", wrong).replace("{right}", right)
 
 
 def add_hint(raw: Mapping[str, Any], hint: str) -> dict[str, Any]:
@@ -91,6 +104,30 @@ def add_hint(raw: Mapping[str, Any], hint: str) -> dict[str, Any]:
     content = last["content"]
     longer = content + hint if isinstance(content, str) else [*content, {"type": "text", "text": hint}]
     return {**raw, "messages": (*before, {**last, "content": longer})}
+
+
+class HintedExamples(HintedPrompts):
+    """Show some prompts a right and a wrong attempt, in the message of `HintedAnswers`, before another rollout plays.
+
+    With `Demonstrations` a policy with random weights learns to read the hints, as a pretrained one can. The right
+    attempt is the task's demonstration, the wrong one its random guess. Differs from SSB: its model is pretrained.
+
+    Args:
+        rollout: what plays the prompts.
+        probability: that a prompt gets a hint.
+        message: is appended to the prompt's last message, with {right} and {wrong} filled in.
+    """
+
+    def __init__(self, rollout: Rollout, probability: float = 0.5, message: str = MESSAGE):
+        super().__init__(rollout, (1.0,), probability)
+        self.message = check_message(message)
+
+    def hint(self, slot: int, prompt: Prompt, ctx: Context) -> Prompt:
+        rng = derive_rng("hint", ctx.seed, ctx.purpose, ctx.iteration, slot)
+        if rng.random() >= self.probability:
+            return prompt
+        hint = fill_message(self.message, ctx.task.demonstrate(prompt.index), ctx.task.guess(prompt, rng))
+        return replace(prompt, messages=add_hint(prompt.observation, hint)["messages"])
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ def trajectory_similarity(history: Sequence[float], references: Sequence[Sequenc
 
     def standardise(rates: Sequence[float]) -> np.ndarray:
         cut = np.asarray(rates[:length], dtype=np.float64)
+        if np.ptp(cut) == 0:  # less its mean, a constant can leave a rounding error, which has a direction
+            return np.zeros(length)
         return (cut - cut.mean()) / (cut.std() + 1e-8)
 
     target = standardise(history)

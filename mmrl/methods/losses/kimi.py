@@ -43,7 +43,10 @@ def mirror_descent_loss(
         level = group_mean(reward, group, counted)[0]
     else:
         _, index = group.unique(return_inverse=True)
-        top = reward.new_full((len(reward),), -torch.inf).scatter_reduce(0, index, reward, "amax")[index]
+        # (rows,) largest counted reward of the group, against overflow
+        top = torch.where(counted, reward, -torch.inf)
+        top = reward.new_full((len(reward),), -torch.inf).scatter_reduce(0, index, top, "amax")[index]
+        top = torch.where(top.isfinite(), top, reward)
         level = top + tau * group_mean(((reward - top) / tau).exp(), group, counted)[0].clamp(min=1e-30).log()
     return (reward - level - tau * log_ratio).square() / (2 * tau)
 

@@ -45,6 +45,7 @@ class HintedUnsolved(HintedPrompts):
         check_at_least(0, "rollout", start_iteration=start_iteration)
         self.start_iteration, self.score_name = start_iteration, score_name
         self.solved: dict[int, bool] = {}  # whether the first stage solved a problem that it visited
+        self.hinted = 0.0  # share of the prompts of the last collection that had a hint
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes = super().collect(prompts, ctx)
@@ -59,11 +60,15 @@ class HintedUnsolved(HintedPrompts):
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         super().observe(groups)
+        self.hinted = sum("hint" in group[0].prompt.info for group in groups) / max(len(groups), 1)
         for group in groups:
             if group[0].info.get("first_stage"):
                 index = group[0].prompt.index
                 success = any(rate > 0 for rate in success_rates(group, self.score_name))
                 self.solved[index] = success or self.solved.get(index, False)
+
+    def metrics(self) -> dict[str, float]:
+        return {**super().metrics(), "rollout/hinted": self.hinted}
 
     def state_dict(self) -> dict[str, Any]:
         return {"solved": dict(self.solved), "rollout": super().state_dict()}

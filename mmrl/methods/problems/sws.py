@@ -4,7 +4,7 @@ SwS: Self-aware Weakness-driven Problem Synthesis in Reinforcement Learning for 
 
 - problems with low success rates that do not rise: `is_weak`
 - a share of each kind in proportion to its fraction of weak problems: `failure_shares`
-- a first part on the first problems of the task, then new ones of the weak kinds: `WeakKinds`
+- a first part on the first problems of the task, then these and new ones of the weak kinds: `WeakKinds`
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.core.errors import check_at_least
+from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Task
 from mmrl.curricula.base import Curriculum, Selection
@@ -40,12 +40,14 @@ def failure_shares(ratios: Mapping[Hashable, float]) -> dict[Hashable, float]:
 
 
 class WeakKinds(Curriculum):
-    """Selects from the first `pool` problems at first, then from all, kinds in proportion to their weak problems.
+    """Selects from the first `pool` problems, later from these and from new ones, kinds by their weak problems.
 
     The first `pool` problems are trained on for `explore_iterations`. Then the share of every kind is computed once,
-    from the problems that `is_weak` finds, and problems of the whole task are drawn, none twice in an iteration: a task
-    whose problems are generated stands in for the synthesis of problems by a language model. Put `KeepPassRates` into
-    data.transforms to leave out what is too easy or too hard. Source: SwS, 2025, arXiv:2506.08989.
+    from the problems that `is_weak` finds. From then on a problem is one of the pool, uniformly, with probability
+    `original_fraction`, and otherwise one of the task's others, kinds in proportion to their shares; none is drawn
+    twice in an iteration. A task whose problems are generated stands in for the synthesis of problems by a language
+    model. Put `KeepPassRates` into data.transforms to leave out what is too easy or too hard. Source: SwS, 2025,
+    augmented training on old and new problems, arXiv:2506.08989.
 
     Args:
         info_key: entry of a prompt's `info` that names its kind.
@@ -53,6 +55,7 @@ class WeakKinds(Curriculum):
         pool: problems of the first part.
         max_rate: success rate that a weak problem never reaches.
         score_name: "reward", or the name of a score, in [0, 1].
+        original_fraction: probability of a problem of the pool in the second part.
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class WeakKinds(Curriculum):
         pool: int,
         max_rate: float = 0.5,
         score_name: str = "reward",
+        original_fraction: float = 0.5,
     ):
         check_at_least(1, "curriculum", explore_iterations=explore_iterations, pool=pool)
+        check_fraction("curriculum", original_fraction=original_fraction)
+        self.original_fraction = original_fraction
         self.info_key, self.explore_iterations, self.pool, self.max_rate = info_key, explore_iterations, pool, max_rate
         self.history, self._drawn = PromptHistory(score_name), Selection()
         self._kinds: dict[Hashable, list[int]] = {}  # problems of each kind; made once
@@ -72,16 +78,7 @@ class WeakKinds(Curriculum):
     def select(self, count: int, ctx: Context) -> list[int]:
         selection = self._drawn.begin(count, ctx)
         rng = derive_rng("weak_kinds", ctx.seed, ctx.iteration, len(selection))
-        # (problems,) weight of each: uniform over the pool, later each kind's share divided by its problems
-        weights = np.zeros(len(ctx.task))
-        if ctx.iteration < self.explore_iterations:
-            weights[: self.pool] = 1.0
-        else:
-            shares = self.shares(ctx.task) if self._shares is None else self._shares
-            self._shares = shares
-            for kind, share in shares.items():
-                indices = self._group_kinds(ctx.task)[kind]
-                weights[indices] = share / len(indices)
+        weights = self._weights(ctx)
         # no problem twice in an iteration
         weights[list(selection)] = 0.0
         if (weights > 0).sum() < count:
@@ -92,6 +89,24 @@ class WeakKinds(Curriculum):
         choice = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
         selection.update(choice)
         return choice
+
+    def _weights(self, ctx: Context) -> np.ndarray:
+        """(problems,) weight of each: uniform over the pool; later a new one has its kind's share by their number."""
+        original, new = np.zeros(len(ctx.task)), np.zeros(len(ctx.task))
+        original[: self.pool] = 1.0
+        if ctx.iteration < self.explore_iterations:
+            return original
+        if self._shares is None:
+            self._shares = self.shares(ctx.task)
+        for kind, share in self._shares.items():
+            indices = [index for index in self._group_kinds(ctx.task)[kind] if index >= self.pool]
+            new[indices] = share / max(len(indices), 1)
+        if not new.any():
+            raise ValueError(
+                f"curriculum: task {ctx.task.name!r} has no new problem of a weak kind beyond its first "
+                f"curriculum.pool={self.pool}; lower curriculum.pool"
+            )
+        return self.original_fraction * original / original.sum() + (1 - self.original_fraction) * new / new.sum()
 
     def shares(self, task: Task) -> dict[Hashable, float]:
         """Compute the share of each kind from the problems visited so far."""

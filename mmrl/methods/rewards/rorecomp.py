@@ -49,7 +49,8 @@ class RecomposeRows(ReplayRows):
     Args:
         fraction: of the correct and of the wrong rows that are kept at once.
         probability: of adding buffered rows in an iteration. A schedule can lower it to 0.
-        capacity: groups in the buffer, over all processes; the oldest leave first.
+        capacity: groups in the buffer, over all processes; the oldest leave first. With max_age=2 no more than the
+            groups of two iterations wait, so that a buffer for more is never full.
         max_age: iterations after which a group leaves the buffer.
         success_threshold: smallest reward of a correct completion.
     """

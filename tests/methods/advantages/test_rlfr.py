@@ -62,25 +62,47 @@ def test_shuffled_sequences_deviate_more():
     assert (here[:, None, 0] < there[None, :, 0]).float().mean() > 0.7  # area under the curve
 
 
+def fitted(batch, ctx):
+    """A flow that has seen the right answers of iteration 0."""
+    part = FlowRewards(rows=4)
+    part(batch, replace(ctx, iteration=0))
+    return part
+
+
 def test_there_is_no_reward_before_the_first_right_answer_and_the_fit_is_one_an_iteration():
     batch, ctx = rows(per_row=False), context(per_row=False)
     part = FlowRewards(rows=4)
     wrong = batch.with_columns(episode_reward=torch.zeros(batch.rows))
     assert not part(wrong, ctx)["token_rewards"].any()
-    out = part(batch, replace(ctx, iteration=1))["token_rewards"]
+    assert not part(batch, replace(ctx, iteration=1))["token_rewards"].any()  # right ones, for the next iteration
+    out = part(batch, replace(ctx, iteration=2))["token_rewards"]
     assert out.any() and (out <= 0).all() and out.min() == -0.01 and not out[:, -1].any()
     weights = copy.deepcopy(part.state_dict())
-    assert_close(part(batch, replace(ctx, iteration=1))["token_rewards"], out)  # without another fit
+    part(batch, replace(ctx, iteration=2))  # without another fit
     assert all(torch.equal(a, b) for a, b in zip(weights["network"].values(), part.state_dict()["network"].values()))
     again = FlowRewards(rows=4)
     again.load_state_dict(weights)
-    later = replace(ctx, iteration=2)
+    later = replace(ctx, iteration=3)
     assert_close(again(batch, later)["token_rewards"], part(batch, later)["token_rewards"])
+
+
+def test_rows_are_scored_by_a_flow_that_was_not_fitted_to_them():
+    """Which answers of an iteration are right changes the flow of the next one, and none of its own rewards."""
+    batch, ctx = rows(per_row=False), replace(context(per_row=False), iteration=1)
+    right = torch.arange(batch.rows) < batch.rows // 2
+    parts = [fitted(batch, ctx) for _ in range(2)]
+    first, second = (
+        part(batch.with_columns(episode_reward=each.float()), ctx) for part, each in zip(parts, (right, ~right))
+    )
+    assert_close(first["token_rewards"], second["token_rewards"], rtol=0, atol=0)
+    assert first["token_rewards"].any()
+    weights = [part.state_dict()["network"]["read.weight"] for part in parts]
+    assert not torch.equal(*weights)
 
 
 def test_rewards_are_the_same_on_two_processes_and_with_more_padding():
     batch, ctx = rows(per_row=False), replace(context(per_row=False), iteration=1)
-    expected = FlowRewards(rows=4)(batch, ctx)["token_rewards"]
+    expected = fitted(batch, ctx)(batch, ctx)["token_rewards"]
     group = batch["group"]
     places = [(group != 8).nonzero()[:, 0], (group == 8).nonzero()[:, 0]]
     told: list = []
@@ -93,11 +115,13 @@ def test_rewards_are_the_same_on_two_processes_and_with_more_padding():
             return [*items, *other]
 
     for mine, rest in (places, places[::-1]):
-        other: list = []
-        FlowRewards(rows=4)(batch.select(rest), replace(ctx, collector=Two()))
-        other = told[-1]
-        part = FlowRewards(rows=4)(batch.select(mine), replace(ctx, collector=Two()))
-        assert_close(part["token_rewards"], expected[mine])
+        parts = FlowRewards(rows=4), FlowRewards(rows=4)
+        for iteration in (0, 1):
+            now, other = replace(ctx, iteration=iteration, collector=Two()), []
+            parts[0](batch.select(rest), now)
+            other = told[-1]
+            out = parts[1](batch.select(mine), now)
+        assert_close(out["token_rewards"], expected[mine])
     assert expected.any()
 
 

@@ -160,6 +160,20 @@ def test_returns_of_the_decisive_turns(gamma, baseline, expected):
     assert_close(mixed["advantages"][:, 0], torch.tensor(expected)[order])
 
 
+def test_rows_without_a_choice_have_no_part_in_the_baseline():
+    """Two episodes at discount .5: returns 2 + 4 / 2 = 4 and 4, and 6 of a row whose choices are all forced."""
+    batch = Batch(
+        reward=torch.tensor([2.0, 4.0, 6.0]),
+        episode=torch.tensor([7, 7, 9]),
+        step=torch.tensor([0, 1, 0]),
+        action_mask=torch.tensor([[1, 0], [1, 1], [0, 0]]).bool(),
+    )
+    advantages = TurnReturns(0.5)(batch, context(None))["advantages"]
+    assert_close(advantages, torch.zeros(3, 2))  # minus (4 + 4) / 2
+    batch["reward"] = torch.tensor([2.0, 2.0, 6.0])  # returns 3 and 2 minus 2.5
+    assert_close(TurnReturns(0.5)(batch, context(None))["advantages"], torch.tensor([[0.5, 0], [-0.5, -0.5], [0, 0]]))
+
+
 def test_without_a_decisive_turn_there_is_nothing_to_learn():
     assert (TurnReturns()(rewarded([0.0, 0.0, 0.0]), context(None))["advantages"] == 0).all()
 

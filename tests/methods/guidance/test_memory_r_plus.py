@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.nn.functional import cosine_similarity
 from torch.testing import assert_close
 
@@ -17,6 +18,7 @@ from mmrl.methods.guidance.memory_r_plus import (
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.transforms.text_embedding import EMPTY, embed_texts, prompt_text
 from tasks.arithmetic import Arithmetic
+from tests.composed_words import compose_words
 from tests.policies.text.oracle import TINY, decided
 
 TASK = Arithmetic()
@@ -180,3 +182,11 @@ def test_refusals(encoder):
             MemoryReward(**{name: 0})
     with pytest.raises(ValueError, match=r"encoder='sentences'.*frozen_models"):
         MemoryReward(encoder="sentences")(episodes([("1", 1.0)]), context(encoder))
+
+
+def test_the_memories_of_the_recipe_hold_all_its_problems_and_each_comes_back():
+    plain = compose_words(("recipe=memory_r_plus",))
+    problems = len(instantiate(plain.data.task, _convert_="all"))
+    memory = instantiate(plain.data.transforms.memory, explore_coef=1.0)
+    assert memory.max_prompts >= problems
+    assert plain.trainer.max_epochs * plain.data.num_prompts >= 5 * problems

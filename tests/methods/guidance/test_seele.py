@@ -5,16 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from mmrl.core.types import Context, Sampling
+from mmrl.core.batch import Batch
+from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.guidance.seele import Hinted, HintNegativeLogLikelihood, Response, fit_response
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.weighting import ConstantLength, SequenceMean, TokenMean
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
 from tasks.arithmetic import Arithmetic
+from tests.composed_words import compose_words
 from tests.policies.text.oracle import TINY, decided
 
 TASK = Arithmetic(digits=(1, 1, 1, 1), steps=True)
@@ -80,7 +85,34 @@ def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
     assert torch.equal(batch["imitation_mask"].sum(1), torch.tensor([e.info["hint"] for e in episodes]))
     assert batch["prompt_id"].unique().numel() == 2  # the prompt is read without hints, once for all of its completions
     surprise = HintNegativeLogLikelihood()(out, batch)
-    assert_close(surprise[0], -out.logprobs[0, :length].mean())
+    assert_close(surprise[0], -out.logprobs[0, :length].sum() / (len(done.action) - length))
+
+
+@pytest.mark.parametrize("weighting", [ConstantLength(12), TokenMean(), SequenceMean()])
+def test_each_hint_token_has_the_weight_of_a_sampled_token_of_its_row(weighting):
+    """The gradient of the loss by the log-prob of each token: minus the weight of the row's sampled tokens."""
+    hints, ends = torch.tensor([[10], [2], [0]]), torch.tensor([[12], [9], [4]])
+    places = torch.arange(12)
+    imitated, sampled = places < hints, (places >= hints) & (places < ends)
+    batch = Batch({"imitation_mask": imitated, "action_mask": sampled})
+    batch["loss_weights"] = weighting(batch, lambda value: value)
+    logprobs = torch.zeros(3, 12, requires_grad=True)
+    out = PolicyOutput(logprobs, torch.zeros(3, 12))
+    loss, _ = Objective({"hint": HintNegativeLogLikelihood()})(out, batch)
+    (slopes,) = torch.autograd.grad(loss, logprobs)
+    for row in range(3):
+        weight = batch["loss_weights"][row, sampled[row]][0]
+        assert_close(-slopes[row], torch.where(imitated[row], weight, 0.0))
+    if isinstance(weighting, ConstantLength):
+        assert_close(-slopes[0].sum(), torch.tensor(10 / (3 * 12)))  # the longest hint counts most
+
+
+def test_the_recipe_fits_the_curve_to_the_papers_eight_completions_and_comes_back_to_a_problem():
+    plain = compose_words(("recipe=seele",))
+    data, rounds = plain.data, instantiate(plain.data.rollout).rounds
+    assert (rounds, data.group_size) == (4, 32)  # four rounds of eight
+    visits = plain.trainer.max_epochs * data.num_prompts / len(instantiate(data.task, _convert_="all"))
+    assert visits >= 3  # in the second and later ones the share of the last visit is shown
 
 
 def test_shares_are_remembered_for_the_next_visit(policy):

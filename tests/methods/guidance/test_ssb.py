@@ -1,20 +1,29 @@
 """Semantic soft bootstrapping: hints from attempts, contexts and the loss by hand."""
 
+import csv
 from dataclasses import replace
 
 import pytest
 import torch
+from hydra.utils import get_class, instantiate
+from omegaconf import OmegaConf
 from torch.testing import assert_close
 
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.core.types import Collector, Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.guidance.ssb import HintedAnswers, HintedContext, KeepHintedSuccesses, add_hint
+from mmrl.methods.guidance.ssb import HintedAnswers, HintedContext, HintedExamples, KeepHintedSuccesses, add_hint
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.policies.text.policy import TextPolicy
+from mmrl.rollouts.base import Rollout
+from tasks.arithmetic import Arithmetic
+from tests.composed_words import compose_words
 
 CONFIG = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "num_key_value_heads": 2, "initializer_range": 0.5}  # fmt: skip
+SILENT = ("trainer.callbacks.progress=null", "trainer.logger.tensorboard=null", "trainer.enable_progress_bar=false")
 PROMPT = Prompt("sums/train/0", ({"role": "user", "content": "1+2="},))
 
 
@@ -85,8 +94,49 @@ def test_the_loss_by_hand():
     assert_close(loss, torch.tensor([[0.098886, 0.0]]), atol=1e-6, rtol=0)
 
 
+class AsTheyAre(Rollout):
+    """The prompts that it was given, without an answer."""
+
+    def collect(self, prompts, ctx):
+        return [Episode(prompt, slot, 0) for slot, prompt in prompts]
+
+
+def test_the_start_of_the_recipe_has_seen_the_hints_of_its_rollout():
+    """About half of the prompts end in the message that the rollout writes of a right and a wrong attempt."""
+    plain = compose_words(("recipe=ssb",))
+    (word,) = [word for word in plain.trainer.callbacks.warm_start.stages.sft if "rollout" in word]
+    spec = OmegaConf.create(word.partition("=")[2])
+    assert get_class(spec.pop("_target_")) is HintedExamples and spec.pop("rollout")._target_.endswith("Demonstrations")
+    task, rollout = Arithmetic(), instantiate(plain.data.rollout)
+    ctx = Context(task, None, None, Sampling(), seed=0, iteration=0)
+    episodes = HintedExamples(AsTheyAre(), **spec).collect([(slot, task[slot]) for slot in range(400)], ctx)
+    hinted = [e for e in episodes if e.prompt.messages != task[e.prompt.index].messages]
+    assert len(hinted) / len(episodes) == pytest.approx(0.5, abs=0.1)
+    scored = []
+    for episode in hinted:
+        index, content = episode.prompt.index, episode.prompt.messages[-1]["content"]
+        start, _, rest = content.partition("\nRight: ")
+        right, wrong = rest.rstrip("\n").split("\nWrong: ")
+        assert (start, right) == (task[index].messages[-1]["content"], task.demonstrate(index))
+        assert content == start + rollout.write_hint([attempt(right, 1.0), attempt(wrong, 0.0)])
+        scored.append(right != wrong)
+    assert sum(scored) / len(scored) > 0.9
+
+
+@pytest.mark.slow
+def test_the_recipe_has_rows_in_every_iteration_at_its_own_start_and_size(tmp_path):
+    """With a start that never saw a hint, 0 or 1 of 256 problems gave a row."""
+    words = ["recipe=ssb", f"run_dir='{tmp_path}'", "trainer.max_epochs=4", "data.evaluation=null", *SILENT]
+    CLI(to_lightning(compose(words))).fit()
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = [float(row["rollout/rows"]) for row in csv.DictReader(file) if row["rollout/rows"]]
+    assert len(rows) == 4 and min(rows) >= 50
+
+
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="attempts"):
         HintedAnswers(attempts=1)
     with pytest.raises(ValueError, match="message"):
         HintedAnswers(message="{right}")
+    with pytest.raises(ValueError, match="message"):
+        HintedExamples(AsTheyAre(), message="{wrong}")

@@ -80,6 +80,9 @@ def test_metrics_by_hand():
     metrics = GMPO.metrics(make_output(D), make_batch())
     assert_close(metrics["ratio"], torch.tensor([[exp(-0.4 / 3)] * 4, [exp(0.15)] * 4]))
     assert_close(metrics["clip_fraction"], torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]))
+    # a choice without an advantage has no gradient to lose
+    metrics_without = GMPO.metrics(make_output(D), make_batch((0.0, -0.5)))
+    assert_close(metrics_without["clip_fraction"], torch.tensor([[0.0] * 4, [0.0, 1.0, 0.0, 0.0]]))
     # KL(old || new) by k3: rho - 1 - d
     assert_close(metrics["kl"], torch.where(MASK, torch.tensor(D).exp() - 1 - torch.tensor(D), 0.0))
 

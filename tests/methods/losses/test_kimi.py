@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.core.batch import Batch
+from mmrl.core.types import PolicyOutput
 from mmrl.methods.losses.kimi import MirrorDescentLoss, mirror_descent_loss
 from tests.laws.example import Example
 
@@ -46,6 +48,28 @@ def test_groups_are_apart_and_rows_without_a_choice_are_not_counted():
     counted[3] = False
     out = mirror_descent_loss(ratio, reward, group, counted, 0.5)
     assert_close(out[1], torch.tensor((1 - 2 / 3) ** 2))
+
+
+@pytest.mark.parametrize("reward_without_choice", [5.0, 100.0])
+@pytest.mark.parametrize(
+    # of rewards 1, 1, 0: the mean is 2/3, and .5 log((2 e^2 + 1) / 3) = .830006; log-ratios .2, 0 and -.1, tau .5:
+    # (1/3 - .1)^2, (1/3)^2, (-2/3 + .05)^2 and (.169994 - .1)^2, .169994^2, (-.830006 + .05)^2, over 2 tau = 1
+    ("baseline", "expected"),
+    [("mean", [0.054444, 0.111111, 0.0, 0.380278]), ("log_mean_exp", [0.004899, 0.028898, 0.0, 0.608409])],
+)
+def test_what_was_not_chosen_does_not_count(baseline, expected, reward_without_choice):
+    """Choices outside the mask, and a row without a choice, however large its reward; a group of such rows alone."""
+    logprobs = torch.tensor([[0.1, 0.1], [0.0, 9.0], [5.0, 5.0], [-0.1, 7.0], [3.0, 3.0]], requires_grad=True)
+    batch = Batch(
+        action_mask=torch.tensor([[1, 1], [1, 0], [0, 0], [1, 0], [0, 0]]).bool(),
+        group=torch.tensor([0, 0, 0, 0, 1]),
+        episode_reward=torch.tensor([1.0, 1.0, reward_without_choice, 0.0, 1.0]),
+        behavior_logprobs=torch.zeros(5, 2),
+    )
+    loss = MirrorDescentLoss(0.5, baseline)(PolicyOutput(logprobs, logprobs.detach()), batch)
+    assert_close(loss, torch.tensor([*expected, 0.0]), atol=1e-5, rtol=0)
+    loss.sum().backward()
+    assert logprobs.grad.isfinite().all()
 
 
 def test_tau_has_to_be_positive():

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
+from mmrl.core.rng import derive_rng
 from mmrl.core.types import Episode, PolicyOutput, Prompt
 from mmrl.methods.losses.p3o import PairwiseSurrogate, PromptOffset
 from tests.laws.example import Example
@@ -64,6 +65,29 @@ def test_beyond_the_clip_range_a_pair_has_no_gradient():
     assert lonely == 0
 
 
+@pytest.mark.parametrize(
+    ("clipping", "expected"),
+    [("separate", [-1.08, 0.814354, 0.0, -1.0, 1.0]), ("joint", [-0.54, 0.36, 0.0, -0.5, 0.5])],
+)
+def test_pairs_are_of_rows_with_a_choice_in_one_group(clipping, expected):
+    """The pair of `test_by_hand`, a row without a choice, and a pair of another group with D = 1 at ratio 1."""
+    logprobs = torch.tensor([[0.1, 0.2], [-0.1, 9.0], [5.0, 5.0], [0.0, 3.0], [0.0, 2.0]])
+    batch = Batch(
+        action_mask=torch.tensor([[1, 1], [1, 0], [0, 0], [1, 0], [1, 0]]).bool(),
+        group=torch.tensor([0, 0, 0, 1, 1]),
+        episode_reward=torch.tensor([1.95, 1.05, 7.0, 1.0, 0.0]),
+        behavior_logprobs=torch.zeros(5, 2),
+    )
+    out = PolicyOutput(logprobs, logprobs)
+    assert_close(PairwiseSurrogate(0.2, clipping)(out, batch), torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+def test_ratios_stay_within_20_nats():
+    """The worse row at ratio e^60 has the loss e^20; the better row at e^-60 has -e^-20."""
+    far = loss([-60.0, 60.0], [1.0, 0.0], "separate")
+    assert_close(far, torch.tensor([-2.0611536e-9, 4.8516520e8]), atol=0, rtol=1e-5)
+
+
 def test_the_offset_is_the_prompts():
     reward = PromptOffset({"exact": 1.0}, std=2.0)
     group = [Episode(Prompt("toy/train/3"), 0, i, scores={"exact": float(i)}) for i in range(3)]
@@ -71,4 +95,5 @@ def test_the_offset_is_the_prompts():
     assert first == reward(group) and [first[i] - first[0] for i in (1, 2)] == pytest.approx([1.0, 2.0])
     other = [Episode(Prompt("toy/train/4"), 0, 0, scores={"exact": 0.0})]
     assert reward(other)[0] != first[0] != 0.0
+    assert first[0] == 2 * derive_rng("prompt_offset", 0, "toy/train/3").normal()
     assert PromptOffset({"exact": 1.0}, std=0.0)(group) == [0.0, 1.0, 2.0]

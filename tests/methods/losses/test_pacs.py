@@ -48,6 +48,39 @@ def test_at_log_ratio_0_the_gradient_is_centred():
     evaluate(score, right.tolist(), beta=2.0).mean().backward()
     e = class_weights(right, GROUP, ALL) * (0.5 - right)
     assert_close(score.grad, 2.0 * (e - (e.sum() - e) / 3) / 4)
+    # unweighted e = -.5, .5, .5, .5 does not sum to 0, so the mean of the others has a gradient of its own:
+    # 2 (-.5 - .5) / 4 = -.5 and 2 (.5 - .5 / 3) / 4 = 1 / 6
+    score.grad = None
+    evaluate(score, right.tolist(), beta=2.0, balanced=False).mean().backward()
+    assert_close(score.grad, torch.tensor([-0.5, 1 / 6, 1 / 6, 1 / 6]))
+
+
+def test_what_was_not_chosen_does_not_count():
+    """Rows sum .1 + .2, -.2, nothing, -.4: the others' means are -.3, -.05 and .05, so the logits .6, -.15 and -.45."""
+    mask = torch.tensor([[1, 1], [1, 0], [0, 0], [1, 0]]).bool()
+    logprobs = torch.tensor([[0.1, 0.2], [-0.2, 9.0], [5.0, 5.0], [-0.4, 7.0]])
+    batch = Batch(
+        action_mask=mask, group=GROUP, episode_reward=torch.tensor([1.0, 0, 1, 0]), behavior_logprobs=torch.zeros(4, 2)
+    )
+    out = PolicyOutput(logprobs, logprobs)
+    # log(1 + e^-.6) = .437488, log(1 + e^-.15) = .620957, log(1 + e^-.45) = .493248
+    plain = torch.tensor([0.437488, 0.620957, 0.0, 0.493248])
+    assert_close(PACSLoss(balanced=False)(out, batch), plain, atol=1e-6, rtol=0)
+    # one of the three that count is right: 3 / 2, and 3 / 4 for the two that are wrong
+    assert_close(PACSLoss()(out, batch), plain * torch.tensor([1.5, 0.75, 0, 0.75]), atol=1e-6, rtol=0)
+
+
+def test_accuracy_by_hand():
+    # logits .4, 0, 0, -.4: right where they are above 0 and the completion is right, or neither
+    logprobs = torch.tensor([[0.3], [0.0], [0.0], [-0.3]])
+    for right, accuracy in (([1.0, 0, 1, 0], [1.0, 1, 0, 1]), ([0.0, 0, 0, 1], [0.0, 1, 1, 0])):
+        batch = Batch(
+            action_mask=ALL[:, None],
+            group=GROUP,
+            episode_reward=torch.tensor(right),
+            behavior_logprobs=torch.zeros(4, 1),
+        )
+        assert PACSLoss().metrics(PolicyOutput(logprobs, logprobs), batch)["accuracy"].tolist() == accuracy
 
 
 def test_a_group_of_one_class_has_a_loss():
@@ -55,5 +88,8 @@ def test_a_group_of_one_class_has_a_loss():
     for right in ([1.0] * 4, [0.0] * 4):
         assert_close(class_weights(torch.tensor(right), GROUP, ALL), torch.ones(4))
         assert evaluate(score, right).mean() > 0
-    lonely = leave_one_out(score[:1], GROUP[:1], ALL[:1])
+    alone = score[:1].requires_grad_()
+    lonely = leave_one_out(alone, GROUP[:1], ALL[:1])
     assert_close(lonely, score[:1])
+    lonely.backward()
+    assert alone.grad == 1

@@ -29,6 +29,7 @@ def test_mean_log_probability_by_hand():
     assert_close(MeanLogprob()(old, one), torch.tensor([[-1.407606]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(new, one), torch.tensor([[-1.478339]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(3 * old, 3 * one), MeanLogprob()(old, one))
+    assert not MeanLogprob()(old.requires_grad_(), one).requires_grad
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -42,13 +43,34 @@ def test_ids_that_cannot_be_chosen_have_no_part_in_the_mean(dtype):
 def test_the_residual_by_hand():
     # V of the second state -1.478339 + 1.407606 = -.070733; targets .429267 and .5; (.379267^2 + .48^2) / 2 = .187122
     q = torch.tensor([[0.05, 0.02]]).requires_grad_()
-    means = torch.tensor([[7.0, -1.478339]]), torch.tensor([[7.0, -1.407606]])
+    means = torch.tensor([[7.0, -1.478339]]).requires_grad_(), torch.tensor([[7.0, -1.407606]])
     residual = uniform_bellman_residual(q, torch.zeros(1, 2), *means, torch.full((1, 2), 0.5), ALL)
     assert_close(residual, torch.tensor([[-0.379267, -0.48]]), atol=1e-6, rtol=0)
     loss = residual.square().mean()
     assert_close(loss, torch.tensor(0.187122), atol=1e-6, rtol=0)
     loss.backward()  # the target is a constant
     assert_close(q.grad, residual.detach())
+    assert means[0].grad is None
+
+
+def test_what_was_not_chosen_does_not_count():
+    """The third choice follows the first: with rho 2, V of the third is 2 (.3 - .1) = .4, Q is .2 and .6.
+
+    Residuals .2 - (.5 + .4) = -.7 and .6 - .25 = .35; their squares have the gradients 2 rho e, so -2.8 and 1.4.
+    """
+    mask, nan = torch.tensor([[True, False, True]]), torch.nan
+    q = torch.tensor([[0.1, nan, 0.3]]).requires_grad_()
+    means = torch.tensor([[7.0, 5.0, 0.3]]), torch.tensor([[7.0, nan, 0.1]])
+    row = Batch(
+        action_mask=mask,
+        token_rewards=torch.tensor([[0.5, nan, 0.25]]),
+        old_mean_logprobs=means[1],
+        behavior_logprobs=torch.tensor([[0.0, nan, 0.0]]),
+    )
+    loss = UniformBellmanLoss(2.0)(PolicyOutput(q, q.detach(), extra={"mean_logprob": means[0]}), row)
+    assert_close(loss, torch.tensor([[0.49, 0.0, 0.1225]]))
+    loss.sum().backward()
+    assert_close(q.grad, torch.tensor([[-2.8, 0.0, 1.4]]))
 
 
 def test_a_fixed_point_is_the_value_of_choosing_at_random():

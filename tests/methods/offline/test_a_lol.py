@@ -39,6 +39,16 @@ def test_ratios_by_hand():
     assert value == pytest.approx(0.551692, abs=1e-6) and gradient == pytest.approx([-0.54, -0.54])
 
 
+def test_what_was_not_chosen_does_not_count():
+    # .6 / .4 = 1.5 of the first choice alone: 1.5 * .3 * .510826 = .229872
+    logprobs, old = torch.tensor([[0.6, 0.001]]).log(), torch.tensor([[0.4, 0.9]]).log()
+    batch = Batch(
+        action_mask=torch.tensor([[True, False]]), advantages=torch.tensor([[0.3, 0.3]]), behavior_logprobs=old
+    )
+    loss = OfflinePolicyGradient()(PolicyOutput(logprobs, logprobs), batch)
+    assert_close(loss, torch.tensor([[0.229872, 0.0]]), atol=1e-6, rtol=0)
+
+
 def test_the_ratio_is_clipped():
     # .6 / .2 = 3 is clipped at 1.9 and .002 / .2 = .01 at .1
     for pi, clip, ratio in ((0.6, 0.9, 1.9), (0.6, None, 3.0), (0.002, 0.9, 0.1), (0.6, 0.5, 1.5)):

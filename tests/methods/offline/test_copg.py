@@ -50,6 +50,21 @@ def test_all_pairs_of_a_group():
     assert squared_differences(value[:1], group[:1], counted[:1]) == 0  # no pair
 
 
+def test_what_was_not_chosen_does_not_count():
+    """The pair of `test_by_hand` with choices outside the mask, a row without a choice, and a row that is alone."""
+    logprobs = torch.tensor([[0.3, 0.1], [-0.6, 9.0], [5.0, 5.0], [0.7, 0.0]], requires_grad=True)
+    batch = Batch(
+        action_mask=torch.tensor([[1, 1], [1, 0], [0, 0], [1, 1]]).bool(),
+        group=torch.tensor([0, 0, 0, 1]),
+        episode_reward=torch.tensor([1.0, 0.0, 8.0, 3.0]),
+        ref_logprobs=torch.zeros(4, 2),
+    )
+    out = CoPGLoss(0.5)(PolicyOutput(logprobs, logprobs.detach()), batch)
+    assert_close(out, torch.tensor([0.125, 0.125, 0.0, 0.0]))
+    out[[0, 3]].sum().backward()  # of the first row, .5^2 / 2, and of the one that is alone: -+ beta .5 = -+.25
+    assert_close(logprobs.grad, torch.tensor([[-0.25, -0.25], [0.25, 0.0], [0.0, 0.0], [0.0, 0.0]]))
+
+
 def test_its_gradient_is_a_policy_gradient_with_the_others_as_baseline():
     """d mean loss / d log pi_i = -(g_i - mean_{j != i} g_j) / n."""
     reward, beta = torch.tensor([1.0, 0.0, 0.5, 2.0]), 0.5

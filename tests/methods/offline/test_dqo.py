@@ -49,10 +49,29 @@ def test_the_value_loss_by_hand():
     assert_close(weighted, plain.detach() * torch.tensor([[0.25, 0.25, 0.5]]))
 
 
+def test_a_forced_choice_is_passed_over():
+    """Choices 1 and 3: log-ratios .5 and 1, values .4 and .7, ratios 2 and 1/2 to the behaviour policy.
+
+    The policy's residuals are .05 - (.7 - .4) = -.25 and .1 - (1 - .7) = -.2. The return of the last choice is
+    1 - .1 = .9, that of the first -.05 + .05 * .7 + .95 * .9 = .84: errors .44 and .2, both of weight 1/2.
+    """
+    nan = torch.nan
+    out, batch = row(behavior_logprobs=torch.tensor([[-1.0, nan, -0.5]]) - torch.tensor([[2.0, 1.0, 0.5]]).log())
+    batch = batch.with_columns(action_mask=torch.tensor([[True, False, True]]))
+    batch["ref_logprobs"][0, 1] = nan
+    assert_close(QFunctionLoss(0.1)(out, batch), torch.tensor([[0.0625, 0.0, 0.04]]))
+    loss = SoftValueLoss(0.1, gae_lambda=0.95)(out, batch)
+    assert_close(loss, torch.tensor([[0.0968, 0.0, 0.02]]))
+    loss.sum().backward()
+    assert_close(out.values.grad, torch.tensor([[-0.44, 0.0, -0.2]]))
+    assert out.logprobs.grad is None
+
+
 def test_products_have_a_lower_bound_and_pass_over_forced_choices():
-    ratio = torch.tensor([[0.5, torch.nan, 0.1]]).log()
+    ratio = torch.tensor([[0.5, torch.nan, 0.1]]).log().requires_grad_()
     mask = torch.tensor([[True, False, True]])
     assert_close(truncated_products(ratio, mask, 0.01), torch.tensor([[0.05, 0.0, 0.1]]))
+    assert not truncated_products(ratio, mask, 0.01).requires_grad
     assert_close(truncated_products(ratio, mask, 0.08), torch.tensor([[0.08, 0.0, 0.1]]))
 
 

@@ -1,10 +1,13 @@
 """RLCoder: logits, weighted losses and labels by hand, the retriever as a policy, and repositories of lines."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
+from mmrl.core.rng import Noise
 from mmrl.core.types import Context, Prompt, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
@@ -87,6 +90,38 @@ def test_scoring_again_gives_the_log_probs_of_the_draws():
     assert batch["action"].shape == (18, 1) and (out.entropy > 0).all()
     with pytest.raises(ValueError, match="leave out top_k"):
         RETRIEVER.check_sampling(Sampling(top_k=2))
+
+
+def test_an_embedding_is_the_mean_of_the_hidden_states():
+    ids = RETRIEVER.encode({"query": "k=", "candidates": ["a"]})["query"]
+    hidden = RETRIEVER.model(input_ids=ids[None]).last_hidden_state[0]
+    padded = torch.cat([ids, torch.full((3,), RETRIEVER.tokenizer.pad_token_id)])
+    assert_close(RETRIEVER.embed(padded[None])[0], hidden.mean(0), atol=1e-5, rtol=1e-4)
+
+
+def test_the_gradient_is_that_of_query_and_candidates():
+    """Along the gradient's direction the log-prob rises by its norm."""
+    policy = copy.deepcopy(RETRIEVER).double()
+    batch = collate(Retrieval(num_candidates=4).collect(prompts(1), context()), RETRIEVER)
+    weights = [p for p in policy.parameters() if p.requires_grad]
+    policy(batch).logprobs.sum().backward()
+    gradient = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in weights]
+    squared, values = sum(float(g.square().sum()) for g in gradient), []
+    with torch.no_grad():
+        for step in (1e-4, -2e-4):
+            for weight, g in zip(weights, gradient):
+                weight.add_(step / squared**0.5 * g)
+            values.append(float(policy(batch).logprobs.sum()))
+    assert (values[0] - values[1]) / 2e-4 == pytest.approx(squared**0.5, rel=1e-2)
+
+
+def test_the_best_candidate_is_taken_greedily_and_others_are_drawn():
+    columns = RETRIEVER.collate([RETRIEVER.encode({"query": "k=", "candidates": ["a=1", "", "k=22", "b"]})] * 200)
+    logits, noise = RETRIEVER.logits(columns), Noise(list(range(200)))
+    greedy = RETRIEVER.act(columns, Sampling(decode="argmax"), noise)
+    assert (greedy.action[:, 0] == logits.argmax(-1)).all() and greedy.action_mask.all()
+    drawn = RETRIEVER.act(columns, Sampling(temperature=20.0), noise).action[:, 0]
+    assert set(drawn.tolist()) == {0, 1, 2, 3}
 
 
 def test_saved_and_loaded(tmp_path):

@@ -26,6 +26,12 @@ LAWS = [
     Example(EditSurrogate(0.1, old="old_logprobs")),
 ]
 
+
+class SilentGuess(Arithmetic):
+    def guess(self, prompt, rng):
+        return ""
+
+
 TASK = Arithmetic(digits=(1, 1, 1), steps=True)
 ALL = torch.ones(1, 3, dtype=torch.bool)
 ENDS = string.ascii_lowercase + string.digits
@@ -91,6 +97,25 @@ def test_the_regulariser_by_hand():
     assert EditImitation()(PolicyOutput(logprobs, logprobs), none).tolist() == [0]
 
 
+def test_what_was_not_chosen_does_not_count():
+    """The second and third lines of the policy's loss above, and the regulariser, with a token outside the mask."""
+    mask, nan = torch.tensor([[True, False, True]]), torch.nan
+    logprobs = torch.tensor([[0.5, nan, 0.8]]).log().requires_grad_()
+    batch = Batch(
+        action_mask=mask,
+        token_rewards=torch.tensor([[0.3, 9.0, 0.2]]),
+        behavior_logprobs=torch.tensor([[0.4, nan, 0.5]]).log(),
+        imitation_weights=torch.tensor([[1.0, 9.0, 0.5]]),
+    )
+    out = PolicyOutput(logprobs, logprobs)
+    loss = EditSurrogate()(out, batch)  # (.375 * .693147 + .26 * .223144) / 2
+    assert_close(loss, torch.tensor([0.158974]), rtol=0, atol=1e-6)
+    loss.sum().backward()
+    assert_close(logprobs.grad, torch.tensor([[-0.1875, 0.0, -0.13]]))
+    # (1.0 * .693147 + .5 * .223144) / 2
+    assert_close(EditImitation()(out, batch), torch.tensor([0.402359]), rtol=0, atol=1e-6)
+
+
 def test_what_the_editor_reads():
     raw = {"messages": ({"role": "user", "content": "1+2="},), "images": ()}
     assert edit_observation(raw, "3", "4", "|{reference}|{answer}|")["messages"][0]["content"] == "1+2=|3|4|"
@@ -118,7 +143,7 @@ def test_demonstrations_for_the_editor(policies):
     ctx = context(policies)
     prompts = [(slot, TASK[slot]) for slot in range(100)]
     right = references([prompt for _, prompt in prompts], ctx)
-    wrong = 0
+    wrong, replacements = 0, set()
     for rate in (0.0, 0.2):
         episodes = EditDemonstrations(rate, "|{reference}|{answer}|").collect(prompts, ctx)
         assert [e.output for e in episodes] == right and {e.source for e in episodes} == {"demo"}
@@ -128,8 +153,16 @@ def test_demonstrations_for_the_editor(policies):
             assert reference == output and len(answer) == len(output) and not end
             assert question == episode.prompt.messages[0]["content"]
             wrong += answer != output
+            replacements |= {new for new, old in zip(answer, output) if new != old}
             assert rate or answer == output
     assert 30 <= wrong <= 80  # of 3 to 5 characters each is replaced with probability .2, sometimes by itself
+    assert len(replacements) > 3  # characters of answers to other problems, or blanks where those are empty
+    silent = replace(ctx, task=SilentGuess(digits=(1, 1, 1), steps=True))
+    answers = [
+        e.turns[0].completion for e in EditDemonstrations(1.0, "|{reference}|{answer}|").collect(prompts, silent)
+    ]
+    decoded = [ctx.policy.decode(done.observation["input_ids"].tolist()).split("|")[2] for done in answers]
+    assert all(answer and not answer.strip() for answer in decoded)
     with pytest.raises(ValueError, match="error_rate"):
         EditDemonstrations(1.5)
 
@@ -147,16 +180,21 @@ def weights(episode):
 def test_wrong_answers_are_corrected_by_the_editor(policies):
     ctx, part = context(policies), AddCorrections()
     before = sampled(ctx)
+    forced = before[0].turns[0].completion  # its last token was not chosen, so it is not imitated
+    chosen = torch.arange(len(forced.action)) < len(forced.action) - 1
+    before[0] = replace(before[0], turns=[replace(before[0].turns[0], completion=replace(forced, action_mask=chosen))])
     done = part(list(before), ctx)
     own, added = done[: len(before)], done[len(before) :]
     assert [e.output for e in own] == [e.output for e in before]
     for episode in own:
-        length = len(episode.turns[0].completion.action)
-        assert weights(episode) == [0.5 if episode.reward else 0.0] * length
+        mask = episode.turns[0].completion.action_mask.tolist()
+        assert weights(episode) == [0.5 * episode.reward * inside for inside in mask]
     assert 5 <= len(added) < 40 and {e.source for e in added} == {"demo"}  # a correction that does not end is left out
     assert len({(e.group, e.sample_index) for e in done}) == len(done)
     of = {(e.group, e.sample_index): e for e in own}
     for episode in added:
+        ids = episode.turns[0].completion.action.tolist()
+        assert len(ids) < 6 or ids[-1] == ctx.policy.tokenizer.eos_token_id or ctx.policy.decode(ids)[-1] in ENDS
         wrong = of[episode.group, episode.sample_index - 4]
         raw = edit_observation(
             wrong.prompt.observation, TASK.demonstrate(episode.prompt.index), wrong.output, part.template

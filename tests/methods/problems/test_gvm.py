@@ -24,6 +24,10 @@ def test_hand_computed():
     assert allocate(np.ones(4), np.ones(4), 8).tolist() == [2, 2, 2, 2]
     assert allocate(np.ones(3), np.zeros(3), 8).tolist() == [3, 3, 2]  # nothing was accepted: uniform
     assert allocate(np.array([0.0, 1.0]), np.ones(2), 5).tolist() == [0, 5]
+    assert allocate(np.ones(2), np.array([1.0, 0.0]), 4, alpha=0.0).tolist() == [4, 0]  # not 0 / 0
+    # beta = 3, alpha = .5: .25 + .5 / .25^2 = 8.25 and 1 + .5 = 1.5; weights .348155 and .816497: 2.989 and 7.011 of
+    # 10; with the exponent 3 or 1 in place of beta - 1 = 2 they were 1.774 or 4.495 of 10, so 2 or 4
+    assert allocate(np.ones(2), np.array([0.25, 1.0]), 10, alpha=0.5, beta=3.0).tolist() == [3, 7]
 
 
 def test_the_variance_is_least():
@@ -51,13 +55,15 @@ class Further(Collector):
     """Samples and scores: the first completions of a prompt are right, a number that depends on the prompt."""
 
     def __init__(self, ctx, right):
-        self.ctx, self.right, self.asked = ctx, right, None
+        self.ctx, self.right, self.asked, self.fails = ctx, right, None, None
 
     def sample(self, indices):
         ctx = Context(*(TASK, self.ctx.engine, self.ctx.policy, self.ctx.sampling), 0, 0, requested_indices=indices)
         episodes = SingleTurn().collect([(slot, TASK[slot]) for slot, wanted in indices.items() if wanted], ctx)
         for episode in episodes:
             episode.scores = {"exact": float(episode.sample_index < self.right[episode.group])}
+            if (episode.group, episode.sample_index) == self.fails:
+                episode.ended = "error"
         return episodes
 
     def collect_samples(self, indices):
@@ -85,6 +91,22 @@ def test_norms_of_single_rows(policy):
         gradient_norms(policy, batch, "nothing")
 
 
+def test_what_has_no_gradient_has_no_part_in_a_norm():
+    """A forced choice, a frozen parameter and one that the network does not use."""
+    torch.manual_seed(0)
+    policy, engine = decided(TextPolicy(config=TINY)).eval(), LocalEngine()
+    engine.sync(policy, 0)
+    ctx = Context(TASK, engine, policy, Sampling(max_tokens=3), 0, 0, group_size=2)
+    batch = collate(SingleTurn().collect([(0, TASK[0])], ctx), policy)
+    batch["action_mask"][0, 1:] = False
+    frozen, *trained = policy.parameters()
+    frozen.requires_grad_(False)
+    policy.register_parameter("unused", torch.nn.Parameter(torch.ones(2)))
+    norms = gradient_norms(policy, batch)
+    (parts,) = [torch.autograd.grad(policy(batch).logprobs[0, 0], trained)]
+    assert norms[0] == pytest.approx(float(torch.cat([part.flatten() for part in parts]).norm()), rel=1e-4)
+
+
 def test_the_second_stage_is_trained_on(policy):
     engine = LocalEngine()
     engine.sync(policy, 0)
@@ -94,15 +116,17 @@ def test_the_second_stage_is_trained_on(policy):
     first = collector.sample({slot: range(8) for slot in (0, 1, 2)})
     part = AllocateSamples()
     result = group_episodes(part(first, ctx))
-    norms = [part._measure(first[8 * i : 8 * i + 8], ctx) for i in range(3)]
-    expected = allocate(np.array([norm for _, norm in norms]), np.array([1.0, 0.25, 0.0]), 24)
-    assert [rate for rate, _ in norms] == [1.0, 0.25, 0.0] and norms[2] == (0.0, 0.0)
+    # the mean norm of the first two accepted completions; of the third prompt none is accepted
+    norms = [sum(gradient_norms(policy, collate(first[8 * i : 8 * i + 2], policy))) / 2 for i in range(2)]
+    expected = allocate(np.array([*norms, 0.0]), np.array([1.0, 0.25, 0.0]), 24)
     assert {slot: list(r) for slot, r in collector.asked.items()} == {
         slot: list(range(8, 8 + count)) for slot, count in enumerate(expected)
     }
     assert sum(map(len, result.values())) == 24 and set(result) == {0, 1}
     assert min(e.sample_index for group in result.values() for e in group) == 8
     assert part([], ctx) == []
+    collector.fails = (1, 8)  # a completion that the engine could not write is left out
+    assert [(e.group, e.sample_index) for e in part(first, ctx)].count((1, 8)) == 0
 
 
 def test_refusals():

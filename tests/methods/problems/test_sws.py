@@ -1,9 +1,13 @@
 """Weak problems, the shares of their kinds, and what is selected, by hand."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from hydra.utils import instantiate
 
 from mmrl.methods.problems.sws import WeakKinds, failure_shares, is_weak
+from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import Kinds, at
 from tests.methods.problems.test_mopps import shown
 
@@ -33,12 +37,36 @@ def trained(pool=16):
     return curriculum
 
 
-def test_kinds_are_drawn_by_their_weakness():
+def test_old_problems_and_new_ones_by_the_weakness_of_their_kinds():
     curriculum, task = trained(), Kinds(400)
     assert curriculum.shares(task) == pytest.approx({"push": 6 / 7, "reach": 1 / 7})
-    asked = np.array([index % 4 == 0 for i in range(200) for index in curriculum.select(4, at(2 + i, task))])
-    assert asked.mean() == pytest.approx(6 / 7, abs=0.05)
-    assert max(curriculum.select(20, at(500, task))) >= 16  # new problems
+    asked = np.array([index for i in range(400) for index in curriculum.select(4, at(2 + i, task))])
+    old = asked < 16
+    assert old.mean() == pytest.approx(0.5, abs=0.05)  # a little less, as no problem is drawn twice
+    assert (asked[old] % 4 == 0).mean() == pytest.approx(1 / 4, abs=0.05)  # of the pool each as often
+    assert (asked[~old] % 4 == 0).mean() == pytest.approx(6 / 7, abs=0.05)
+    with pytest.raises(ValueError, match="no new problem of a weak kind"):
+        trained().select(4, at(2, Kinds(16)))
+
+
+def test_the_second_part_of_the_recipe_is_on_the_original_problems_too():
+    """Products are 9 of 10 times wrong and get worse, sums and differences are learned."""
+    data = compose_words(("recipe=sws",)).data
+    curriculum, task = instantiate(data.curriculum), instantiate(data.task, _convert_="all")
+    kinds = [task[index].info["operation"] for index in range(len(task))]
+    visits, second = Counter(), []
+    for iteration in range(data.curriculum.explore_iterations + 20):
+        selection = curriculum.select(data.num_prompts, at(iteration, task))
+        if iteration < data.curriculum.explore_iterations:
+            rates = [0.4 / (1 + visits[index]) if kinds[index] == "*" else 0.9 for index in selection]
+            curriculum.observe([shown(index, [rate]) for index, rate in zip(selection, rates)])
+            visits.update(selection)
+        else:
+            second += selection
+    drawn = Counter((index < data.curriculum.pool, kinds[index]) for index in second)
+    assert set(drawn) == {(True, "+"), (True, "-"), (True, "*"), (False, "*")}
+    old = sum(count for (original, _), count in drawn.items() if original)
+    assert old / len(second) == pytest.approx(0.5, abs=0.06)
 
 
 def test_shares_stay_as_they_are_once_problems_are_drawn_by_them():

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from mmrl.data.collate import apply_rows
 from mmrl.methods.rewards.rorecomp import RecomposeRows, select_priority
 from mmrl.schedules import Cosine
 from mmrl.transforms.rows.replay import STRIDE
+from tests.composed_words import compose_words
 from tests.transforms.rows.test_rows import context, rows
 
 LAWS = [lambda: RecomposeRows(0.5, probability=0.5)]
@@ -69,6 +71,21 @@ def test_rows_that_are_too_old_leave_and_the_probability_can_be_0():
     full = RecomposeRows(0.5, probability=0.0, capacity=1)  # whatever the probability
     full(batch_of([1, 2], [True, True]), context(0))
     assert lengths_of(full(batch_of([3], [True], version=1), context(1))) == [3, 2]
+
+
+def test_the_buffer_of_the_recipe_fills_up_and_is_used_once_the_probability_is_0():
+    """Batches of the recipe's size in which seven of eight groups have a difference in reward."""
+    data = compose_words(("recipe=rorecomp",)).data
+    prompts = data.num_prompts * 7 // 8
+    group = [slot for slot in range(prompts) for _ in range(data.group_size)]
+    correct = [k % 2 == 0 for k in range(len(group))]
+    part = instantiate(data.rows.recompose, probability=0.0)
+    replayed = []
+    for iteration in range(8):
+        batch = part(batch_of([1 + k % 8 for k in range(len(group))], correct, group, iteration), context(iteration))
+        replayed.append(int((batch["policy_version"] < iteration).sum()))
+    # half of the rows wait; the groups of two iterations fill it
+    assert replayed == [0, 0, *[len(group) // 2] * 6]
 
 
 def test_the_cosine_of_the_probability():

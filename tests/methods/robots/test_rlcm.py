@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
@@ -16,6 +17,7 @@ from mmrl.ops.gaussian import normal_logprob
 from mmrl.policies.vla.chains import MeanFlow
 from mmrl.policies.vla.small.flow import ActionFlowPolicy
 from mmrl.rollouts.text.scripted import scripted_episode
+from tests.composed_words import compose_words
 from tests.laws.heads import SMALL, demonstrated, sampled
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
@@ -48,6 +50,14 @@ def test_transitions_by_hand():
 
 def test_all_transitions_but_the_last_are_drawn():
     assert ConsistencyChain(steps=4).stochastic_mask(Noise(range(2))).tolist() == [[True, True, True, False]] * 2
+
+
+def test_the_recipe_trains_a_chain():
+    """Three transitions of each row are drawn, and each has a ratio and a gradient of its own."""
+    plain = compose_words(("recipe=rlcm",))
+    chain = instantiate(plain.model.policy.chain)
+    assert chain.stochastic_mask(Noise(range(3))).sum(1).tolist() == [3, 3, 3] == [chain.max_stochastic_steps] * 3
+    assert plain.model.objective.terms.policy.join == "transition"
 
 
 def test_the_head_predicts_down_to_time_0_with_the_weights_of_a_mean_flow():

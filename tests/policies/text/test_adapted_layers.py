@@ -1,7 +1,6 @@
 """Adapters on recurrent blocks, routers and grouped layers: exact by default, or refused by name."""
 
 import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from scripts.model_sweep.checkpoints import build_checkpoint
 from scripts.model_sweep.processors import build_processor
 from tests.policies.text.oracle import completions, plain_logits
 from tests.policies.text.test_exports import IDS, disturb, logprobs
+from tests.quick_python import quick_python
 
 WITHOUT = {
     "mamba": {"x_proj", "dt_proj", "out_proj"},
@@ -53,7 +53,8 @@ def adapted(tmp_path_factory):
         policies[kind] = disturb(TextPolicy(path=str(folder / kind / "start"), lora={"r": 2, "lora_alpha": 3}))
         policies[kind].save_pretrained(folder / kind / "merged")
         save_adapters(policies[kind], folder / kind / "adapters")
-    subprocess.run([sys.executable, "-c", READ, str(folder), *WITHOUT], cwd=folder, check=True, timeout=300)
+    (folder / "read.py").write_text(READ)
+    subprocess.run([quick_python(), "read.py", str(folder), *WITHOUT], cwd=folder, check=True, timeout=300)
     return policies, torch.load(folder / "read.pt"), folder
 
 

@@ -3,7 +3,6 @@
 import copy
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from tests.policies.text.oracle import TINY
 from tests.policies.text.test_vision import LLAVA
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[3]
 IDS = torch.arange(4, 28).view(2, 12)
@@ -66,7 +66,8 @@ torch.save(stored, sys.argv[1])
 def read_again(folder, cases):
     """Log-probs by transformers alone, in one process that does not import mmrl."""
     torch.save({"cases": [(str(place), auto, IDS) for place, auto in cases], "found": []}, folder / "cases.pt")
-    subprocess.run([sys.executable, "-c", READ, str(folder / "cases.pt")], cwd=folder, check=True, timeout=300)
+    (folder / "read.py").write_text(READ)
+    subprocess.run([quick_python(), "read.py", "cases.pt"], cwd=folder, check=True, timeout=300)
     return torch.load(folder / "cases.pt")["found"]
 
 

@@ -1,5 +1,7 @@
 """BabyAI in words: what is seen, where, and which levels there are."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,43 @@ def test_the_expert_goes_on_after_actions_of_others():
                 assert environment.expert_action() == environment.expert_action()
             step, turns = environment.step(action), turns + 1
         assert step.scores["exact"] == 1
+
+
+def test_new_names_change_the_words_and_nothing_else():
+    """The oracle is the same episode with the first names, whose words are exchanged here one by one."""
+    plain = BabyAI(levels=("PickupLoc", "PutNextLocal"))
+    new = BabyAI(levels=plain.levels, names={"red": "crimson", "ball": ["orb", "globe"], "door": "gate"})
+    drawn = set()
+    for index in range(16):
+        one, other = plain.make_environment(), new.make_environment()
+        steps = one.reset(plain[index]), other.reset(new[index])
+        assert plain[index].info["problem"] == new[index].info["problem"]
+        for _ in range(20):
+            ball = next((name for name in ("orb", "globe") if name in steps[1].text), "ball")
+            drawn.add(ball)
+            words = {"red": "crimson", "ball": ball, "door": "gate"}
+            expected = "".join(words.get(word, word) for word in re.split(r"(\W)", steps[0].text))
+            assert steps[1].text == expected and steps[1].scores == steps[0].scores
+            if steps[0].done:
+                break
+            steps = one.step(one.expert_action()), other.step(other.expert_action())
+        assert steps[0].done == steps[1].done
+    assert drawn >= {"orb", "globe"}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"rouge": "red"}, r"names has \['rouge'\]; it renames red, green"),
+        ({"red": "blue"}, "the name 'blue' has to be a word of letters, none of BabyAI's own"),
+        ({"red": "mauve", "blue": ["mauve"]}, "the name 'mauve' has to be .* the only one of its kind"),
+        ({"red": "x 1"}, "the name 'x 1' has to be a word of letters"),
+        ({"red": []}, r"gives no name for \['red'\]"),
+    ],
+)
+def test_names_that_cannot_be_told_apart_are_refused(names, message):
+    with pytest.raises(ValueError, match=message):
+        BabyAI(names=names)
 
 
 def test_unknown_levels_are_refused():

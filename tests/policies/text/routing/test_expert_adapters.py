@@ -1,7 +1,6 @@
 """Adapters on experts that transformers stores in one tensor a layer: scores, gradients and exports."""
 
 import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +17,7 @@ from mmrl.policies.text.policy import TextPolicy
 from tests.policies.text.oracle import TINY, decided
 from tests.policies.text.routing.test_load_balancing import KINDS, sample
 from tests.policies.text.test_exports import IDS, disturb, logprobs
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET, override
 from tests.tiny_recipes import TEXT as TINY_RUN
 
@@ -106,7 +106,8 @@ def test_exports_are_read_by_transformers_and_peft_alone(tmp_path):
         save_adapters(policy, adapters)
         cases.append((str(base), str(merged), str(adapters), IDS))
     torch.save({"cases": cases, "results": []}, tmp_path / "cases.pt")
-    subprocess.run([sys.executable, "-c", READ, str(tmp_path / "cases.pt")], cwd=tmp_path, check=True, timeout=300)
+    (tmp_path / "read.py").write_text(READ)
+    subprocess.run([quick_python(), "read.py", "cases.pt"], cwd=tmp_path, check=True, timeout=300)
     results = torch.load(tmp_path / "cases.pt")["results"]
     assert_close(results, expected, atol=2e-5, rtol=0)
     assert (results[0] - results[2]).abs().max() > 0.1  # of two models
