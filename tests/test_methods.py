@@ -116,6 +116,19 @@ def test_a_method_has_the_header_of_its_paper_and_is_short(method):
     assert count_lines(text) <= LINES
 
 
+SILENT = {"modomodo": "shares of tasks that are nearly equal", "one_step": "a target that its loss alone reads"}
+"""Methods with a part of their own in the data whose effect no number of a run shows."""
+
+
+def test_a_method_with_a_part_of_its_own_in_the_data_says_what_shows_that_it_acts():
+    for method, file in FILES.items():
+        keys = yaml.safe_load(file.read_text())
+        own = "mmrl.methods." in str(
+            {key: part for key, part in (keys.get("data") or {}).items() if key != "evaluation"}
+        )
+        assert not own or "acts" in keys["paper"] or method in SILENT, f"{method}: add acts: to its header"
+
+
 def test_the_numbers_of_a_paper_say_where_they_stand():
     for method in FILES:
         block = read_paper_setting(method)

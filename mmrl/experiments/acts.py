@@ -43,7 +43,7 @@ def summarize_acts(record: Mapping[str, Any] | None) -> str:
     if record is None:
         return "not run"
     if record["problems"]:
-        return "no"
+        return "stopped early" if record["stopped"] else "no"
     return f"yes: {_format_numbers(record)[0]}"
 
 
@@ -54,7 +54,7 @@ def describe_acts(recipe: str, record: Mapping[str, Any] | None) -> str:
         return f"not run; to be seen: {asked or TERMS}"
     run = f"in {record['iterations']} iterations at its defaults"
     if record["problems"]:
-        return f"no, {run}: {'; '.join(record['problems'])}"
+        return f"{summarize_acts(record)}, {run}: {'; '.join(record['problems'])}"
     return f"yes, {run}: {', '.join(_format_numbers(record))}"
 
 

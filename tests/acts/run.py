@@ -69,6 +69,7 @@ def run_recipe(recipe: str, folder: Path, minutes: float = 20.0, words: Sequence
         "rows": min(watch.rows, default=0),
         "acts": {name: [iteration, round(value, 6)] for name, (iteration, value) in seen.items()},
         "problems": problems,
+        "stopped": watch.unfinished,
         "content": hash_content([f"recipe={recipe}"]),
     }
 

@@ -38,10 +38,16 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
     table = {"title": "A table", "reference": "Plain", "seeds": 1, "overrides": [], "tasks": {"one": task}}
     methods = {"Plain": ["recipe=plain"], "Plain, twice": ["recipe=plain", "data.group_size=2"]}
     (comparisons / "table.yaml").write_text(yaml.safe_dump({**table, "methods": methods}))
-    seen = {"iterations": 3, "acts": {"rollout/hints": [1, 12.0], "Replay": [2, 40.0]}, "problems": []}
+    seen = {
+        "iterations": 3,
+        "acts": {"rollout/hints": [1, 12.0], "Replay": [2, 40.0]},
+        "problems": [],
+        "stopped": False,
+    }
     records = {"seen": seen, "plain": {**seen, "problems": ["no rows in 1 of 3 iterations, the first of them 2"]}}
+    records["late"] = {**records["plain"], "stopped": True}
     sources = Sources(tmp_path / "conf", results, find_compared(tmp_path / "conf"), records)
-    page = render_theme("losses", dict.fromkeys(("seen", "unseen", "plain"), PAPER), sources)
+    page = render_theme("losses", dict.fromkeys(("seen", "unseen", "plain", "late"), PAPER), sources)
     sections = {section.partition("\n")[0]: section for section in page.split("\n## ")}
     assert "- result: no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short" in sections["seen"]
     row = "| [`seen`](#seen) | A title (2024) | exact | yes: `rollout/hints` 12 | no effect at this scale: +0.010"
@@ -51,6 +57,7 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
     assert "- compared: [A table](../comparisons/table.md)" in sections["plain"] and "compared:" not in sections["seen"]
     assert "| [`plain`](#plain) | A title (2024) | exact | no | [compared](../comparisons/table.md) |  |" in page
     assert "| [`unseen`](#unseen) | A title (2024) | exact | not run | not run |  |" in page
+    assert "| [`late`](#late) | A title (2024) | exact | stopped early | none |  |" in page
     assert "- acts: yes, in 3 iterations at its defaults: `rollout/hints` 12, `Replay` 40" in sections["seen"]
     assert "- acts: no, in 3 iterations at its defaults: no rows in 1 of 3 iterations" in sections["plain"]
 

@@ -29,6 +29,7 @@ def test_mean_log_probability_by_hand():
     assert_close(MeanLogprob()(old, one), torch.tensor([[-1.407606]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(new, one), torch.tensor([[-1.478339]]), atol=1e-6, rtol=0)
     assert_close(MeanLogprob()(3 * old, 3 * one), MeanLogprob()(old, one))
+    assert not MeanLogprob()(old.requires_grad_(), one).requires_grad
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -42,13 +43,14 @@ def test_ids_that_cannot_be_chosen_have_no_part_in_the_mean(dtype):
 def test_the_residual_by_hand():
     # V of the second state -1.478339 + 1.407606 = -.070733; targets .429267 and .5; (.379267^2 + .48^2) / 2 = .187122
     q = torch.tensor([[0.05, 0.02]]).requires_grad_()
-    means = torch.tensor([[7.0, -1.478339]]), torch.tensor([[7.0, -1.407606]])
+    means = torch.tensor([[7.0, -1.478339]]).requires_grad_(), torch.tensor([[7.0, -1.407606]])
     residual = uniform_bellman_residual(q, torch.zeros(1, 2), *means, torch.full((1, 2), 0.5), ALL)
     assert_close(residual, torch.tensor([[-0.379267, -0.48]]), atol=1e-6, rtol=0)
     loss = residual.square().mean()
     assert_close(loss, torch.tensor(0.187122), atol=1e-6, rtol=0)
     loss.backward()  # the target is a constant
     assert_close(q.grad, residual.detach())
+    assert means[0].grad is None
 
 
 def test_what_was_not_chosen_does_not_count():
