@@ -43,6 +43,7 @@ STEPS = (
 )
 NEEDED = {
     "ampo": ("task.digits=[2,2]",),
+    "asearcher": ("task=wiki",),
     "bc": OPENVLA,
     "bradley_terry": SCORER,
     "dp_bradley_terry": SCORER,

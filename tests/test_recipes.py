@@ -199,6 +199,7 @@ NEEDED = {
     # without the rows that are added, of which the last iteration would learn
     "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
+    "recipe=glam_new_names": ("policy.reduction=mean",),
     "recipe=flag_trader": ("model.learning_rates=null",),  # the only layer of a tiny model is the frozen one
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
