@@ -60,6 +60,8 @@ def test_leave_one_out_of_three():
     padded, inside = torch.tensor([[0.2, 9.0], [-0.1, 0.1]]), torch.tensor([[True, False], [True, True]])
     tokens = leave_one_out_process(padded, OUTCOME, inside, one[:2], (1.0, 0.0))
     assert_close(tokens, torch.tensor([[0.2, 0.0], [-0.4, 0.0]]), atol=1e-6, rtol=0)
+    both = leave_one_out_process(padded, OUTCOME, inside, one[:2], (1.0, 1.0))  # and the outcomes 1 and -1
+    assert_close(both, torch.tensor([[1.2, 0.0], [-1.4, -1.0]]), atol=1e-6, rtol=0)
 
 
 def test_the_annotator_whitens_over_all_choices():
