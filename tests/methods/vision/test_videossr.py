@@ -6,7 +6,7 @@ import pytest
 from hydra.utils import instantiate
 
 from mmrl.methods.vision.videossr import graded
-from tasks.clips.corruptions import CORRUPTIONS
+from tasks.clips.corruptions import CORRUPTIONS, SYMMETRIES
 from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import at
 from tests.tasks.replies import reply
