@@ -90,7 +90,7 @@ def write_rows(table: dict[str, Counter]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="themes or methods; all by default")
-    parser.add_argument("--seconds", type=float, default=0.5, help="of CPU time: tests that take longer are left out")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of CPU time: tests that take longer are left out")
     parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="in place of the methods' own")
     parser.add_argument("--write", action="store_true", help="the rows of the methods into docs/faults.md")
     options = parser.parse_args()

@@ -62,6 +62,7 @@ NEEDED = {
     "rlcm": (*SIM, "policy=tiny_consistency_vla"),  # a chain that no published policy has
     "rlfr": ("policy.hidden_layers=[0.5]",),
     "search_r1": ("task=wiki",),
+    "meta_reward": SCORER,
     "secrets_rlhf": SCORER,
     "simple_vla_rl": OPENVLA,
     "ssp": ("task=wiki", "+rollout.rollout.tools.search={_target_: tasks.wiki.search.Search, task: '${data.task}'}"),

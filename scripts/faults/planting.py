@@ -99,15 +99,10 @@ def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, i
         if name in ("decorator_list", "annotation", "returns"):
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            first = child.lineno if isinstance(child, ast.stmt) else line
             if isinstance(child, ast.expr):
-                yield (
-                    (owner, name, index),
-                    child,
-                    min(line, child.lineno) if isinstance(owner, ast.stmt) else child.lineno,
-                )
+                yield (owner, name, index), child, line
             if isinstance(child, ast.AST):
-                yield from _expressions(child, first)
+                yield from _expressions(child, child.lineno if isinstance(child, ast.stmt) else line)
 
 
 def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
@@ -123,7 +118,7 @@ def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         yield node.operand
     elif isinstance(node, ast.Call):
-        yield from _called(node)
+        yield from _changes_of_call(node)
     if name == "ifs":  # a comprehension without its filter
         yield ast.Constant(True)
     if (type(owner), name) in ((ast.Call, "args"), (ast.Subscript, "slice")) and _is_mask(node):
@@ -140,7 +135,7 @@ def _arithmetic(node: ast.BinOp) -> Iterator[ast.expr]:
         yield node.right
 
 
-def _called(node: ast.Call) -> Iterator[ast.expr]:
+def _changes_of_call(node: ast.Call) -> Iterator[ast.expr]:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if isinstance(function, ast.Attribute) and not _is_module(function.value):

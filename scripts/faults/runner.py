@@ -99,6 +99,9 @@ class Runner:
         gc.freeze()
         for source in self.sources:
             start = time.monotonic()
+            everyone = set().union(*source.tests.values())
+            if self._run_child(source, [], everyone, items) != SURVIVED:
+                raise SystemExit(f"{source.name}: its tests fail in a forked process without a fault")
             self.results[source.name] = [self._run(source, n, items) for n in range(len(source.faults))]
             codes = Counter(code for _, code, _ in self.results[source.name])
             others = codes[SURVIVED] + codes[OTHER_TYPE]
@@ -118,26 +121,32 @@ class Runner:
 
     def _run(self, source: Source, number: int, items: dict[str, pytest.Item]) -> Result:
         fault = source.faults[number]
-        reaching = [name for name in source.tests[fault.statement] if self.cpu[name] < self.seconds]
-        names = sorted(reaching, key=self.cpu.__getitem__)
+        names = source.tests[fault.statement]
         if fault.detaches and number not in source.with_gradient:
             return fault, OTHER_TYPE, len(names)
-        child = os.fork() if names else None
+        code = self._run_child(source, [fault], names, items)
+        if code == SURVIVED:
+            print(f"{source.name} {fault.line} {fault.function}: {fault.change} ({len(names)})", flush=True)
+        return fault, code, len(names)
+
+    def _run_child(self, source: Source, faults: list[Fault], names: set[str], items: dict[str, pytest.Item]) -> int:
+        """Exit code of a forked process that runs the tests, the quick ones first, until one fails."""
+        names = sorted((name for name in names if self.cpu[name] < self.seconds), key=self.cpu.__getitem__)
+        if not names:
+            return SURVIVED
+        child = os.fork()
         if child == 0:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(1, 2)
             signal.setitimer(signal.ITIMER_PROF, 5 + 5 * sum(self.cpu[name] for name in names))  # CPU time
             signal.alarm(300)
-            source.install([fault], _without_gradient)
+            source.install(faults, _without_gradient)
             for name in names:
                 items[name].ihook.pytest_runtest_protocol(item=items[name], nextitem=None)
                 if self.failure is not None:
                     os._exit(OTHER_TYPE if "TypeError: unsupported operand" in self.failure else CAUGHT)
             os._exit(SURVIVED)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child is not None else SURVIVED
-        if code == SURVIVED:
-            print(f"{source.name} {fault.line} {fault.function}: {fault.change} ({len(names)})", flush=True)
-        return fault, code, len(names)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _without_gradient(value: object, _: int) -> object:

@@ -11,8 +11,7 @@ from mmrl.core.types import Prompt
 from mmrl.rewards.measures import sequence_similarity
 from tasks.checks import check_range
 from tasks.edits.blocks import LONGEST, apply_blocks, compare_changes, parse_blocks, write_block, write_patch
-from tasks.edits.task import Edits
-from tasks.edits.task import Problem as FileProblem
+from tasks.edits.task import Edits, Problem
 from tasks.generated import ask_user, to_tuples
 
 PATHS = ("a.cfg", "b.cfg", "c.cfg", "d.cfg")
@@ -22,10 +21,10 @@ Files = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Problem:
+class ManyFiles:
     """Files by path with the edit of each, and the paths of those that are to be changed."""
 
-    files: tuple[tuple[str, FileProblem], ...]
+    files: tuple[tuple[str, Problem], ...]
     changed: tuple[str, ...]
 
 
@@ -52,16 +51,16 @@ class FileEdits(Edits):
         check_range(self.name, "files", self.files, 1, len(PATHS))
         check_range(self.name, "changed", self.changed, 1, self.files[0])
 
-    def draw(self, rng: np.random.Generator) -> Problem:  # type: ignore[override]
+    def draw(self, rng: np.random.Generator) -> ManyFiles:  # type: ignore[override]
         paths = PATHS[: int(rng.integers(self.files[0], self.files[1] + 1))]
         count = int(rng.integers(self.changed[0], self.changed[1] + 1))
         changed = sorted(paths[i] for i in rng.permutation(len(paths))[:count])
-        return Problem(tuple((path, super(FileEdits, self).draw(rng)) for path in paths), tuple(changed))
+        return ManyFiles(tuple((path, super(FileEdits, self).draw(rng)) for path in paths), tuple(changed))
 
-    def split_key(self, problem: Problem) -> str:  # type: ignore[override]
+    def split_key(self, problem: ManyFiles) -> str:  # type: ignore[override]
         return f"{_show(_contents(problem))}\n{_instruct(problem)}"
 
-    def write_prompt(self, problem: Problem, key: str) -> Prompt:  # type: ignore[override]
+    def write_prompt(self, problem: ManyFiles, key: str) -> Prompt:  # type: ignore[override]
         files = _contents(problem)
         right = apply_edits(files, {p: [(e.old, e.new)] for p, e in problem.files if p in problem.changed})
         return Prompt(key, ask_user(self.split_key(problem)), answer=right, info={"files": files})
@@ -132,7 +131,7 @@ def compare_files(before: Files, after: Files, right: Files) -> float:
     return sum(compare_changes(before[path], after[path], right[path]) for path in changed) / max(either, 1)
 
 
-def _contents(problem: Problem) -> dict[str, str]:
+def _contents(problem: ManyFiles) -> dict[str, str]:
     return {path: edit.file for path, edit in problem.files}
 
 
@@ -140,5 +139,5 @@ def _show(files: Files) -> str:
     return "\n".join(f"{_HEAD}{path}\n{text}" for path, text in files.items()) + "\n"
 
 
-def _instruct(problem: Problem) -> str:
+def _instruct(problem: ManyFiles) -> str:
     return "\n".join(f"{path}: {edit.instruction}" for path, edit in problem.files if path in problem.changed)

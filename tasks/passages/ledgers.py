@@ -39,7 +39,7 @@ def continues(text: str, following: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Ledger:
     """A text, the number of the sentence that is asked for, and whether the one after it is shown."""
 
     sentences: tuple[str, ...]
@@ -69,7 +69,7 @@ class Ledgers(GeneratedTask):
         super().__post_init__()
         check_fraction(f"task {self.name!r}:", middle=self.middle)
 
-    def draw(self, rng: np.random.Generator) -> Problem:
+    def draw(self, rng: np.random.Generator) -> Ledger:
         sentences, value = [], int(rng.integers(1, _MOST))
         for _ in range(self.states):
             sentences.append(f"{('Now', 'It is')[int(rng.integers(2))]} {value}.")
@@ -79,12 +79,12 @@ class Ledgers(GeneratedTask):
         middle = bool(rng.random() < self.middle)
         # a state is the next sentence, a change the one in the middle
         at = 2 * int(rng.integers(1, self.states - 1)) + int(middle)
-        return Problem(tuple(sentences), at, middle)
+        return Ledger(tuple(sentences), at, middle)
 
-    def split_key(self, problem: Problem) -> str:
+    def split_key(self, problem: Ledger) -> str:
         return " ".join(problem.sentences)
 
-    def write_prompt(self, problem: Problem, key: str) -> Prompt:
+    def write_prompt(self, problem: Ledger, key: str) -> Prompt:
         before, after = problem.sentences[max(0, problem.at - 2) : problem.at], problem.sentences[problem.at + 1 :]
         shown = [*before, GAP, *(after[:1] if problem.middle else [])]
         following = problem.sentences[problem.at : problem.at + (1 if problem.middle else 3)]

@@ -41,7 +41,7 @@ def write_question(query: str, right: str) -> str:
 
 
 @dataclass(frozen=True)
-class Problem:
+class QueryPair:
     """The right query, and one to grade."""
 
     right: str
@@ -64,20 +64,20 @@ class QueryGrades(GeneratedTask):
 
     name = "query_grades"
 
-    def draw(self, rng: np.random.Generator) -> Problem:
+    def draw(self, rng: np.random.Generator) -> QueryPair:
         schema = draw_schema(rng)
         right = query = draw_question(rng, schema, self.joins)[1]
         if rng.random() < self.other:
-            return Problem(right, draw_question(rng, schema, self.joins)[1])
+            return QueryPair(right, draw_question(rng, schema, self.joins)[1])
         for _ in range(int(rng.integers(_CHANGES + 1))):
             changed = mutate_query(query, schema)
             query = changed[int(rng.integers(len(changed)))]
-        return Problem(right, query)
+        return QueryPair(right, query)
 
-    def split_key(self, problem: Problem) -> str:
+    def split_key(self, problem: QueryPair) -> str:
         return problem.right
 
-    def write_prompt(self, problem: Problem, key: str) -> Prompt:
+    def write_prompt(self, problem: QueryPair, key: str) -> Prompt:
         grade = grade_query(problem.query, problem.right)
         return Prompt(key, ask_user(write_question(problem.query, problem.right)), answer=str(grade))
 

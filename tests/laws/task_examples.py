@@ -44,6 +44,7 @@ OTHERS = {
     "openenv": "environments of a server",
     "bandit": "one answer is right for all prompts",
     "cyclic": "preferences between answers; no answer is right",
+    "drifted_preferences": "pairs of words; a policy's own answer has a reward, and none is right",
     "planted_preferences": "pairs of words; a policy's own answer has a reward, and none is right",
     "preferences": "pairs of answers; a policy's own answer has no score",
 }

@@ -191,7 +191,8 @@ def test_padding_makes_no_difference(weights):
     """More padded choices, and a further row without a choice, as refills and idle processes make them."""
     batch = rows(per_row=False)
     mask = torch.nn.functional.pad(batch["action_mask"], (0, 3, 0, 1))
-    padded = Batch(action_mask=mask, episode=torch.cat([batch["episode"], torch.tensor([99])]))
+    keys = torch.nn.functional.pad(batch["key_tokens"], (0, 3, 0, 1), value=True)  # whatever padding has
+    padded = Batch(action_mask=mask, key_tokens=keys, episode=torch.cat([batch["episode"], torch.tensor([99])]))
     assert_close(weights.part(padded, alone)[:-1, :5], weights.part(batch, alone))
 
 

@@ -18,13 +18,16 @@ def loss(x, old, mask, n):
     if n < 1:
         raise ValueError(f"{n + 1}")
     y = -(x - old.detach()) ** 2
-    return where(mask, y.clamp(0, 1), 0).sum() / (n - 1)
+    return where(mask, y.clamp(0, 1), 0).sum() / (
+        n - 1)
 """
 MASK_FAULT = "SignedAdvantage.__call__: batch['action_mask'] -> batch['action_mask'] | True"
 
 
 def test_faults_of_a_function():
-    changes = {fault.change for fault in list_faults(ast.parse(SOURCE))}
+    faults = list_faults(ast.parse(SOURCE))
+    changes = {fault.change for fault in faults}
+    assert {(fault.line, fault.statement) for fault in faults} == {(5, 5), (6, 6), (7, 6)}
     assert changes == {
         "-(x - old.detach()) ** 2 -> without gradient",
         "-(x - old.detach()) ** 2 -> (x - old.detach()) ** 2",

@@ -48,6 +48,20 @@ def test_leave_one_out():
     assert (leave_one_out_process(PROCESS, OUTCOME, ALL, torch.arange(2)) == 0).all()  # nobody to be compared with
 
 
+def test_leave_one_out_of_three():
+    one, all_three = torch.zeros(3).long(), torch.ones(3, 1).bool()
+    # the means of the others are .3, .45 and .15, and 0, 1/2 and 1/2 of the outcomes
+    process, outcome = torch.tensor([[0.3], [0.0], [0.6]]), torch.tensor([1.0, 0.0, 0.0])
+    tokens = leave_one_out_process(process, outcome, all_three, one, (1.0, 0.0))
+    assert_close(tokens, torch.tensor([[0.0], [-0.45], [0.45]]))
+    ends = leave_one_out_process(process, outcome, all_three, one, (0.0, 1.0))
+    assert_close(ends, torch.tensor([[1.0], [-0.5], [-0.5]]))
+    # tokens outside the mask: means .2 and 0
+    padded, inside = torch.tensor([[0.2, 9.0], [-0.1, 0.1]]), torch.tensor([[True, False], [True, True]])
+    tokens = leave_one_out_process(padded, OUTCOME, inside, one[:2], (1.0, 0.0))
+    assert_close(tokens, torch.tensor([[0.2, 0.0], [-0.4, 0.0]]), atol=1e-6, rtol=0)
+
+
 def test_the_annotator_whitens_over_all_choices():
     batch, ctx = episodes()
     annotator = ProcessAdvantage(scale=1.0)
@@ -77,7 +91,7 @@ def test_agreement_by_hand():
     batch = Batch(
         action_mask=mask,
         episode_reward=torch.tensor([1.0, 1.0, 0.5, 1.0]),
-        reward_logprobs=torch.tensor([[0.2, 0.3], [-0.5, 9.0], [0.0, 9.0], [-9.0, -9.0]]),
+        reward_logprobs=torch.tensor([[0.2, 0.3], [-0.5, 9.0], [0.0, -9.0], [-9.0, -9.0]]),
         ref_logprobs=torch.zeros(4, 2),
     )
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)

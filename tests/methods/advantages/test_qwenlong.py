@@ -70,6 +70,8 @@ def test_negatives_are_masked_above_the_band_and_restored_below_it():
     assert weights == [1, 0, 0, 0, 1, 1]
     for weight, expected in ((0.0, [0.8, 0, 0, 0.4]), (1.0, [0.8, -0.3, -0.9, 0.4])):
         assert_close(NegativeMask(weight)(batch, CTX)["advantages"][:, 0], torch.tensor(expected))
+    part = Batch(action_mask=torch.tensor([[True, False]]), advantages=torch.tensor([[-0.5, 2.0]]))
+    assert_close(NegativeMask(0.5)(part, CTX)["advantages"], torch.tensor([[-0.25, 0.0]]))
     with pytest.raises(ValueError, match=r"weight must be in \[0, 1\]"):
         NegativeMask(-0.1)
 

@@ -26,6 +26,14 @@ def test_by_hand():
     assert objective_weights([[9.0, *history] for history in HISTORIES], 2) == objective_weights(HISTORIES, 2)
 
 
+def test_epsilon_by_hand():
+    # means .4 after .5 and .5 after 1, std .2 and 0: s = (.4 / 1 + .2 / 1.4) / 2 = .271429 and .5 / 1.5 / 2 = .166667
+    out = objective_weights([[0.5, 0.5, 0.2, 0.6], [1.0, 1.0, 0.5, 0.5]], 2, temperature=1.0, epsilon=0.5)
+    assert out == pytest.approx([1.052333, 0.947667], abs=1e-5)
+    assert objective_weights([[0.0, 0.5], [0.5, 0.5]], 1) == [2.0, 0.0]  # e^(.5e8 / 2 / 5) would overflow
+    assert objective_weights([[0.9, 0.1], [0.5]], 1) == [1, 1]  # one history is too short
+
+
 def episodes(exact, form):
     out = [scripted_episode(Prompt("toy/train/0"), "") for _ in exact]
     for episode, a, b in zip(out, exact, form):

@@ -41,7 +41,7 @@ def test_ratios_by_hand():
 
 def test_what_was_not_chosen_does_not_count():
     # .6 / .4 = 1.5 of the first choice alone: 1.5 * .3 * .510826 = .229872
-    logprobs, old = torch.tensor([[0.6, 0.001]]).log(), torch.tensor([[0.4, 0.9]]).log()
+    logprobs, old = torch.tensor([[0.6, torch.nan]]).log(), torch.tensor([[0.4, torch.nan]]).log()
     batch = Batch(
         action_mask=torch.tensor([[True, False]]), advantages=torch.tensor([[0.3, 0.3]]), behavior_logprobs=old
     )

@@ -67,6 +67,15 @@ def test_a_forced_choice_is_passed_over():
     assert out.logprobs.grad is None
 
 
+def test_the_reward_comes_with_the_last_choice_inside_the_mask():
+    """Choices 1 and 2: .05 - (.5 - .4) and -.02 - (1 - .5); returns 1.02 and -.05 + .05 * .5 + .95 * 1.02 = .944."""
+    out, batch = row(behavior_logprobs=torch.tensor([[-1.0, -1.2, torch.nan]]))
+    batch = batch.with_columns(action_mask=torch.tensor([[True, True, False]]))
+    assert_close(QFunctionLoss(0.1)(out, batch), torch.tensor([[0.0025, 0.2704, 0.0]]))
+    loss = SoftValueLoss(0.1, gae_lambda=0.95)(out, batch)
+    assert_close(loss, torch.tensor([[0.544**2, 0.2704, 0.0]]))
+
+
 def test_products_have_a_lower_bound_and_pass_over_forced_choices():
     ratio = torch.tensor([[0.5, torch.nan, 0.1]]).log().requires_grad_()
     mask = torch.tensor([[True, False, True]])

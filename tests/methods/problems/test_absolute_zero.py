@@ -1,5 +1,6 @@
 """Proposers and solvers: what is played, what is earned, and what becomes known."""
 
+import itertools
 from dataclasses import dataclass, replace
 
 import pytest
@@ -138,12 +139,37 @@ def test_an_executor_that_is_down_is_an_error_and_no_score():
     assert episodes[0].info["counts"] == {"self_play/proposer/deduce/executor": 1}
 
 
-def test_a_proposal_whose_completion_failed_does_not_become_known():
-    engine = Says(answer_of)
-    engine.sample = lambda requests, sampling: [replace(engine._one(each), ended="error") for each in requests]
-    rollout = SelfPlay(trials=2, references=2)
-    episodes = rollout.collect([(0, None)], Context(GAME, engine, POLICY, Sampling(), seed=0, iteration=0))
-    assert episodes[0].ended == "error" and "problem" not in episodes[0].info and "verdict" not in episodes[0].info
+def proposed(fails, game=GAME):
+    """The episode of one proposer with 4 trials; the completions with these numbers fail, the proposal's being 0."""
+    engine, numbers = Says(answer_of), itertools.count()
+
+    def sample(requests, sampling):
+        done = [engine._one(request) for request in requests]
+        return [replace(each, ended="error") if next(numbers) in fails else each for each in done]
+
+    engine.sample = sample
+    ctx = Context(game, engine, POLICY, Sampling(), seed=0, iteration=0)
+    (episode,) = SelfPlay(trials=4, references=2).collect([(0, None)], ctx)
+    return episode
+
+
+def test_trials_that_could_not_be_judged_do_not_count():
+    """Of four trials the second and the fourth are right: 1 - 1/2; without the first one 1 - 2/3."""
+
+    class FirstIsDown(Programs):
+        def judge(self, answers):
+            verdicts = super().judge(answers)
+            return [Verdict("executor"), *verdicts[1:]] if len(answers) > 1 else verdicts
+
+    assert proposed(()).info["verdict"]["earned"] == 0.5
+    for episode in (proposed((1,)), proposed((), FirstIsDown())):
+        assert episode.info["verdict"]["earned"] == pytest.approx(1 / 3) and "problem" in episode.info
+
+
+@pytest.mark.parametrize("fails", [(0,), (1, 2, 3, 4)])
+def test_a_proposal_that_failed_or_could_not_be_tried_does_not_become_known(fails):
+    episode = proposed(fails)
+    assert episode.ended == "error" and "problem" not in episode.info and "verdict" not in episode.info
 
 
 def test_only_games_can_be_played():

@@ -40,6 +40,14 @@ def test_problems_that_are_solved_sometimes_are_repeated():
     assert curriculum.select(2, at(2, Kinds(5))) == [4, 4]
 
 
+def test_the_rate_is_the_mean_of_the_visits():
+    curriculum = MeasuredPassRates(2, min_rate=0.4, max_rate=0.6)
+    for visit in range(2):
+        curriculum.select(2, at(visit, Kinds(2)))
+        curriculum.observe([shown(0, [float(visit)]), shown(1, [1.0])])
+    assert curriculum.select(2, at(2, Kinds(2))) == [0, 0]  # (0 + 1) / 2, and 1
+
+
 def test_state_is_saved():
     for iteration in (0, 1):
         source = measured()

@@ -42,6 +42,8 @@ def test_too_few_pilots_are_refused():
     with pytest.raises(ValueError, match="5 pilot mixtures do not determine 6 coefficients"):
         fit_surrogate(PILOTS[:5], SCORES[:5])
     assert np.isfinite(fit_surrogate(PILOTS[:5], SCORES[:5], ridge=1e-4)).all()
+    # one task, two pilots of it: (.4 + .6) / (2 + ridge)
+    assert fit_surrogate(np.ones((2, 1)), np.array([0.4, 0.6]), ridge=2.0) == pytest.approx([0.25])
 
 
 def test_tasks_are_drawn_by_their_weights():
@@ -54,6 +56,10 @@ def test_tasks_are_drawn_by_their_weights():
     assert max(count.values()) - min(count.values()) <= 1
     alone = WeightedTasks({"push": 1.0, "reach": 0.0}).select(8, at(0, task))
     assert all(index % 4 == 0 for index in alone)
+
+
+def test_weights_that_are_rounded_are_scaled():
+    assert len(WeightedTasks({"push": 0.7500004, "reach": 0.25}).select(8, at(0, Kinds(64)))) == 8
 
 
 def test_it_goes_on_where_a_saved_one_stands():

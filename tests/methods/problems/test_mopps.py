@@ -30,6 +30,17 @@ def test_hand_computed():
     assert select_nearest(RATES, 0.5, 5, 0.2, RNG)[3:].tolist() in ([0, 2], [2, 0])  # both .4 away, filled up
 
 
+def test_within_the_tolerance_any_may_be_taken():
+    # .5 and .25 are at most .25 away from .5, and .9 is not
+    rates, rngs = np.array([0.5, 0.25, 0.9]), [np.random.default_rng(seed) for seed in range(20)]
+    assert {int(select_nearest(rates, 0.5, 1, 0.25, rng)[0]) for rng in rngs} == {0, 1}
+    # posteriors of .5, .55 and .9 that are nearly certain
+    for rule, expected in (("nearest", {0}), ("within", {0, 1})):
+        curriculum = Posterior(rule=rule)
+        curriculum.known = {i: (1e8 * rate, 1e8 * (1 - rate)) for i, rate in enumerate((0.5, 0.55, 0.9))}
+        assert {curriculum.select(1, at(i, 3))[0] for i in range(20)} == expected
+
+
 def test_episodes_are_observed_and_failures_are_none():
     curriculum = Posterior(retain=0.5)
     curriculum.observe([shown(3, [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]), shown(4, [0.0], "error")])

@@ -51,6 +51,13 @@ def test_problems_that_were_never_solved_get_hints():
     assert seen == {0.0, 0.25, 0.5, 0.75, 1.0}
 
 
+def test_the_second_stage_begins_with_its_first_iteration():
+    rollout = HintedUnsolved(Played(), start_iteration=2, fractions=(0.5,))
+    observe(rollout, play(rollout, 1, [0]), [(0, 0)])
+    hints = [play(rollout, iteration, [0])[0][0].prompt.info.get("hint") for iteration in (1, 2)]
+    assert hints == [None, 0.5]
+
+
 def test_the_first_stage_has_no_hints_and_the_second_changes_nothing():
     rollout = after_first_stage()
     assert play(rollout, 1, [0])[0][0].prompt == TASK[0]

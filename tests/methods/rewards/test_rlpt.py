@@ -1,8 +1,10 @@
 """RLPT: the prefix rule by hand, which answers a judge is asked about, and how its verdict is read."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from mmrl.core.types import Prompt
 from mmrl.methods.rewards.rlpt import PrefixVerdict
@@ -84,3 +86,11 @@ def test_the_judge_s_task_has_both_labels_and_its_own_split():
     (question,) = ContinuationVerdict().ask([reply(PROMPT, "Now\n7.")])
     assert question.text == "Now 7.|Now 7. Add 2. It is 9.?"
     assert question.read(SimpleNamespace(options={"y": -1.0, "n": -3.0})) == 2.0
+
+
+def test_the_judge_of_each_recipe_learns_its_own_task():
+    """A stage of a warm start takes the task of the run unless it names its own."""
+    for recipe, task in (("rlpt", "continuations"), ("reasoning_sql", "query_grades")):
+        text = (Path(__file__).resolve().parents[3] / f"conf/recipe/rewards/{recipe}.yaml").read_text()
+        stages = yaml.safe_load(text)["trainer"]["callbacks"]["warm_start"]["stages"]
+        assert stages["judge"] == [f"start={task}", f"task={task}"]

@@ -3,9 +3,9 @@
 import torch
 from torch.testing import assert_close
 
+from mmrl.annotators.greedy_baseline import GreedyBaselineAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Sampling
-from mmrl.methods.losses.remax import GreedyBaselineAdvantage
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 

@@ -1,11 +1,4 @@
-"""ReMax: REINFORCE with the reward of the greedy completion as its baseline.
-
-ReMax: A Simple, Effective, and Efficient Reinforcement Learning Method for Aligning Large Language Models, 2023,
-arXiv:2310.10505.
-
-- reward of the greedy completion: `mmrl.transforms.greedy.GreedyReward`
-- the advantage: `GreedyBaselineAdvantage`
-"""
+"""Advantages over the greedy completion of the prompt."""
 
 from __future__ import annotations
 

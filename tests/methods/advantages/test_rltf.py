@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import Completion, Context, Episode, PolicyOutput, Prompt, Sampling, Turn
-from mmrl.methods.rewards.rltf import FineGrainedAdvantage, PenaliseErrorLines, find_error_lines
+from mmrl.methods.advantages.rltf import FineGrainedAdvantage, PenaliseErrorLines, find_error_lines
 from mmrl.objectives.policy import PolicyGradient
 from tasks.code.rewards import unit_test_feedback
 from tasks.code.task import Code

@@ -18,11 +18,8 @@ from mmrl.annotators.base import Annotator
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
-from mmrl.methods.losses.remax import GreedyBaselineAdvantage
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transforms.steps import fit_texts, locate_steps
-
-_GREEDY = GreedyBaselineAdvantage()
 
 
 def find_error_lines(outcome: str, reason: str, line: int, count: int) -> range:
@@ -91,12 +88,12 @@ class FineGrainedAdvantage(Annotator):
     """
 
     def reads(self) -> frozenset[str]:
-        return _GREEDY.reads() | {"token_rewards"}
+        return frozenset({"action_mask", "episode_reward", "greedy_reward", "token_rewards"})
 
     def writes(self) -> frozenset[str]:
-        return _GREEDY.writes()
+        return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        relative = _GREEDY(batch, ctx)["advantages"]
-        token = torch.where(batch["action_mask"], batch["token_rewards"], 0.0)
-        return batch.with_columns(advantages=relative + token)
+        relative = (batch["episode_reward"] - batch["greedy_reward"]).float()  # [N]
+        advantages = relative[:, None] + batch["token_rewards"]
+        return batch.with_columns(advantages=torch.where(batch["action_mask"], advantages, 0.0))
