@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hydra.utils import instantiate
 
-from mmrl.methods.vision.videossr import graded
+from mmrl.methods.vision.videossr import grade_pretext
 from tasks.clips.corruptions import CORRUPTIONS, SYMMETRIES
 from tests.composed_words import compose_words
 from tests.curricula.test_prioritised import at
@@ -13,11 +13,11 @@ from tests.tasks.replies import reply
 
 
 def test_one_score_is_the_reward():
-    assert (graded(iou=1 / 3), graded(counts=5 / 6), graded(order=8 / 9)) == (1 / 3, 5 / 6, 8 / 9)
-    assert graded(iou=0.0) == 0
+    assert (grade_pretext(iou=1 / 3), grade_pretext(counts=5 / 6), grade_pretext(order=8 / 9)) == (1 / 3, 5 / 6, 8 / 9)
+    assert grade_pretext(iou=0.0) == 0
     for scores in ({}, {"iou": 1.0, "order": 1.0}):
-        with pytest.raises(ValueError, match="graded needs one of the scores"):
-            graded(**scores)
+        with pytest.raises(ValueError, match="grade_pretext needs one of the scores"):
+            grade_pretext(**scores)
 
 
 ANSWERS = {"grounding": "1-8", "counting": "1,1,1", "jigsaw": "2 1 3 4"}
@@ -31,7 +31,7 @@ def test_answers_of_every_task_are_paid_by_their_nearness():
     indices = instantiate(data.curriculum).select(24, at(0, small))
     assert Counter(small[index].info["task"] for index in indices) == dict.fromkeys(ANSWERS, 8)
     reward = instantiate(data.reward)
-    reward.weights = {"graded": data.reward.weights.graded}
+    reward.weights = {"grade_pretext": data.reward.weights.grade_pretext}
     reward.check_task(small)
     for index in indices:
         prompt = small[index]
