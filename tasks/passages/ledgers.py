@@ -17,17 +17,18 @@ from tasks.checks import final_line
 from tasks.generated import GeneratedTask, ask_user
 from tasks.passages.task import GAP
 
-_SENTENCE = re.compile(r"(Now|It is|Add|Take) (0|[1-9][0-9]?)\.", re.ASCII)
+_SENTENCE = re.compile(r"(Now|It is|Add|Take) (0|[1-9][0-9]?)", re.ASCII)
 _MEANINGS = {"Now": "state", "It is": "state", "Add": "add", "Take": "take"}
 _MOST = 20  # of a number
 Meaning = tuple[str, int]
 
 
 def read_meanings(text: str) -> list[Meaning] | None:
-    """Read the sentences of a text, whatever their wording: ("state", 7); None for other text."""
-    sentences = re.findall(r"[^.]+\.", text.strip())
-    if not sentences or "".join(sentences).strip() != text.strip():
-        return None
+    """Read the sentences of a text, whatever their wording: ("state", 7); None for other text.
+
+    How many full stops end the last one is free.
+    """
+    sentences = text.strip().rstrip(".").split(".")
     matches = [_SENTENCE.fullmatch(sentence.strip()) for sentence in sentences]
     return [(_MEANINGS[m[1]], int(m[2])) for m in matches if m] if all(matches) else None
 
@@ -82,14 +83,12 @@ class Ledgers(GeneratedTask):
         return Ledger(tuple(sentences), at, middle)
 
     def split_key(self, problem: Ledger) -> str:
-        return " ".join(problem.sentences)
+        return _show(problem)  # many texts are alike where they are shown
 
     def write_prompt(self, problem: Ledger, key: str) -> Prompt:
-        before, after = problem.sentences[max(0, problem.at - 2) : problem.at], problem.sentences[problem.at + 1 :]
-        shown = [*before, GAP, *(after[:1] if problem.middle else [])]
         following = problem.sentences[problem.at : problem.at + (1 if problem.middle else 3)]
         info = {"following": list(following), "kind": "middle" if problem.middle else "next"}
-        return Prompt(key, ask_user(" ".join(shown)), answer=following[0], info=info)
+        return Prompt(key, ask_user(_show(problem)), answer=following[0], info=info)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: means the first one or more following sentences; words: is them word for word; format: sentences."""
@@ -103,6 +102,12 @@ class Ledgers(GeneratedTask):
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(f"{list(_MEANINGS)[int(rng.integers(4))]} {int(rng.integers(_MOST + 1))}.")
+
+
+def _show(problem: Ledger) -> str:
+    """Write the sentences that are shown, with a gap for the one that is asked for."""
+    before, after = problem.sentences[max(0, problem.at - 2) : problem.at], problem.sentences[problem.at + 1 :]
+    return " ".join([*before, GAP, *(after[:1] if problem.middle else [])])
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,12 @@ def is_same_squad_answer(prompt: Prompt, right: str, text: str) -> bool:
     return [w for w in words[0] if w not in ("a", "an", "the")] == [w for w in words[1] if w not in ("a", "an", "the")]
 
 
+def is_same_sentence(prompt: Prompt, right: str, text: str) -> bool:
+    """Whether two texts have the same words, however many full stops end them."""
+    words, others = (each.strip().rstrip(".").split() for each in (right, text))
+    return words == others
+
+
 def has_same_verdict(prompt: Prompt, right: str, near: str) -> bool:
     """Digits as reasons, whatever they are, and the same verdict."""
     reasons, _, verdict = near.partition(">")
@@ -147,12 +153,13 @@ EQUAL: dict[str, Equality] = {
     **dict.fromkeys(("scenes_grounding", "small_grounding", "solids_grounding", "jigsaw_box"), is_box_near),
     **dict.fromkeys(("scenes_detection", "small_detection"), are_boxes_near),
     "small_clicks": is_middle_inside,
-    "calls": is_same_json,
+    **dict.fromkeys(("calls", "call_trajectories"), is_same_json),
     "clips_count": are_same_numbers,
     "drawings": is_same_picture,
     "drawings_svg": is_same_svg,
     "evaluations": has_same_verdict,
     "graphs": is_same_last_value,
+    "ledgers": is_same_sentence,
     "programs": is_right_program,
     "records": is_same_side,
     "sql": is_same_query,

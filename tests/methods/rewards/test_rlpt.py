@@ -27,7 +27,9 @@ PROMPT = Prompt("p", ({"role": "user", "content": "Now 4. Add 3. [...]"},), info
         ("Now 7. Add 2. Now 9. Add 1.", False),  # goes beyond
         ("Now 7. Take 2.", False),
         ("Add 2.", False),  # no beginning
-        ("Now 7", False),
+        ("Now 7", True),  # full stops at the end are free
+        ("Now 7..", True),
+        ("Now 7.. Add 2.", False),
         ("Now 07.", False),
         ("", False),
     ],
