@@ -220,7 +220,10 @@ NEEDED = {
     "recipe=rltf": ("data.rows.pool.groups=0",),  # with old rows an iteration without episodes learns too
     "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
-    "recipe=videossr": ("data.num_prompts=6",),  # as many of each of three tasks
+    "recipe=videossr": (  # as many of each of three tasks
+        "data.num_prompts=6",
+        "data.task.counts={grounding: 8, counting: 8, jigsaw: 8}",
+    ),
     "recipe=timelens": ("data.curriculum.measure_iterations=1", "data.curriculum.size=4"),  # here too
     **dict.fromkeys(
         [f"recipe={name}" for name in ("ppo_metaworld", "flow_ppo_metaworld", "flow_ppo_mt10", "flow_ppo_libero")],
