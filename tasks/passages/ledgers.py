@@ -179,9 +179,7 @@ class ContinuationVerdict(JudgeForm):
 
     def ask(self, group: Sequence[Episode]) -> list[Question]:
         texts = [write_question(answer_of(e), e.prompt.info["following"]) for e in group]
-        return [
-            Question(text, lambda reply: reply.options["y"] - reply.options["n"], options=("y", "n")) for text in texts
-        ]
+        return [Question(text, _read_odds, options=("y", "n")) for text in texts]
 
     def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
         return [each if isinstance(each, NoAnswer) else {self.name: float(each > 0)} for each in verdicts]
