@@ -22,8 +22,8 @@ def read_header(recipe: str, key: str) -> Any:
     """A key in the header of a recipe's method or of its own files; what the method extends is another paper's."""
     layers = read_run({"recipe": recipe})
     method = find_part(layers, "method")
-    own = [layer for layer in layers if layer.group in RUNS or (layer.group == "method" and layer.name == method)]
-    values = [value for layer in own if (value := (layer.keys.get("paper") or {}).get(key))]
+    headed = [layer for layer in layers if layer.group in RUNS or (layer.group == "method" and layer.name == method)]
+    values = [value for layer in headed if (value := (layer.keys.get("paper") or {}).get(key))]
     return values[-1] if values else None
 
 

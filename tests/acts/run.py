@@ -60,14 +60,14 @@ def run_recipe(recipe: str, folder: Path, minutes: float = 20.0, words: Sequence
         problems = [
             f"{type(error).__name__} in iteration {len(watch.iterations)}: {' '.join(str(error).split())[:200]}"
         ]
-    seen = {each.name: at for each in conditions if (at := each.find(watch.iterations)) is not None}
+    first_times = {each.name: at for each in conditions if (at := each.find(watch.iterations)) is not None}
     del cli
     gc.collect()
     return {
         "iterations": len(watch.iterations),
         "seconds": round(time.monotonic() - started),
         "rows": min(watch.rows, default=0),
-        "acts": {name: [iteration, round(value, 6)] for name, (iteration, value) in seen.items()},
+        "acts": {name: [iteration, round(value, 6)] for name, (iteration, value) in first_times.items()},
         "problems": problems,
         "stopped": watch.unfinished,
         "content": hash_content([f"recipe={recipe}"]),
@@ -81,8 +81,8 @@ def find_problems(watch: Actions, conditions: Sequence[Condition], terms: set[st
     for each in conditions:
         if each.find(watch.iterations) is None:
             values = [value for numbers in watch.iterations for value in numbers.get(each.name, ())]
-            seen = f"from {min(values):.3g} to {max(values):.3g}" if values else "never logged"
-            problems.append(f"`{each.name}` is not {each} ({seen}; {end} iterations)")
+            span = f"from {min(values):.3g} to {max(values):.3g}" if values else "never logged"
+            problems.append(f"`{each.name}` is not {each} ({span}; {end} iterations)")
     problems += [f"the term {name} has no gradient ({end} iterations)" for name in sorted(terms - watch.terms)]
     empty = [iteration for iteration, rows in enumerate(watch.rows) if not rows]
     if empty and not idle:

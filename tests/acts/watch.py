@@ -143,8 +143,16 @@ def fingerprint(episode: Episode) -> tuple:
     first = episode.turns[0].completion if len(episode.turns) else None
     contexts = tuple(sorted(first.others)) if first is not None else ()
     extra = tuple(sorted(first.extra)) if first is not None else ()
-    told = (id(episode.prompt), episode.sample_index, episode.source, episode.role, len(episode.turns))
-    return (*told, episode.reward, repr(episode.scores), repr(sorted(episode.info)), contexts, extra, episode.tokens)
+    identity = (id(episode.prompt), episode.sample_index, episode.source, episode.role, len(episode.turns))
+    return (
+        *identity,
+        episode.reward,
+        repr(episode.scores),
+        repr(sorted(episode.info)),
+        contexts,
+        extra,
+        episode.tokens,
+    )
 
 
 def read_info(episodes: Iterable[Episode]) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Numbers of a recipe that are not those of its paper stand in `differs`; what is told to cancel or to agree does."""
+"""`differs` names the numbers of a recipe that are not its paper's, and its claims of equality hold."""
 
 import math
 import re

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mmrl.annotators.base import Annotator
+from mmrl.annotators.greedy_baseline import GreedyBaselineAdvantage
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context, Episode
@@ -81,19 +81,16 @@ class PenaliseErrorLines(EpisodeTransform):
 
 
 @dataclass(frozen=True)
-class FineGrainedAdvantage(Annotator):
+class FineGrainedAdvantage(GreedyBaselineAdvantage):
     """Reward of an episode minus that of the greedy program, plus the token's own reward: A_t = r - r_greedy + r_t.
 
     Nothing is summed over later tokens. Source: RLTF, 2023, arXiv:2307.04349.
     """
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "episode_reward", "greedy_reward", "token_rewards"})
-
-    def writes(self) -> frozenset[str]:
-        return frozenset({"advantages"})
+        return super().reads() | {"token_rewards"}
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        relative = (batch["episode_reward"] - batch["greedy_reward"]).float()  # [N]
-        advantages = relative[:, None] + batch["token_rewards"]
+        relative = super().__call__(batch, ctx)["advantages"]
+        advantages = relative + batch["token_rewards"]
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantages, 0.0))

@@ -8,16 +8,12 @@ MedVLThinker: Simple Baselines for Multimodal Medical Reasoning, 2025, arXiv:250
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from mmrl.core.errors import check_at_least, check_fraction, check_interval
+from mmrl.core.errors import check_fraction, check_interval
 from mmrl.core.types import Context, Episode
-from mmrl.curricula.base import Curriculum
-from mmrl.curricula.cycle import take_cyclically
-from mmrl.curricula.history import PromptHistory
-from mmrl.curricula.sampler import Shuffled
+from mmrl.curricula.measured import MeasuredChoice
 from mmrl.transforms.base import EpisodeTransform
 
 
@@ -32,7 +28,7 @@ def filter_pass_rates(
     return sorted(within, key=lambda index: -rates[index]) if easy_first else within
 
 
-class MeasuredPassRates(Curriculum):
+class MeasuredPassRates(MeasuredChoice):
     """Selects problems to measure their pass rates, and then repeats those whose rate lies between two bounds.
 
     Put `DropMeasuring` into data.transforms, so that nothing is learned while the start is measured, and measure with
@@ -56,44 +52,19 @@ class MeasuredPassRates(Curriculum):
         easy_first: bool = False,
         score_name: str = "reward",
     ):
-        check_at_least(1, "curriculum", measure_iterations=measure_iterations)
+        super().__init__(measure_iterations, score_name)
         check_fraction("curriculum", max_rate=max_rate)
         check_interval("curriculum", f"[0, {max_rate})", min_rate=min_rate)
-        self.measure_iterations, self.min_rate, self.max_rate = measure_iterations, min_rate, max_rate
-        self.easy_first = easy_first
-        self.history, self._measured = PromptHistory(score_name), Shuffled()
-        self.chosen: list[int] = []  # empty while measuring
-        self._position = 0
+        self.min_rate, self.max_rate, self.easy_first = min_rate, max_rate, easy_first
 
-    def select(self, count: int, ctx: Context) -> list[int]:
-        if ctx.iteration < self.measure_iterations:
-            return self._measured.select(count, ctx)
-        self.chosen = self.chosen or self._choose()
-        problems, self._position = take_cyclically(self.chosen, self._position, count)
-        return problems
-
-    def _choose(self) -> list[int]:
-        rates = {index: sum(values) / len(values) for index, values in sorted(self.history.rates.items())}
-        problems = filter_pass_rates(rates, self.min_rate, self.max_rate, self.easy_first)
+    def choose(self, scores: Mapping[int, float], ctx: Context) -> list[int]:
+        problems = filter_pass_rates(scores, self.min_rate, self.max_rate, self.easy_first)
         if not problems:
             raise ValueError(
-                f"curriculum: none of {len(rates)} measured problems has a pass rate between {self.min_rate} and "
+                f"curriculum: none of {len(scores)} measured problems has a pass rate between {self.min_rate} and "
                 f"{self.max_rate}; measure more, with more completions, or begin with another start"
             )
         return problems
-
-    def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        if not self.chosen:
-            self.history.observe(groups)
-
-    def state_dict(self) -> dict[str, Any]:
-        progress = {"chosen": list(self.chosen), "position": self._position}
-        return {**self.history.state_dict(), **progress, "measured": self._measured.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.history.load_state_dict(state)
-        self._measured.load_state_dict(state["measured"])
-        self.chosen, self._position = list(state["chosen"]), state["position"]
 
 
 @dataclass(frozen=True)

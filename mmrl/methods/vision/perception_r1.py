@@ -71,8 +71,8 @@ class VisualFacts(JudgeForm):
         return sum(read_number(values, f"fact{number}", 0, 1) for number in range(1, count + 1)) / count
 
     def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
-        given = iter(verdicts)
-        shares = [next(given) if self.facts_of(episode) else 0.0 for episode in group]
+        remaining = iter(verdicts)
+        shares = [next(remaining) if self.facts_of(episode) else 0.0 for episode in group]
         return [share if isinstance(share, NoAnswer) else {"visual": share} for share in shares]
 
 

@@ -10,19 +10,15 @@ TimeLens: Rethinking Video Temporal Grounding with Multimodal LLMs, 2025, arXiv:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mmrl.core.errors import check_at_least, check_interval, check_positive
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode
-from mmrl.curricula.base import Curriculum
-from mmrl.curricula.cycle import take_cyclically
-from mmrl.curricula.history import PromptHistory
-from mmrl.curricula.sampler import Shuffled
+from mmrl.curricula.measured import MeasuredChoice
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_score
 
@@ -38,7 +34,7 @@ def difficulty_weights(scores: np.ndarray, mean: float = 0.05, std: float = 0.2,
     return weights / weights.sum()
 
 
-class DifficultySampler(Curriculum):
+class DifficultySampler(MeasuredChoice):
     """Selects clips to measure the score of the start, draws hard ones without replacement, and repeats those.
 
     Put `DropMeasuring` into data.transforms, so that nothing is learned while the start is measured. A clip is measured
@@ -63,22 +59,12 @@ class DifficultySampler(Curriculum):
         bins: int = 20,
         score_name: str = "reward",
     ):
-        check_at_least(1, "curriculum", measure_iterations=measure_iterations, size=size, bins=bins)
+        super().__init__(measure_iterations, score_name)
+        check_at_least(1, "curriculum", size=size, bins=bins)
         check_positive("curriculum", std=std)
-        self.measure_iterations, self.size, self.mean, self.std, self.bins = measure_iterations, size, mean, std, bins
-        self.history, self._measured = PromptHistory(score_name), Shuffled()
-        self.chosen: list[int] = []  # empty while measuring
-        self._position = 0
+        self.size, self.mean, self.std, self.bins = size, mean, std, bins
 
-    def select(self, count: int, ctx: Context) -> list[int]:
-        if ctx.iteration < self.measure_iterations:
-            return self._measured.select(count, ctx)
-        self.chosen = self.chosen or self._draw(ctx)
-        problems, self._position = take_cyclically(self.chosen, self._position, count)
-        return problems
-
-    def _draw(self, ctx: Context) -> list[int]:
-        scores = {index: sum(values) / len(values) for index, values in sorted(self.history.rates.items())}
+    def choose(self, scores: Mapping[int, float], ctx: Context) -> list[int]:
         if len(scores) < self.size:
             raise ValueError(
                 f"curriculum.size is {self.size}, but {len(scores)} problems were measured in measure_iterations="
@@ -87,19 +73,6 @@ class DifficultySampler(Curriculum):
         weights = difficulty_weights(np.array(list(scores.values())), self.mean, self.std, self.bins)
         rng = derive_rng("difficulty_sampler", ctx.seed)
         return [int(index) for index in rng.choice(list(scores), self.size, replace=False, p=weights)]
-
-    def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        if not self.chosen:
-            self.history.observe(groups)
-
-    def state_dict(self) -> dict[str, Any]:
-        progress = {"chosen": list(self.chosen), "position": self._position}
-        return {**self.history.state_dict(), **progress, "measured": self._measured.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.history.load_state_dict(state)
-        self._measured.load_state_dict(state["measured"])
-        self.chosen, self._position = list(state["chosen"]), state["position"]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ def grade_pretext(iou: float | None = None, counts: float | None = None, order: 
 
     Source: VideoSSR, 2025, smooth rewards of the three pretext tasks, arXiv:2511.06281.
     """
-    given = [score for score in (iou, counts, order) if score is not None]
-    if len(given) != 1:
+    scores = [score for score in (iou, counts, order) if score is not None]
+    if len(scores) != 1:
         raise ValueError(
             f"grade_pretext needs one of the scores iou, counts and order, got iou={iou}, counts={counts} and "
             f"order={order}; use the task clips with the kinds grounding, paste and order"
         )
-    return given[0]
+    return scores[0]

@@ -100,8 +100,8 @@ def test_agreement_by_hand():
     assert ProcessAdvantage().metrics(batch, ctx) == {"agreement": 2 / 3}
     out = PolicyOutput(mask, mask, others={"reward": PolicyOutput(batch["reward_logprobs"], mask)})
     assert OutcomeCrossEntropy().metrics(out, batch)["accuracy"].tolist() == [1, 0, 1, 0]
-    nobody = batch.with_columns(action_mask=torch.zeros(4, 2).bool())
-    assert ProcessAdvantage().metrics(nobody, ctx) == {}
+    empty = batch.with_columns(action_mask=torch.zeros(4, 2).bool())
+    assert ProcessAdvantage().metrics(empty, ctx) == {}
 
 
 def test_outcomes_are_between_0_and_1_and_rows_without_a_choice_are_finite():
