@@ -160,6 +160,8 @@ def rows(per_row: bool) -> Batch:
         baseline_group=episode % 2,
         proposes=episode % 3 == 0,
         abstraction=episode % 2 - 1,
+        voter=episode % 2 - 1,
+        role_baseline=0.1 * episode,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
         is_last=last,
         is_terminal=last & (episode % 2 == 0),
