@@ -34,6 +34,9 @@ class Example:
 class NoSteps:
     """A scorer of steps without steps."""
 
+    def bind(self, ctx):
+        return self
+
     def score_steps(self, *parts):
         return []
 
