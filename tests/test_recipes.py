@@ -73,7 +73,10 @@ SMALL = {
         "vision_config: {model_type: siglip_vision_model, hidden_size: 16, intermediate_size: 32, image_size: 16, "
         "num_hidden_layers: 1, num_attention_heads: 2, patch_size: 8, vision_use_head: false}}",
     ),
-    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")},
+    **{
+        name: tuple(f"policy.config.{word}" for word in TEXT)
+        for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
+    },
     "control": (),
     "squashed": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),

@@ -57,7 +57,9 @@ def write_errors(graph: Graph, modulus: int, error_fraction: float, rng: np.rand
     return steps
 
 
-def _exchange(operands: tuple[int | str, ...], others: list[int | str], rng: np.random.Generator) -> tuple[int | str, ...]:
+def _exchange(
+    operands: tuple[int | str, ...], others: list[int | str], rng: np.random.Generator
+) -> tuple[int | str, ...]:
     """Put another operand in the place of one of them."""
     place = int(rng.integers(len(operands)))
     other = others[int(rng.integers(len(others)))]
