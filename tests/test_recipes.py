@@ -195,10 +195,11 @@ LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medv
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "recipe=absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
+    "recipe=cpl": (STOPS,),  # an answer that does not end is wrong
     "recipe=dapo": tuple(
         f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
     ),
-    "recipe=deep_search": (STOPS,),  # an answer that does not end is wrong
+    "recipe=deep_search": (STOPS,),  # here too
     # without the rows that are added, of which the last iteration would learn
     "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
