@@ -1,4 +1,4 @@
-"""VRAG-RL: search for rendered pages, look at boxes of them closely, and pay for format, answer and ranking.
+"""VRAG-RL: search for rendered pages, look at boxes of them closely, and pay for structure, answer and ranking.
 
 VRAG-RL: Empower Vision-Perception-Based RAG for Visually Rich Information Understanding via Iterative Reasoning with
 Reinforcement Learning, 2025, arXiv:2505.22019.
@@ -38,9 +38,9 @@ class AnswerVerdict(Pointwise):
 
 
 class PageReward(JudgeReward):
-    """Reward of an episode: its format f where f <= 0, else sum_k weights_k * scores_k.
+    """Reward of an episode: its structure f where f <= 0, else sum_k weights_k * scores_k.
 
-    f: 1 if the episode ended by itself and every turn before its answer was a call that returned a result, else 0.
+    structure: 1 if the episode ended by itself and every turn before its answer was a call that returned a result, else 0.
     ndcg: of the pages in the order in which they were found; gains are 1 for the pages that the prompt needs, and a
     page that was needed and not found costs as one at the end does. judge: its verdict on the answer.
 
@@ -78,9 +78,9 @@ class PageReward(JudgeReward):
 
     def _score(self, episode: Episode) -> dict[str, float]:
         outcomes = [outcome for *_, outcome in episode.info.get("calls", ())]
-        has_format = episode.ended == "done" and all(outcome in SUCCEEDED for outcome in outcomes)
+        is_whole = episode.ended == "done" and all(outcome in SUCCEEDED for outcome in outcomes)
         ranking = self._found(episode)
-        return {"format": float(has_format), "ndcg": ndcg(ranking, dict.fromkeys(self._needed(episode), 1.0))}
+        return {"structure": float(is_whole), "ndcg": ndcg(ranking, dict.fromkeys(self._needed(episode), 1.0))}
 
     def _needed(self, episode: Episode) -> list[Any]:
         prompt = episode.prompt
@@ -103,5 +103,5 @@ class PageReward(JudgeReward):
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         sums = WeightedSum(self.weights)(group)
-        formats = [episode.scores["format"] for episode in group]
-        return [total if has_format > 0 else has_format for total, has_format in zip(sums, formats)]
+        structures = [episode.scores["structure"] for episode in group]
+        return [total if structure > 0 else structure for total, structure in zip(sums, structures)]

@@ -9,7 +9,7 @@ from tasks.pages.words import MeaningVerdict
 from tests.composed_words import compose_words
 from tests.tasks.replies import reply
 
-WEIGHTS = {"judge": 0.7, "format": 0.1, "ndcg": 0.2}
+WEIGHTS = {"judge": 0.7, "structure": 0.1, "ndcg": 0.2}
 CALLS = (("?", "a", "ok"), ("[", "0 0 1 1", "ok"))
 
 
@@ -39,7 +39,7 @@ def test_rewards_by_hand():
     assert pay(found=("a",))[0] == pytest.approx(0.613147, abs=1e-6)
 
 
-def test_without_its_format_an_episode_earns_nothing():
+def test_without_its_structure_an_episode_earns_nothing():
     assert pay(ended="length")[1] == 0 and pay(calls=(*CALLS, ("[", "9", "BadArguments")))[1] == 0
     assert pay(weights={**WEIGHTS, "judge": 1.0})[1] == pytest.approx(1.283944, abs=1e-6)
 
