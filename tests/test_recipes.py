@@ -234,6 +234,7 @@ NEEDED = {
         ("model.objective.coefficients.policy=1",),
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
     "start=veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "start=verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
     "recipe=metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
