@@ -19,7 +19,7 @@ _SEARCH_S = 5.0
 
 
 @dataclass(frozen=True)
-class Page:
+class RenderedPage:
     """A page: its topic and the one striped patch on it."""
 
     topic: str
@@ -45,11 +45,11 @@ class Collection:
     seed: int
 
     @cached_property
-    def pages(self) -> tuple[Page, ...]:
+    def pages(self) -> tuple[RenderedPage, ...]:
         rng = derive_rng("pages", "collection", self.seed, self.topics)
         codes = rng.choice(len(_LETTERS) ** 2, self.topics, replace=False).tolist()
         names = [_LETTERS[code // len(_LETTERS)] + _LETTERS[code % len(_LETTERS)] for code in codes]
-        return tuple(Page(name, self._draw_patch(colour, rng)) for name in names for colour in COLOURS)
+        return tuple(RenderedPage(name, self._draw_patch(colour, rng)) for name in names for colour in COLOURS)
 
     def _draw_patch(self, colour: str, rng: np.random.Generator) -> Patch:
         """Draw a patch that fills one of the cells below the heading."""

@@ -11,7 +11,7 @@ from mmrl.tools.base import BadArguments, ImageSource, ToolError, ToolOutput
 from tasks.pages.task import Pages
 
 
-class NothingFound(ToolError):
+class NoPageFound(ToolError):
     """No further page has a word of the query."""
 
 
@@ -50,7 +50,7 @@ class PageSearch(ImageSource):
             raise BadArguments("write words to search for")
         number = next((n for n in self.collection.search(query, self.ranked) if n not in self.seen), None)
         if number is None:
-            raise NothingFound("no further page has one of these words")
+            raise NoPageFound("no further page has one of these words")
         self.seen.append(number)
         self.shown = self.collection.draw(number)
         return ToolOutput(images=(self.shown,))

@@ -11,14 +11,14 @@ from mmrl.core.types import Prompt
 from tasks.acuity.patch import PERIOD
 from tasks.checks import final_line
 from tasks.generated import GeneratedTask, ask_user
-from tasks.pages.collection import Collection, Page, find_collection
+from tasks.pages.collection import Collection, RenderedPage, find_collection
 from tasks.pages.words import DIRECTION_OF, WORDS, means
 
 _MOST_TOPICS = 500  # of 676 codes of two letters
 
 
 @dataclass(frozen=True)
-class Question:
+class PageQuestion:
     """What is asked about a page: its number, and which of the words for the direction is the right answer."""
 
     number: int
@@ -68,18 +68,18 @@ class Pages(GeneratedTask):
         """The pages of both splits: their questions differ, and the search is over all."""
         return find_collection(self.topics, self.size, self.seed)
 
-    def page(self, index: int) -> Page:
+    def page(self, index: int) -> RenderedPage:
         """The page that a problem asks about."""
         return self.collection.pages[self.problem(index).number]
 
-    def draw(self, rng: np.random.Generator) -> Question:
+    def draw(self, rng: np.random.Generator) -> PageQuestion:
         number = int(rng.integers(len(self.collection.pages)))
-        return Question(number, int(rng.integers(len(WORDS["rising"]))), bool(rng.random() < self.vague))
+        return PageQuestion(number, int(rng.integers(len(WORDS["rising"]))), bool(rng.random() < self.vague))
 
-    def split_key(self, problem: Question) -> str:
+    def split_key(self, problem: PageQuestion) -> str:
         return self.collection.pages[problem.number].caption
 
-    def write_prompt(self, problem: Question, key: str) -> Prompt:
+    def write_prompt(self, problem: PageQuestion, key: str) -> Prompt:
         page = self.collection.pages[problem.number]
         answer = WORDS[page.patch.direction][problem.word]
         info = {"pages": [page.caption], "box": page.patch.box}

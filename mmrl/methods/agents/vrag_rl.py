@@ -40,9 +40,9 @@ class AnswerVerdict(Pointwise):
 class PageReward(JudgeReward):
     """Reward of an episode: its structure f where f <= 0, else sum_k weights_k * scores_k.
 
-    structure: 1 if the episode ended by itself and every turn before its answer was a call that returned a result, else 0.
-    ndcg: of the pages in the order in which they were found; gains are 1 for the pages that the prompt needs, and a
-    page that was needed and not found costs as one at the end does. judge: its verdict on the answer.
+    structure: 1 if the episode ended by itself and every turn before its answer was a call that returned a result, else
+    0. ndcg: of the pages in the order in which they were found, beside a ranking that begins with all pages that the
+    answer needs. judge: its verdict on the answer.
 
     Source: VRAG-RL, 2025, arXiv:2505.22019; released code (Alibaba-NLP/VRAG): reward_manager/rm.py.
 
@@ -70,7 +70,7 @@ class PageReward(JudgeReward):
     def check_task(self, task: Task) -> None:
         """Refuse prompts that do not say which pages they need."""
         super().check_task(task)
-        self._needed(Episode(task[0], 0, 0))
+        self._list_needed(Episode(task[0], 0, 0))
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         judged = super().scores(episodes)  # an episode without a verdict has no score
@@ -79,10 +79,10 @@ class PageReward(JudgeReward):
     def _score(self, episode: Episode) -> dict[str, float]:
         outcomes = [outcome for *_, outcome in episode.info.get("calls", ())]
         is_whole = episode.ended == "done" and all(outcome in SUCCEEDED for outcome in outcomes)
-        ranking = self._found(episode)
-        return {"structure": float(is_whole), "ndcg": ndcg(ranking, dict.fromkeys(self._needed(episode), 1.0))}
+        ranking = self._list_found(episode)
+        return {"structure": float(is_whole), "ndcg": ndcg(ranking, dict.fromkeys(self._list_needed(episode), 1.0))}
 
-    def _needed(self, episode: Episode) -> list[Any]:
+    def _list_needed(self, episode: Episode) -> list[Any]:
         prompt = episode.prompt
         needed = prompt.info.get(self.needed)
         if not isinstance(needed, list | tuple) or not needed:
@@ -92,7 +92,7 @@ class PageReward(JudgeReward):
             )
         return list(needed)
 
-    def _found(self, episode: Episode) -> list[Any]:
+    def _list_found(self, episode: Episode) -> list[Any]:
         notes = episode.info.get("notes", {})
         if self.tool not in notes:
             raise ValueError(

@@ -7,7 +7,7 @@ from mmrl.tools.base import BadArguments
 from mmrl.tools.views import Crop, NoImage
 from tasks.acuity.patch import COLOURS, draw_image
 from tasks.pages import Pages
-from tasks.pages.search import NothingFound, PageSearch
+from tasks.pages.search import NoPageFound, PageSearch
 from tasks.pages.words import WORDS, Meanings, means
 
 TASK = Pages(topics=30)
@@ -40,7 +40,7 @@ def test_a_topic_has_four_pages_which_repeated_searches_show_one_after_the_other
     for _ in range(4):
         search.run(topic)
     assert search.notes()["pages"] == [f"{topic} {colour}" for colour in COLOURS]
-    with pytest.raises(NothingFound, match="no further page"):
+    with pytest.raises(NoPageFound, match="no further page"):
         search.run(topic)
     with pytest.raises(BadArguments):
         search.run("  ")
