@@ -96,9 +96,9 @@ class RevisionReward(WeightedSum):
     """Reward of an episode of `RevisionLoop`: its weighted scores `gain` and `near`.
 
     gain: the quality of the final version less that of the draft, over 10. near: the share of the scores that differ
-    from the quality of their version by less than `within`. So a judge that takes back good revisions, or stops at a bad
-    version, is paid less. Source: EvoPresent, 2025, the threshold of a score, arXiv:2510.05571; a reward of the loop is
-    ours.
+    from the quality of their version by less than `within`. So a judge that takes back good revisions, or stops at a
+    bad version, is paid less. Source: EvoPresent, 2025, the threshold of a score, arXiv:2510.05571; a reward of the
+    loop is ours.
 
     Args:
         weights: by name of the score.

@@ -155,8 +155,8 @@ def test_the_loop_goes_on_from_the_working_version():
 
 def test_the_loop_is_paid_by_the_gain_of_its_final_version_and_by_scores_that_are_near():
     # qualities 0, 1, 2, 2, of which the second version is final: .1; scores 6, 7, 5, 6 are all far
-    # qualities 0, 1, 2 with scores .2, x, 2.1: two of three are within .25, and the third version is final
-    first, second = loop("6", "7", "5", "6", rounds=3)[0], loop("0.2", "x", "2.1", rounds=2)[0]
+    # qualities 0, 1, 2 with scores .2, .9, 2.5: two of three are within .25, and the third version is final
+    first, second = loop("6", "7", "5", "6", rounds=3)[0], loop("0.2", "0.9", "2.5", rounds=2)[0]
     reward = RevisionReward({"gain": 1.0, "near": 0.5})
     for episode, gain, near in ((first, 0.1, 0.0), (second, 0.2, 2 / 3)):
         episode.scores = reward.scores([episode])[0]

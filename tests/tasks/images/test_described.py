@@ -5,7 +5,7 @@ import pytest
 from tasks.scenes.described import DescribedCounting
 from tests.tasks.replies import reply
 
-SMALL = {"size": 32, "sides": (0.2, 0.3), "describe": "colour", "count": 60, "held_out": 60}
+SMALL = {"size": 32, "sides": (0.22, 0.3), "describe": "colour", "count": 60, "held_out": 60}
 
 
 def text_of(prompt):
