@@ -188,7 +188,10 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2, "recipe=timelens": 2}
+LEARNING = {
+    **{f"recipe={name}": 2 for name in ("siren", "metra", "medvlthinker", "medvlthinker_text", "timelens")},
+    "recipe=sasr": 4,
+}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
@@ -224,6 +227,7 @@ NEEDED = {
     "recipe=rltf": ("data.rows.pool.groups=0",),  # with old rows an iteration without episodes learns too
     "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
+    "recipe=medvlthinker_text": ("data.curriculum.measure_iterations=1",),
     "recipe=videossr": (  # as many of each of three tasks
         "data.num_prompts=6",
         "data.task.counts={grounding: 8, counting: 8, jigsaw: 8}",
@@ -235,6 +239,10 @@ NEEDED = {
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
+    "start=veripo_clips_dpo": (
+        "data.transforms.pairs.correct_score=reward",
+        "data.transforms.pairs.consistent_score=null",
+    ),
     "start=veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "start=verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
     "recipe=metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint

@@ -1,4 +1,4 @@
-"""Scores of the steps of a solution by functions: an exact one, tasks.graphs.rewards:score_steps, and a bad one."""
+"""Scores of the steps of a solution: scorer: {function: tasks.graphs.rewards:score_steps} of a step scorer."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class FrozenStepScorer(StepScorer):
         Raises:
             ConfigError: there is no such model, or it does not score steps.
         """
-        policy: Any = ctx.models.get(self.model)
+        policy: Any = dict(ctx.models.items()).get(self.model)
         # a process reward model, known by the separator after which it predicts
         if policy is None or not hasattr(policy, "separator"):
             raise ConfigError(

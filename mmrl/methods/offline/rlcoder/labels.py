@@ -2,7 +2,8 @@
 
 - weights of the completion's tokens: `token_weights`; the loss: `weighted_loss`
 - the retriever's choice among candidates: `Retrieval`; the generator's, to be imitated: `LabelledRetrieval`
-- what the trained retriever gives, the candidates before its stop: `keep_above_stop`, `RetrievalAboveStop`
+- the candidates that a trained retriever gives, those above the stop candidate: `keep_above_stop`,
+  `RetrievalAboveStop`
 """
 
 from __future__ import annotations
