@@ -76,6 +76,7 @@ SMALL = {
     **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_scorer", "mini_scorer")},
     "control": (),
     "squashed": ("policy.hidden=[16]",),
+    "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }

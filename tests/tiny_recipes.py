@@ -35,6 +35,7 @@ OWN = (
     "recipe=demo_vla",
     "recipe=sac",
     "recipe=td3",
+    "recipe=dqn",
     "recipe=metra",
     "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
