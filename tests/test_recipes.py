@@ -75,6 +75,7 @@ SMALL = {
     ),
     **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_scorer", "mini_scorer")},
     "control": (),
+    "recurrent": ("policy.memory_size=8",),
     "squashed": ("policy.hidden=[16]",),
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),

@@ -32,6 +32,7 @@ from tests.text_environments import Count
 OWN = (
     "recipe=sft",
     "recipe=ppo_control",
+    "recipe=ppo_recurrent",
     "recipe=demo_vla",
     "recipe=sac",
     "recipe=td3",
