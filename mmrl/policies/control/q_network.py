@@ -21,9 +21,7 @@ from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import ObservationEncoder, encode_single, perceptron
 from mmrl.policies.control.heads import Choices
-
-MASK = "action_mask"
-"""Name of the observation that says which actions are legal."""
+from mmrl.policies.control.policy import MASK
 
 
 @dataclass(frozen=True)
