@@ -73,7 +73,10 @@ SMALL = {
         "vision_config: {model_type: siglip_vision_model, hidden_size: 16, intermediate_size: 32, image_size: 16, "
         "num_hidden_layers: 1, num_attention_heads: 2, patch_size: 8, vision_use_head: false}}",
     ),
-    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_scorer", "mini_scorer")},
+    **{
+        name: tuple(f"policy.config.{word}" for word in TEXT)
+        for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
+    },
     "control": (),
     "recurrent": ("policy.memory_size=8",),
     "squashed": ("policy.hidden=[16]",),
@@ -194,10 +197,11 @@ LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medv
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "recipe=absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
+    "recipe=cpl": (STOPS,),  # an answer that does not end is wrong
     "recipe=dapo": tuple(
         f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
     ),
-    "recipe=deep_search": (STOPS,),  # an answer that does not end is wrong
+    "recipe=deep_search": (STOPS,),  # here too
     # without the rows that are added, of which the last iteration would learn
     "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
@@ -232,6 +236,7 @@ NEEDED = {
         ("model.objective.coefficients.policy=1",),
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
     "start=veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "start=verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
     "recipe=metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint

@@ -34,6 +34,9 @@ class Example:
 class NoSteps:
     """A scorer of steps without steps."""
 
+    def bind(self, ctx):
+        return self
+
     def score_steps(self, *parts):
         return []
 
@@ -159,6 +162,7 @@ def rows(per_row: bool) -> Batch:
         is_first=step == 0,
         baseline_group=episode % 2,
         proposes=episode % 3 == 0,
+        abstraction=episode % 2 - 1,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
         is_last=last,
         is_terminal=last & (episode % 2 == 0),

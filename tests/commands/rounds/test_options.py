@@ -29,6 +29,21 @@ def test_every_stage_of_a_file_is_a_run(name, tmp_path):
     check_steps(file, list_steps(file), tmp_path / "run")
 
 
+BASELINES = [(name, other) for name in FILES for other in read_rounds([name]).values.get("baselines", {})]
+
+
+@pytest.mark.parametrize(("name", "baseline"), BASELINES)
+def test_a_baseline_has_the_same_samples_evaluations_and_number_of_fits(name, baseline, tmp_path):
+    file = read_rounds([name])
+    other = read_rounds([name, *file.values["baselines"][baseline]])
+    steps, others = list_steps(file), list_steps(other)
+    check_steps(other, others, tmp_path / "run")
+    assert [step.name for step in steps] == [step.name for step in others]
+    same = ("sample", "evaluate")
+    assert all(one.stage == two.stage for one, two in zip(steps, others) if one.kind in same)
+    assert steps != others
+
+
 def test_the_thresholds_of_rest_rise_and_its_learning_rates_fall():
     steps = list_steps(read_rounds(["rest"]))
     thresholds = [step.stage.min["reward"] for step in steps if step.stage_name == "keep" and step.round == 1]
