@@ -78,7 +78,9 @@ SMALL = {
         for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
     },
     "control": (),
+    "recurrent": ("policy.memory_size=8",),
     "squashed": ("policy.hidden=[16]",),
+    "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }

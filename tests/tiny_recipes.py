@@ -34,9 +34,11 @@ from tests.text_environments import Count
 OWN = (
     "recipe=sft",
     "recipe=ppo_control",
+    "recipe=ppo_recurrent",
     "recipe=demo_vla",
     "recipe=sac",
     "recipe=td3",
+    "recipe=dqn",
     "recipe=metra",
     "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
