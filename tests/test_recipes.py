@@ -77,6 +77,7 @@ SMALL = {
     "control": (),
     "squashed": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
+    "tanh_mean": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
