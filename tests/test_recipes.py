@@ -82,6 +82,7 @@ SMALL = {
     "squashed": ("policy.hidden=[16]",),
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
+    "tanh_mean": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
