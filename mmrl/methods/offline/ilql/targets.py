@@ -20,7 +20,7 @@ class TargetHeads(L.Callback):
     def __init__(self, tau: float = 0.005):
         check_interval("TargetHeads", "(0, 1]", tau=tau)
         self.tau = tau
-        self._steps = 0
+        self._stepped = False
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if not hasattr(pl_module.policy, "token_values"):
@@ -28,11 +28,13 @@ class TargetHeads(L.Callback):
                 f"trainer.callbacks: TargetHeads moves target Q heads, and {type(pl_module.policy).__name__} has none; "
                 "choose policy ValueGuidedPolicy, or leave the callback out"
             )
-        self._steps = trainer.global_step
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: Any) -> None:
+        self._stepped = True  # micro-batches within a minibatch, and minibatches without rows, have no step
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *batch: Any) -> None:
-        if trainer.global_step == self._steps:  # a micro-batch within a minibatch
+        if not self._stepped:
             return
-        self._steps = trainer.global_step
+        self._stepped = False
         values = pl_module.policy.token_values
         polyak_update(list(values.target_q.parameters()), list(values.q.parameters()), self.tau)

@@ -77,11 +77,12 @@ def test_targets_follow_the_heads_once_per_optimiser_step():
     for parameter in values.target_q.parameters():
         parameter.data.zero_()
     source = values.q[1][2].weight.detach().clone()
-    trainer, learner = SimpleNamespace(global_step=7), SimpleNamespace(policy=policy)
+    trainer, learner = SimpleNamespace(), SimpleNamespace(policy=policy)
     callback = TargetHeads(0.25)
     callback.on_fit_start(trainer, learner)
-    for step, share in ((7, 0.0), (8, 0.25), (8, 0.25), (9, 0.4375)):
-        trainer.global_step = step
+    for steps, share in ((False, 0.0), (True, 0.25), (False, 0.25), (True, 0.4375)):
+        if steps:
+            callback.on_before_optimizer_step(trainer, learner, None)
         callback.on_train_batch_end(trainer, learner, None, None, 0)
         assert_close(values.target_q[1][2].weight, share * source)
     assert_close(values.q[1][2].weight, source)
