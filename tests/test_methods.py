@@ -68,7 +68,7 @@ NEEDED = {
     "secrets_rlhf": SCORER,
     "simple_vla_rl": OPENVLA,
     "ssp": ("task=wiki", "+rollout.rollout.tools.search={_target_: tasks.wiki.search.Search, task: '${data.task}'}"),
-    "vrag_rl": ("policy=vlm", "task=small_acuity"),
+    "vrag_rl": ("policy=vlm", "task=pages"),
     "zerosearch": ("task=wiki",),
 }
 """What a method needs of its setting beside the policy of its theme."""

@@ -34,6 +34,9 @@ class Example:
 class NoSteps:
     """A scorer of steps without steps."""
 
+    def bind(self, ctx):
+        return self
+
     def score_steps(self, *parts):
         return []
 
@@ -77,6 +80,8 @@ class Tabular(nn.Module):
             "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
+            "target_q": self.value.flip(0)[state],
+            "q_logprobs": choices,
             "skill_reward": self.logits[state][..., 0],
             "slack": self.logits[state][..., 1],
             "log_ent_coef": self.value[:1],
@@ -160,6 +165,7 @@ def rows(per_row: bool) -> Batch:
         baseline_group=episode % 2,
         proposes=episode % 3 == 0,
         abstraction=episode % 2 - 1,
+        perceived=torch.where(episode % 2 > 0, torch.tensor(0.4), torch.tensor(-1.0)),
         voter=episode % 2 - 1,
         role_baseline=0.1 * episode,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
