@@ -1,12 +1,12 @@
 """RLKF: preferences that follow what the policy knows, and the reliability of its answers.
 
-Rejection Improves Reliability: Training LLMs to Refuse Unknown Questions Using RL from Knowledge Feedback, 2024,
+Rejection Improves RefusalReliability: Training LLMs to Refuse Unknown Questions Using RL from Knowledge Feedback, 2024,
 arXiv:2403.18349.
 
 - a problem is known where enough of the policy's own answers are right: `KnowledgePreference`
 - known: right > refused, right > wrong; unknown: refused > wrong, right > refused: `grade`, with a refusal of every
   problem: `Refusals`
-- Rely = Ans * Truth + (1 - Ans) * Acc, of the shares of right, wrong and refused answers: `Reliability`
+- Rely = Ans * Truth + (1 - Ans) * Acc, of the shares of right, wrong and refused answers: `RefusalReliability`
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Refusals(Scripted):
 
 
 @dataclass(frozen=True)
-class Reliability(Evaluator):
-    """Reliability of answers, `mean`: Ans * Truth + (1 - Ans) * Acc, with `accuracy`, `truth`, `answered`, n, errors.
+class RefusalReliability(Evaluator):
+    """Reliability of answers that may refuse, `mean`: Ans * Truth + (1 - Ans) * Acc, with `accuracy`, `truth`, `answered`, n, errors.
 
     Acc is the share of right answers, Truth 1 - the share of wrong ones, Ans 1 - the share of refusals.
 
