@@ -32,7 +32,7 @@ REFUSED, KNOWN = "refused", "known"
 def grade(right: bool, refused: bool, known: bool) -> float:
     """Grade of an answer: 1 if it is right, and 0.5 for the refusal of an unknown problem, else 0.
 
-    Source: RLKF, 2024, section 3.2, arXiv:2403.18349. Answers of one grade are not compared.
+    Answers of one grade are not compared. Source: RLKF, 2024, arXiv:2403.18349.
     """
     return 1.0 if right else 0.5 * (refused and not known)
 
@@ -99,8 +99,9 @@ class Refusals(Scripted):
 
 @dataclass(frozen=True)
 class RefusalReliability(Evaluator):
-    """Reliability of answers that may refuse, `mean`: Ans * Truth + (1 - Ans) * Acc, with `accuracy`, `truth`, `answered`, n, errors.
+    """Reliability of answers that may refuse: Ans * Truth + (1 - Ans) * Acc, the `mean`.
 
+    Beside it stand `accuracy`, `truth`, `answered`, n and errors.
     Acc is the share of right answers, Truth 1 - the share of wrong ones, Ans 1 - the share of refusals.
 
     Args:
