@@ -78,8 +78,11 @@ SMALL = {
         for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
     },
     "control": (),
+    "recurrent": ("policy.memory_size=8",),
     "squashed": ("policy.hidden=[16]",),
+    "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
+    "tanh_mean": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
@@ -198,10 +201,11 @@ LEARNING = {
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "recipe=absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
+    "recipe=cpl": (STOPS,),  # an answer that does not end is wrong
     "recipe=dapo": tuple(
         f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
     ),
-    "recipe=deep_search": (STOPS,),  # an answer that does not end is wrong
+    "recipe=deep_search": (STOPS,),  # here too
     # without the rows that are added, of which the last iteration would learn
     "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
@@ -237,6 +241,7 @@ NEEDED = {
         ("model.objective.coefficients.policy=1",),
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
     "start=veripo_clips_dpo": (
         "data.transforms.pairs.correct_score=reward",
         "data.transforms.pairs.consistent_score=null",

@@ -32,6 +32,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.media.images import open_image
 from mmrl.media.reading import FrameSampling, open_video, read_video
 from mmrl.policies.base import Policy
+from mmrl.rollouts.env.memory import MEMORY, MemorySim
 from mmrl.runs.checkpoint_file import CheckpointError
 
 
@@ -138,7 +139,8 @@ class LoadedPolicy:
         sim = getattr(self.task, "sim", None)
         if sim is None:
             raise ConfigError(f"{self.run.folder}: task {self.task.name!r} has no simulator; use generate(...)")
-        return SingleEnv(sim)
+        dims = getattr(self.policy, "memory_dims", 0)
+        return SingleEnv(MemorySim(sim, dims) if dims else sim)
 
     def act(self, observation: Any) -> Any:
         """The action for one observation, in the environment's units.
@@ -158,7 +160,7 @@ class LoadedPolicy:
             ) from error
         return np.asarray(output) if np.ndim(output) else output
 
-    def predict(self, observation: Any, action_masks: Any = None) -> tuple[Any, None]:
+    def predict(self, observation: Any, action_masks: Any = None, state: Any = None) -> tuple[Any, Any]:
         """The action for one observation of the environment as gymnasium.make gives it, as in Stable-Baselines3.
 
         `act` reads the observations of `make_env`, where discrete ones are one-hot, dicts are joined and masks are part
@@ -167,17 +169,23 @@ class LoadedPolicy:
         Args:
             observation: in the environment's observation space.
             action_masks: legal actions, where the environment's mask is in `info` or its method `action_masks()`.
+            state: of a policy with a memory: what the last call returned; None at the start of an episode.
 
         Returns:
-            The action in the environment's action space, and None: the policy has no state.
+            The action in the environment's action space, and the state for the next call: None without a memory.
 
         Raises:
             ConfigError: the run's simulator is no environment of gymnasium.
             ValueError: the observation or the mask is none of the environment's.
         """
         view = self._outer_view
-        action = self.act(view.read(observation, action_masks))
-        return view.decode(action), None
+        read = view.read(observation, action_masks)
+        dims = getattr(self.policy, "memory_dims", 0)
+        if not dims:
+            return view.decode(self.act(read)), None
+        memory = np.zeros(dims, np.float32) if state is None else state
+        action, state = self.policy.split_output(self.act({**_raw(read), MEMORY: memory}))  # type: ignore[operator]
+        return view.decode(action), state
 
     @cached_property
     def _outer_view(self) -> Any:
