@@ -1,6 +1,7 @@
 """ArCHer: numbers worked by hand, the critic by loops over the plain network, and what the actor is given."""
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -112,7 +113,7 @@ def test_q_becomes_the_table_of_discounted_values():
     ctx = context(policy, sampling=Sampling(max_tokens=2))
     part._build(ctx)
     rng = derive_rng("test")
-    losses = [float(part.update(part.buffer, ctx, rng)) for _ in range(150)]
+    losses = [float(part.update(part.buffer, ctx, rng)) for _ in range(100)]
     with torch.no_grad():
         q, _ = part.critic([each.state for each in part.buffer], [each.utterance for each in part.buffer])
         v = part.critic([part.buffer[1].state], [part.buffer[1].utterance[:0]])[1]
@@ -160,6 +161,7 @@ def test_the_actor_gets_fresh_utterances_with_the_critics_advantages():
     episodes = part(played, ctx)
     assert len(part.buffer) == sum(len(episode.turns) for episode in played)
     assert len(episodes) == min(6, len(part.buffer))
+    assert {episode.group for episode in episodes} == set(range(3, 3 + len(episodes)))  # none of the played ones
     batch = collate(episodes, policy)
     stored = {tuple(each.state.tolist()) for each in part.buffer}
     with torch.no_grad():
@@ -169,7 +171,9 @@ def test_the_actor_gets_fresh_utterances_with_the_critics_advantages():
             state, mask = done.observation["input_ids"], batch["action_mask"][n]
             assert tuple(state.tolist()) in stored
             q, v = part.critic([state], [done.action])
-            assert_close(batch["advantages"][n][mask], utterance_advantages(q, v).expand(int(mask.sum())), atol=1e-5, rtol=0)
+            assert_close(
+                batch["advantages"][n][mask], utterance_advantages(q, v).expand(int(mask.sum())), atol=1e-5, rtol=0
+            )
             assert_close(batch["behavior_logprobs"][n][mask], out.logprobs[n][mask], atol=1e-4, rtol=0)
     assert batch["advantages"].abs().max() > 0
     earlier = UtteranceReplay(critic_steps=1, batch_size=4, actor_states=6, warmup=5)(played, ctx)
@@ -182,8 +186,10 @@ def test_transitions_of_an_episode():
     (episode,) = EnvironmentRollout(history=2).collect([(0, task[0])], context(policy, task=task))
     episode.reward = 0.25
     rows = read_transitions(episode)
-    assert [each.reward for each in rows] == [turn.reward + 0.25 * (turn is episode.turns[-1]) for turn in episode.turns]
-    for each, after in zip(rows, rows[1:]):
+    assert [each.reward for each in rows] == [
+        turn.reward + 0.25 * (turn is episode.turns[-1]) for turn in episode.turns
+    ]
+    for each, after in pairwise(rows):
         assert torch.equal(each.following, after.state)
     assert rows[-1].following is None
     episode.turns[0].completion.observation["pixel_values"] = torch.zeros(1)
@@ -193,7 +199,9 @@ def test_transitions_of_an_episode():
 
 def test_a_resumed_critic_goes_on_like_the_other():
     policy, task = make_policy(), Count(max_turns=2)
-    one, other = (UtteranceReplay(critic_steps=2, batch_size=4, actor_states=3, capacity=5, lr=1e-3, warmup=0) for _ in range(2))
+    one, other = (
+        UtteranceReplay(critic_steps=2, batch_size=4, actor_states=3, capacity=5, lr=1e-3, warmup=0) for _ in range(2)
+    )
     plays = []
     for iteration in range(2):
         ctx = context(policy, iteration, task)

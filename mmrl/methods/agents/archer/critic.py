@@ -1,7 +1,7 @@
 """ArCHer's critic: twin Q and V of utterances, their targets and the advantage that the actor is given.
 
-ArCHer, 2024, sections 3.2 to 3.4, arXiv:2402.19446; released code, YifeiZhou02/ArCHer. A state s is the dialogue so far,
-an action a is a whole utterance.
+ArCHer, 2024, arXiv:2402.19446; released code, YifeiZhou02/ArCHer. A state s is the dialogue so far, an action a is a
+whole utterance.
 
 - y_Q,k = r + gamma (1 - done) V_target,k(s'): `q_targets`
 - V_k is fitted to Q_target,k(s, a') of an utterance a' that the policy samples now: `critic_loss`

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,9 @@ class UtteranceReplay(StatefulTransform):
             raise ValueError("UtteranceReplay keeps critic and buffer in one process; set trainer.devices=1")
         sampling = ctx.sampling
         if sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0 or sampling.guide is not None:
-            raise ValueError("UtteranceReplay samples from the whole distribution; leave out what truncates data.sampling")
+            raise ValueError(
+                "UtteranceReplay samples from the whole distribution; leave out what truncates data.sampling"
+            )
         self.buffer = [*self.buffer, *(each for episode in episodes for each in read_transitions(episode))]
         self.buffer = self.buffer[-self.capacity :]
         if not self.buffer:
@@ -92,7 +95,9 @@ class UtteranceReplay(StatefulTransform):
         for _ in range(self.critic_steps):
             self.update(self._draw(rng, self.batch_size), ctx, rng)
         version = max((turn.completion.policy_version for e in episodes for turn in e.turns), default=ctx.iteration)
-        return self._sample_actor(self._draw(rng, self.actor_states), ctx, rng, version)
+        first = 1 + max((episode.group for episode in episodes), default=-1)  # a fresh utterance is none of the played
+        fresh = self._sample_actor(self._draw(rng, self.actor_states), ctx, rng, version)
+        return [replace(episode, group=first + number) for number, episode in enumerate(fresh)]
 
     def update(self, batch: Sequence[Transition], ctx: Context, rng: np.random.Generator) -> Tensor:
         """Take one step of the critic on these transitions, and move its target; returns the loss."""
@@ -189,7 +194,9 @@ def sample_utterances(
 ) -> list[Completion]:
     """Sample an utterance of the present policy in each state, as the rows of a completion."""
     policy = ctx.policy
-    inputs = {name: column.to(policy.device) for name, column in policy.collate([{"input_ids": s} for s in states]).items()}
+    inputs = {
+        name: column.to(policy.device) for name, column in policy.collate([{"input_ids": s} for s in states]).items()
+    }
     noise = Noise(rng.integers(2**63, size=len(states), dtype=np.uint64))
     with evaluation_mode(policy), torch.no_grad():
         action = policy.act_groups(inputs, torch.arange(len(states), device=policy.device), ctx.sampling, noise)
