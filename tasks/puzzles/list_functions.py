@@ -11,7 +11,7 @@ import numpy as np
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import ask_user, to_tuples
-from tasks.puzzles.search import Path, Search, Step
+from tasks.puzzles.search import Path, SearchTree, Step
 from tasks.puzzles.task import SearchTask
 
 FUNCTIONS: Mapping[str, Callable[[str], str]] = {
@@ -25,7 +25,7 @@ FUNCTIONS: Mapping[str, Callable[[str], str]] = {
 
 
 @dataclass(frozen=True)
-class FunctionSearch(Search):
+class FunctionSearch(SearchTree):
     """Every function can be the next one, until `length` were applied. A state is (list, functions so far)."""
 
     before: str

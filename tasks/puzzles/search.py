@@ -24,7 +24,7 @@ class Step:
 Path = tuple[Step, ...]
 
 
-class Search(ABC):
+class SearchTree(ABC):
     """A puzzle as a tree of steps. A path ends in a state without further steps, solved or not."""
 
     @abstractmethod

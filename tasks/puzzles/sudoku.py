@@ -13,7 +13,7 @@ import numpy as np
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import ask_user, to_tuples
-from tasks.puzzles.search import Path, Search, Step
+from tasks.puzzles.search import Path, SearchTree, Step
 from tasks.puzzles.task import SearchTask
 
 Grid = tuple[int, ...]
@@ -23,7 +23,7 @@ _ANSWER = re.compile(r"[1-4]{4}( [1-4]{4}){3}")
 
 
 @dataclass(frozen=True)
-class SudokuSearch(Search):
+class SudokuSearch(SearchTree):
     """The first empty cell is filled by each digit that no cell of its row, column and box has.
 
     A dead end may begin with any empty cell.

@@ -13,7 +13,7 @@ from mmrl.core.types import Episode
 from tasks.checks import reply_text
 from tasks.countdown.search import count_backtracks
 from tasks.generated import GeneratedTask
-from tasks.puzzles.search import Path, Search, draw_failures
+from tasks.puzzles.search import Path, SearchTree, draw_failures
 
 MOST = 10  # dead ends that every problem has
 _LISTED = 200  # dead ends of a problem among which some are drawn
@@ -45,7 +45,7 @@ class SearchTask(GeneratedTask):
             )
 
     @abstractmethod
-    def build_search(self, problem: Any) -> Search:
+    def build_search(self, problem: Any) -> SearchTree:
         """Return the tree of a problem."""
 
     @abstractmethod
