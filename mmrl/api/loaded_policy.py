@@ -16,6 +16,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from PIL import Image
 
 from mmrl.api.environments import SingleEnv
+from mmrl.api.memory import add_memory, split_memory
 from mmrl.api.run import Run
 from mmrl.callbacks.warm_start import load_policy as load_weights
 from mmrl.commands.evaluation.arguments import find_checkpoint
@@ -32,7 +33,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.media.images import open_image
 from mmrl.media.reading import FrameSampling, open_video, read_video
 from mmrl.policies.base import Policy
-from mmrl.rollouts.env.memory import MEMORY, MemorySim
+from mmrl.rollouts.env.memory import MemorySim
 from mmrl.runs.checkpoint_file import CheckpointError
 
 
@@ -179,12 +180,8 @@ class LoadedPolicy:
             ValueError: the observation or the mask is none of the environment's.
         """
         view = self._outer_view
-        read = view.read(observation, action_masks)
-        dims = getattr(self.policy, "memory_dims", 0)
-        if not dims:
-            return view.decode(self.act(read)), None
-        memory = np.zeros(dims, np.float32) if state is None else state
-        action, state = self.policy.split_output(self.act({**_raw(read), MEMORY: memory}))  # type: ignore[operator]
+        read = add_memory(self.policy, _raw(view.read(observation, action_masks)), state)
+        action, state = split_memory(self.policy, self.act(read))
         return view.decode(action), state
 
     @cached_property

@@ -17,8 +17,8 @@ from mmrl.datasets.task import OfflineTask
 class TransitionTask(OfflineTask):
     """Task of recorded transitions: all episodes are learned from, those that failed too.
 
-    `every` holds no episode out. The box of the actions is that of the recorded ones: a method that stays near its data needs no other. A dimension
-    that never changes gets a box of width 2 around its value.
+    `every` holds no episode out. The box of the actions is that of the recorded ones: a method that stays near its data
+    needs no other. A dimension that never changes gets a box of width 2 around its value.
     """
 
     @functools.cached_property

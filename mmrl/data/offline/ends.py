@@ -30,12 +30,12 @@ def check_ends(path: Path, ends: Sequence[tuple[int, str]]) -> None:
         raise ValueError(
             f"{path}: terminal states and time limits look exchanged: a time limit ends episode {number} after row "
             f"{ends[number][0] - 1}, others at other rows, and all {len(by_kind['done'])} terminal states come at row "
-            f"{longest - 1}, the last of the longest episodes; exchange `terminals` and `timeouts` (LeRobot: next.done, "
-            f"next.truncated){_REMEDY}"
+            f"{longest - 1}, the last of the longest episodes; exchange `terminals` and `timeouts` "
+            f"(LeRobot: next.done, next.truncated){_REMEDY}"
         )
     if always_longest and len(by_kind["done"]) == len(ends) > 2:
         raise ValueError(
-            f"{path}: every one of {len(ends)} episodes, the first too, has a terminal state at row {longest - 1}, as a "
-            f"time limit ends them; mark these rows in `timeouts` (LeRobot: next.truncated) and not in `terminals`"
+            f"{path}: every one of {len(ends)} episodes, the first too, has a terminal state at row {longest - 1}, as "
+            f"a time limit ends them; mark these rows in `timeouts` (LeRobot: next.truncated) and not in `terminals`"
             f"{_REMEDY}"
         )

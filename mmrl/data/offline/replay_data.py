@@ -11,6 +11,7 @@ from mmrl.data.offline.transitions import fill_replay
 from mmrl.data.replay_data import ReplayData
 from mmrl.data.rollout_data import RolloutData
 from mmrl.datasets.formats import open_dataset
+from mmrl.rollouts.base import simulator_of
 
 
 class OfflineReplayData(ReplayData):
@@ -38,6 +39,8 @@ class OfflineReplayData(ReplayData):
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
+        if self.collect_from is not None:
+            simulator_of(self.task, f"data.collect_from={self.collect_from}")
         if stage == "fit" and self.path is not None and not self.replay.num_transitions:
             dataset = open_dataset(self.path)
             try:

@@ -1,12 +1,12 @@
 """RLKF: preferences that follow what the policy knows, and the reliability of its answers.
 
-Rejection Improves Reliability: Training LLMs to Refuse Unknown Questions Using RL from Knowledge Feedback, 2024,
+Rejection Improves RefusalReliability: Training LLMs to Refuse Unknown Questions Using RL from Knowledge Feedback, 2024,
 arXiv:2403.18349.
 
 - a problem is known where enough of the policy's own answers are right: `KnowledgePreference`
 - known: right > refused, right > wrong; unknown: refused > wrong, right > refused: `grade`, with a refusal of every
   problem: `Refusals`
-- Rely = Ans * Truth + (1 - Ans) * Acc, of the shares of right, wrong and refused answers: `Reliability`
+- Rely = Ans * Truth + (1 - Ans) * Acc, of the shares of right, wrong and refused answers: `RefusalReliability`
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REFUSED, KNOWN = "refused", "known"
 def grade(right: bool, refused: bool, known: bool) -> float:
     """Grade of an answer: 1 if it is right, and 0.5 for the refusal of an unknown problem, else 0.
 
-    Source: RLKF, 2024, section 3.2, arXiv:2403.18349. Answers of one grade are not compared.
+    Answers of one grade are not compared. Source: RLKF, 2024, arXiv:2403.18349.
     """
     return 1.0 if right else 0.5 * (refused and not known)
 
@@ -98,9 +98,10 @@ class Refusals(Scripted):
 
 
 @dataclass(frozen=True)
-class Reliability(Evaluator):
-    """Reliability of answers, `mean`: Ans * Truth + (1 - Ans) * Acc, with `accuracy`, `truth`, `answered`, n, errors.
+class RefusalReliability(Evaluator):
+    """Reliability of answers that may refuse: Ans * Truth + (1 - Ans) * Acc, the `mean`.
 
+    Beside it stand `accuracy`, `truth`, `answered`, n and errors.
     Acc is the share of right answers, Truth 1 - the share of wrong ones, Ans 1 - the share of refusals.
 
     Args:

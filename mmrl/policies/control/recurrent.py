@@ -127,6 +127,9 @@ class RecurrentPolicy(ControlPolicy):
                 "rollout=recurrent and evaluation=recurrent_control, which give it"
             )
         memory = torch.from_numpy(np.array(raw[MEMORY], dtype=np.float32))
+        if memory.shape[1:] != (self.memory_dims,):
+            shape = tuple(memory.shape[1:])
+            raise ValueError(f"observation {MEMORY!r} has shape {shape}, the policy reads ({self.memory_dims},)")
         return {**super().encode_batch(raw), MEMORY: memory}
 
     def _state(self, memory: Tensor) -> Any:

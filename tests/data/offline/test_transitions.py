@@ -15,7 +15,8 @@ from mmrl.datasets.hdf5.d4rl import D4RLDataset
 from mmrl.datasets.transition_task import TransitionTask
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy
 from tests.data.offline.recordings import arrays, write
-from tests.datasets.episodes import episode, write as write_lerobot
+from tests.datasets.episodes import episode
+from tests.datasets.episodes import write as write_lerobot
 
 LENGTHS, ENDS = [3, 4, 2, 3], ["done", "time", "time", "cut"]
 

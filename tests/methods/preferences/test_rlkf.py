@@ -8,7 +8,7 @@ from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.filters import filter_rows
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.types import Episode
-from mmrl.methods.preferences.rlkf import KnowledgePreference, Refusals, Reliability, grade, reliability
+from mmrl.methods.preferences.rlkf import KnowledgePreference, RefusalReliability, Refusals, grade, reliability
 from mmrl.rewards.scoring import score
 from tasks.arithmetic import Arithmetic
 from tests.tasks.replies import reply
@@ -33,7 +33,7 @@ def test_reliability_by_hand():
 def test_the_evaluator_counts_finished_answers():
     outcomes = [(1, 0)] * 5 + [(0, 0)] * 2 + [(0, 1)] * 3
     episodes = [Episode(TASK[i], i, 0, scores={"exact": e, "refused": r}) for i, (e, r) in enumerate(outcomes)]
-    result = Reliability()([*episodes, Episode(TASK[0], 10, 0, ended="error")])
+    result = RefusalReliability()([*episodes, Episode(TASK[0], 10, 0, ended="error")])
     expected = {"mean": 0.71, "accuracy": 0.5, "truth": 0.8, "answered": 0.7, "n": 10, "errors": 1}
     assert result == pytest.approx(expected)
 

@@ -226,6 +226,8 @@ def test_refusals():
         FixedHorizon(num_envs=1, horizon=2).collect([], context(maze(), policy))
     with pytest.raises(ValueError, match="rollout=recurrent"):
         policy.encode({"state": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"has shape \(4,\), the policy reads \(10,\)"):
+        policy.encode({"state": np.zeros(3), "memory": np.zeros(4)})
     with pytest.raises(ValueError, match=r"sim\.autoreset=disabled"):
         MemorySim(GymSim("CartPole-v1", autoreset="same_step"), 4).make(1)
     with pytest.raises(ValueError, match=r"policy\.memory_size"):

@@ -12,8 +12,8 @@ from mmrl.core.errors import check_at_least, check_fraction
 class PhaseSwitch:
     """Train votes until they are right, then clues until votes fail, by running means of the votes' outcomes.
 
-    To clues where the accuracy is at least `high_accuracy` and the share of votes for nobody at most `low_none`; to
-    votes where the share of errors is at least `high_error` or that of votes for nobody at least `high_none`. A phase
+    To clues where the accuracy is at least `high_accuracy` and the share of abstentions at most `low_none`; to
+    votes where the share of errors is at least `high_error` or that of abstentions at least `high_none`. A phase
     has at least `min_steps` iterations and at most `max_steps`. Source: Vision-Zero, 2025, iterative self-play policy
     optimisation, arXiv:2509.25541.
     """

@@ -62,7 +62,7 @@ class TokenValues(nn.Module):
 
 
 class ValueGuidedPolicy(TextPolicy):
-    """Text policy with values of tokens, which samples from softmax((logits + beta (min_k Q_target,k - V)) / temperature).
+    """Text policy with values of tokens: it samples from softmax((logits + beta (min_k Q_target,k - V)) / temperature).
 
     `forward` scores the unperturbed language model, the policy that ILQL clones. Beside log-probs it returns `values`
     [N, T], and of the batch's choices `q` [N, T, 2], `target_q` [N, T] without gradient and `q_logprobs` [N, T, 2], the
@@ -97,8 +97,8 @@ class ValueGuidedPolicy(TextPolicy):
     def canary(self) -> Mapping[str, Any]:
         if self.beta:
             raise NotImplementedError(
-                f"{type(self).__name__} decodes with its values (policy.beta={self.beta:g}), which engine=vllm does not "
-                "have; use engine=local, or policy.beta=0 for the language model alone"
+                f"{type(self).__name__} decodes with its values (policy.beta={self.beta:g}), which engine=vllm does not have; "
+                "use engine=local, or policy.beta=0 for the language model alone"
             )
         return super().canary()
 

@@ -100,17 +100,16 @@ def test_the_losses_of_logged_texts_are_those_of_loops_over_tokens():
     policy, gamma, tau = make_policy(), 0.9, 0.8
     engine = LocalEngine()
     engine.sync(policy, 0)
-    rewards = [[0.5, 1.0], [-0.25, 2.0]]
     texts = [["left", "now"], ["a longer observation", "end"]]
     raws = [{"messages": ({"role": "user", "content": text},)} for episode in texts for text in episode]
     done = engine.sample([Request(raw, seed) for seed, raw in enumerate(raws)], Sampling(max_tokens=4))
-    turns = [Turn(completion, reward) for completion, reward in zip(done, sum(rewards, []))]
+    turns = [Turn(completion, reward) for completion, reward in zip(done, (0.5, 1.0, -0.25, 2.0))]
     episodes = [Episode(Prompt(f"p/{i}"), i, 0, turns[2 * i : 2 * i + 2], ended="done") for i in range(2)]
     ctx = Context(None, engine, policy, Sampling(), seed=0, iteration=0, group_size=1)
     batch = GAE(gamma, 0.0)(Values()(collate(episodes, policy), ctx), ctx)
     with torch.no_grad():
         out = policy(batch)
-    rows = [(q, target, v) for q, target, v in map(lambda c: score_alone(policy, c), done)]
+    rows = [score_alone(policy, completion) for completion in done]
     for first in (0, 2):
         v = torch.cat([rows[first][2], rows[first + 1][2], torch.zeros(1)])
         place = 0
