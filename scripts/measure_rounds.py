@@ -1,7 +1,9 @@
 """Run a file of conf/rounds over seeds and store its held-out scores: scripts/measure_rounds.py rest --seeds 0 1 2
 
 Each evaluation is compared with the one before it and with the first one, and the last one of a round with that of the
-round before, seed by seed: the mean difference has Student's 95 % interval over the seeds.
+round before, seed by seed: the mean difference has Student's 95 % interval over the seeds. The last evaluation is
+compared with that of each of the file's `baselines` in the same way, beside the completions that each of them sampled
+and the rows that it learned from, counted once a pass.
 docs/results/rounds/NAME.json has the numbers of every seed, the stages, and hashes of the configuration and code of
 every fit; NAME.png has the scores over the stages. Seeds that have ended are not run again.
 """
@@ -14,6 +16,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,6 +24,7 @@ from typing import Any
 from mmrl.commands.rounds.file import RoundsFile, read_rounds
 from mmrl.commands.rounds.receipts import read_receipt
 from mmrl.commands.rounds.schedule import StageRun, list_steps
+from mmrl.commands.rounds.stages import FitStage
 from mmrl.commands.rounds.words import build_words
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.evaluation.statistics.intervals import student_interval
@@ -32,6 +36,8 @@ OUT = ROOT / "docs" / "results" / "rounds"
 LEAST_SEEDS = 3
 STAGES = ("rounds", "common", "start", "stages")
 """Keys of a file that its result depends on."""
+Scores = Mapping[int, Mapping[str, Mapping[str, float]]]
+"""By seed and evaluation: mean, interval and number of problems."""
 
 
 def read_scores(folder: Path, steps: Sequence[StageRun]) -> dict[str, dict[str, float]]:
@@ -47,7 +53,34 @@ def read_scores(folder: Path, steps: Sequence[StageRun]) -> dict[str, dict[str, 
     return scores
 
 
-def compare_stages(seeds: Mapping[int, Mapping[str, Mapping[str, float]]]) -> list[dict[str, Any]]:
+def read_budget(folder: Path, steps: Sequence[StageRun]) -> dict[str, float]:
+    """Count the completions that a seed has sampled, and the rows that its fits learned from, once a pass."""
+    budget = {"sampled": 0.0, "learned": 0.0}
+    for step in steps:
+        receipt = read_receipt(folder / step.name)
+        rows = receipt.result.get("rows", 0) if receipt else 0
+        if step.kind == "sample":
+            budget["sampled"] += rows
+        elif isinstance(step.stage, FitStage):
+            budget["learned"] += rows * (step.stage.passes or 1)
+    return budget
+
+
+def compare_baselines(seeds: Scores, baselines: Mapping[str, Scores]) -> dict[str, Any]:
+    """Compare the last evaluation with that of each baseline, paired over the seeds."""
+    ends = {seed: list(scores.values())[-1]["mean"] for seed, scores in seeds.items()}
+    comparison = {}
+    for name, others in baselines.items():
+        other_ends = {seed: list(scores.values())[-1]["mean"] for seed, scores in others.items()}
+        gains = [ends[seed] - other_ends[seed] for seed in ends]
+        comparison[name] = {
+            "mean": mean(other_ends.values()),
+            "gain": {"mean": mean(gains), "interval": list(student_interval(gains))},
+        }
+    return comparison
+
+
+def compare_stages(seeds: Scores) -> list[dict[str, Any]]:
     """Compare each evaluation with the one before it and with the first one, paired over the seeds.
 
     The last evaluation of a round is compared with that of the round before, too.
@@ -87,6 +120,8 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         errors = [[m - low for m, low in zip(values[0], values[1])], [up - m for m, up in zip(values[0], values[2])]]
         axes.errorbar(names, values[0], yerr=errors, capsize=2, alpha=0.5, linewidth=1, label=f"seed {seed}")
     axes.plot(names, [row["mean"] for row in result["stages"]], color=COLOURS[0], marker="o", label="mean")
+    for number, (name, baseline) in enumerate(result["baselines"].items(), start=1):
+        axes.axhline(baseline["mean"], color=COLOURS[number], linestyle="--", linewidth=1, label=f"{name}, at its end")
     axes.tick_params(axis="x", rotation=45)
     axes.set_ylabel(result["metric"])
     axes.set_title(result["title"], loc="left", fontsize=10)
@@ -96,11 +131,63 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path, metadata={"Software": None})  # equal numbers give equal bytes
 
 
-def run_seed(name: str, seed: int, folder: Path) -> None:
+@dataclass(frozen=True)
+class Arm:
+    """A file of rounds, or one of its baselines, that has run on every seed."""
+
+    file: RoundsFile
+    steps: Sequence[StageRun]
+    folders: Mapping[int, Path]
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of every seed."""
+        return {seed: read_scores(folder, self.steps) for seed, folder in self.folders.items()}
+
+    @property
+    def budget(self) -> dict[str, float]:
+        """The mean budget of a seed."""
+        budgets = [read_budget(folder, self.steps) for folder in self.folders.values()]
+        return {key: mean(budget[key] for budget in budgets) for key in budgets[0]}
+
+
+def run_arm(arguments: Sequence[str], seeds: Sequence[int], stem: Path) -> Arm:
+    """Run a file of rounds with these arguments on every seed, in the folders STEM-SEED."""
+    folders = {seed: Path(f"{stem}-{seed}").absolute() for seed in seeds}
+    for seed, folder in folders.items():
+        run_seed(arguments, seed, folder)
+    file = read_rounds(arguments)
+    return Arm(file, list_steps(file), folders)
+
+
+def run_seed(arguments: Sequence[str], seed: int, folder: Path) -> None:
     """Run a seed, or resume it."""
-    command = [sys.executable, "-m", "mmrl", "rounds", name, f"seed={seed}", f"run_dir={folder}"]
+    command = [sys.executable, "-m", "mmrl", "rounds", *arguments, f"seed={seed}", f"run_dir={folder}"]
     environment = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
+
+
+def build_result(arm: Arm, baselines: Mapping[str, Arm]) -> dict[str, Any]:
+    """Build the result that is stored."""
+    values, scores = arm.file.values, arm.scores
+    last = next(step for step in reversed(arm.steps) if step.kind == "evaluate")
+    receipt = read_receipt(next(iter(arm.folders.values())) / last.name)
+    comparison = compare_baselines(scores, {name: each.scores for name, each in baselines.items()})
+    return {
+        "rounds": arm.file.name,
+        "title": values.get("title", arm.file.name),
+        "metric": receipt.result["metric"] if receipt else "",
+        "stages": compare_stages(scores),
+        "budget": arm.budget,
+        "baselines": {
+            name: {**comparison[name], "budget": each.budget, "seeds": {str(k): v for k, v in each.scores.items()}}
+            for name, each in baselines.items()
+        },
+        "seeds": {str(seed): each for seed, each in scores.items()},
+        "file": {key: values[key] for key in STAGES},
+        "content": hash_fits(arm.file, arm.steps),
+        "machine": describe_machine(1),
+    }
 
 
 def main() -> None:
@@ -113,24 +200,13 @@ def main() -> None:
     options = parser.parse_args()
     if len(set(options.seeds)) < LEAST_SEEDS:
         parser.error(f"--seeds: an interval needs at least {LEAST_SEEDS} seeds")
-    file = read_rounds([options.name])
-    steps = list_steps(file)
-    folders = {seed: (options.runs / f"{options.name}-{seed}").absolute() for seed in options.seeds}
-    for seed, folder in folders.items():
-        run_seed(options.name, seed, folder)
-    seeds = {seed: read_scores(folder, steps) for seed, folder in folders.items()}
-    last = next(step for step in reversed(steps) if step.kind == "evaluate")
-    receipt = read_receipt(next(iter(folders.values())) / last.name)
-    result = {
-        "rounds": options.name,
-        "title": file.values.get("title", options.name),
-        "metric": receipt.result["metric"] if receipt else "",
-        "stages": compare_stages(seeds),
-        "seeds": {str(seed): scores for seed, scores in seeds.items()},
-        "file": {key: file.values[key] for key in STAGES},
-        "content": hash_fits(file, steps),
-        "machine": describe_machine(1),
+    stem = options.runs / options.name
+    arm = run_arm([options.name], options.seeds, stem)
+    baselines = {
+        name: run_arm([options.name, *arguments], options.seeds, Path(f"{stem}-{name}"))
+        for name, arguments in arm.file.values.get("baselines", {}).items()
     }
+    result = build_result(arm, baselines)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.name}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
@@ -141,6 +217,10 @@ def main() -> None:
             "" if gain is None else f"  {gain['mean']:+.3f} [{gain['interval'][0]:+.3f}, {gain['interval'][1]:+.3f}]"
         )
         print(f"{row['stage']:24} {row['mean']:.3f}{interval}")
+    for name, baseline in result["baselines"].items():
+        gain = baseline["gain"]
+        interval = f"[{gain['interval'][0]:+.3f}, {gain['interval'][1]:+.3f}]"
+        print(f"over {name:19} {baseline['mean']:.3f}  {gain['mean']:+.3f} {interval}")
     print(f"written: {path}")
 
 

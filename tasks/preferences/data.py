@@ -168,7 +168,9 @@ def _pair(record: dict[str, Any], tools: Any, place: str, filled: bool) -> Pair:
     if type(chosen) is not type(rejected):
         raise BadPair(f"{place}: chosen is a {_kind(chosen)} and rejected a {_kind(rejected)}; write both alike")
     if isinstance(chosen, str):
-        messages, answers = _plain(prompt, place), (chosen, rejected)
+        before = _messages(prompt, "prompt", place, filled) if isinstance(prompt, list) else _plain(prompt, place)
+        _refuse_answered(before, place)
+        messages, answers = before, (chosen, rejected)
     else:
         messages, answers = _conversations(prompt, chosen, rejected, place, filled)
     if _comparable(answers[0]) == _comparable(answers[1]):

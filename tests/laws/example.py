@@ -34,6 +34,9 @@ class Example:
 class NoSteps:
     """A scorer of steps without steps."""
 
+    def bind(self, ctx):
+        return self
+
     def score_steps(self, *parts):
         return []
 
@@ -161,6 +164,10 @@ def rows(per_row: bool) -> Batch:
         is_first=step == 0,
         baseline_group=episode % 2,
         proposes=episode % 3 == 0,
+        abstraction=episode % 2 - 1,
+        perceived=torch.where(episode % 2 > 0, torch.tensor(0.4), torch.tensor(-1.0)),
+        voter=episode % 2 - 1,
+        role_baseline=0.1 * episode,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
         is_last=last,
         is_terminal=last & (episode % 2 == 0),

@@ -27,8 +27,9 @@ DEFAULTS: Mapping[str, Any] = {
     "start": {},
     "stages": {},
 }
-HEADERS = ("title", "paper", "paper_setting")
-"""What a file says of its source; no run depends on it."""
+HEADERS = ("title", "paper", "paper_setting", "baselines")
+"""What a file says of its source, and by name the arguments of the same file that it is compared with; no run depends
+on it."""
 _STAGE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -142,6 +143,9 @@ def _check_values(values: Mapping[str, Any], name: str) -> None:
     for key in ("start", "stages"):
         if not isinstance(values[key], dict):
             raise ConfigError(f"{name}: {key} must be a mapping of stages by name, got {values[key]!r}")
+    for baseline, arguments in dict(values.get("baselines", {})).items():
+        if not isinstance(arguments, list) or not all(isinstance(each, str) and "=" in each for each in arguments):
+            raise ConfigError(f"{name}: baselines.{baseline} must be a list of arguments key=value, got {arguments!r}")
     if not values["stages"]:
         raise ConfigError(f"{name}: stages is empty; name at least one stage, with its kind: {', '.join(KINDS)}")
 

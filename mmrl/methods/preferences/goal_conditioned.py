@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from mmrl.core.batch import Batch
-from mmrl.core.errors import check_at_least, check_interval
+from mmrl.core.errors import ConfigError, check_at_least, check_interval
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
 from mmrl.policies.text.scorer import ScoringPolicy
+from mmrl.policies.weights import read_weights
 
 
 def goal_contrastive_loss(
@@ -43,11 +46,17 @@ def goal_contrastive_loss(
     return -near.log() - (1 - far).log()
 
 
+GOAL_FILE = "goal.safetensors"
+"""File of the goal in a saved policy's folder."""
+
+
 class GoalScoringPolicy(ScoringPolicy):
     """Scorer that also gives the states of an answer's tokens, and knows the goal of preferred answers.
 
     In training its output has `token_features` [N, S, D] and `token_places` [N, 2], the first and the last token of the
-    answer. The buffer `goal` is the moving average of the last states of preferred answers.
+    answer. The buffer `goal` is the moving average of the last states of preferred answers, and is saved with the
+    classifier. As the reward model of a run with `scored_by: goal`, `FilteredVote` with `filter_score: reward_model`
+    votes among the answers whose Q is high.
 
     Args:
         scored_by: head: the Bradley-Terry score; goal: Q = cos(state of the last token, goal), of whole answers or
@@ -73,6 +82,14 @@ class GoalScoringPolicy(ScoringPolicy):
         self.scored_by, self.momentum = scored_by, momentum
         self.goal: Tensor
         self.register_buffer("goal", torch.zeros(self.model.config.get_text_config().hidden_size))
+        saved = Path(path or "") / GOAL_FILE
+        if path is not None and saved.exists():
+            weights = read_weights(saved, "save the policy there again")
+            if weights["goal"].shape != self.goal.shape:
+                raise ValueError(
+                    f"{saved}: its goal is for states of {weights['goal'].shape[0]} numbers; save it again"
+                )
+            self.goal.copy_(weights["goal"])
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -90,10 +107,20 @@ class GoalScoringPolicy(ScoringPolicy):
     def head_scores(self, observation: Mapping[str, Any]) -> Tensor:
         if self.scored_by == "head":
             return super().head_scores(observation)
+        if not bool(self.goal.any()):
+            raise ConfigError(
+                "policy.scored_by=goal: there is no goal yet, which training on pairs finds; train first, or give "
+                f"policy.path the folder of such a run, with its {GOAL_FILE}"
+            )
         states, _ = self._states(observation)
         last = observation["attention_mask"].sum(1) - 1
         ends = states[torch.arange(len(last), device=last.device), last]
         return cosine_similarity(ends, self.goal.to(ends), dim=-1)[:, None]
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save the classifier, and the goal beside it."""
+        super().save_pretrained(folder)
+        save_file({"goal": self.goal.detach().cpu().contiguous()}, Path(folder) / GOAL_FILE)
 
     def _states(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """States of the last layer [N, S, D], and scores [N, 1]."""

@@ -13,7 +13,7 @@ import yaml
 
 from tests.quick_python import quick_python
 from tests.runs.processes import command
-from tests.tiny_recipes import COUNTING
+from tests.tiny_recipes import COUNTING, Counting
 
 COMMON = [
     *COUNTING,
@@ -30,6 +30,13 @@ STAGES: dict[str, dict[str, Any]] = {
     "learn": {"kind": "fit", "reads": "keep", "overrides": [*FIT, "trainer.max_epochs=4"]},
     "measure": {"kind": "evaluate", "overrides": ["recipe=sft"]},
 }
+
+
+class Imitated(Counting):
+    """Counting with an expert, for files whose start imitates one."""
+
+    def demonstrate(self, index: int) -> str:
+        return str(index)
 
 
 def write_file(path: Path, **values: Any) -> Path:

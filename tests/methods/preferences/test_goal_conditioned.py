@@ -4,8 +4,10 @@ from math import log
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch.testing import assert_close
 
+from mmrl.core.errors import ConfigError
 from mmrl.methods.preferences.goal_conditioned import GoalContrastiveLoss, GoalScoringPolicy, goal_contrastive_loss
 from tests.laws.example import Example
 from tests.policies.text.oracle import TINY
@@ -60,6 +62,22 @@ def test_q_is_the_cosine_to_the_goal(policy):
     policy.scored_by = "head"
     assert q[0].item() == pytest.approx(1.0, abs=1e-5) and q[1] < 1
     policy.goal.zero_()
+
+
+def test_the_goal_is_saved_with_the_policy(tmp_path):
+    torch.manual_seed(1)
+    trained = GoalScoringPolicy(config=dict(TINY), scored_by="goal")
+    observation = trained.collate([encode(trained, "Word:", answer) for answer in ("abc", "h")])
+    with pytest.raises(ConfigError, match="no goal yet"):  # a cosine to nothing would be 0 for every answer
+        trained.scores(observation)
+    trained.goal.copy_(torch.randn(trained.goal.shape))
+    trained.save_pretrained(tmp_path)
+    loaded = GoalScoringPolicy(path=str(tmp_path), scored_by="goal")
+    assert torch.equal(loaded.goal, trained.goal)
+    assert_close(loaded.scores(observation), trained.scores(observation))
+    save_file({"goal": torch.zeros(3)}, tmp_path / "goal.safetensors")
+    with pytest.raises(ValueError, match="states of 3 numbers"):
+        GoalScoringPolicy(path=str(tmp_path))
 
 
 def test_wrong_arguments_are_refused():

@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from mmrl.commands.rounds.filters import filter_rows
+from mmrl.commands.rounds.stages import FilterStage
 from tasks.preferences.data import BadPair, pair
 from tasks.preferences.task import Preferences
 
@@ -12,11 +14,12 @@ def said(text):
     return {"role": "assistant", "content": text}
 
 
-def test_the_three_formats_say_the_same():
+def test_the_formats_say_the_same():
     plain = pair({"prompt": "2+2=", "chosen": "4", "rejected": "5"}, "f:1")
     chat = pair({"prompt": [USER], "chosen": [said("4")], "rejected": [said("5")]}, "f:1")
     whole = pair({"chosen": [USER, said("4")], "rejected": [USER, said("5")]}, "f:1")
-    assert plain == chat == whole
+    mixed = pair({"prompt": [USER], "chosen": "4", "rejected": "5"}, "f:1")
+    assert plain == chat == whole == mixed
     assert (plain.messages, plain.chosen, plain.rejected) == ((USER,), "4", "5")
 
 
@@ -38,6 +41,8 @@ def test_the_three_formats_say_the_same():
         ({"chosen": [said("4")], "rejected": [said("5")]}, "do not begin with the same message"),
         ({"chosen": [USER, said("4"), USER], "rejected": [USER, said("5")]}, "must be one message of the assistant"),
         ({"prompt": [USER, said("?")], "chosen": [said("4")], "rejected": [said("5")]}, "ends with the assistant's"),
+        ({"prompt": [USER, said("?")], "chosen": "4", "rejected": "5"}, "ends with the assistant's"),
+        ({"prompt": [], "chosen": "4", "rejected": "5"}, "no message of the user with a text"),
         (
             {"prompt": [USER], "chosen": [USER], "rejected": [said("5")]},
             r"chosen must be one message .* \['user'\]",
@@ -52,6 +57,32 @@ def test_a_row_that_says_nothing_is_named(record, message):
 def write(path, *records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return str(path)
+
+
+def test_pairs_of_rounds_are_read(tmp_path):
+    """Two right and two wrong answers to each of ten problems: a fifth of the problems is held out."""
+    rows = [
+        {
+            "key": f"sums/{i}",
+            "index": i,
+            "sample_index": sample,
+            "prompt": [{"role": "user", "content": f"{i}+1="}],
+            "completion": str(i + 1 if sample < 2 else i + sample),
+            "ended": "done",
+            "tokens": 2,
+            "scores": {},
+            "reward": float(sample < 2),
+        }
+        for i in range(10)
+        for sample in range(4)
+    ]
+    pairs = filter_rows(FilterStage(reads="grow", pairs="best_worst"), rows, seed=0)
+    task = Preferences(write(tmp_path / "rows.jsonl", *pairs))
+    held_out = task.on("held_out")
+    assert (len(task), len(held_out)) == (8, 2)
+    for prompt in (*map(task.__getitem__, range(8)), *map(held_out.__getitem__, range(2))):
+        number = int(prompt.messages[0]["content"].removesuffix("+1="))
+        assert (prompt.info["chosen"], prompt.info["rejected"]) == (str(number + 1), str(number + 2))
 
 
 def test_bad_rows_are_refused_or_counted(tmp_path, caplog):

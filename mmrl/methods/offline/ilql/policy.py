@@ -97,7 +97,7 @@ class ValueGuidedPolicy(TextPolicy):
     def canary(self) -> Mapping[str, Any]:
         if self.beta:
             raise NotImplementedError(
-                f"{type(self).__name__} decodes with its values (policy.beta={self.beta:g}), which engine=vllm does not have; "
+                f"{type(self).__name__} decodes with its values (policy.beta={self.beta:g}), and engine=vllm has none; "
                 "use engine=local, or policy.beta=0 for the language model alone"
             )
         return super().canary()
