@@ -80,7 +80,7 @@ class Tabular(nn.Module):
             "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
-            "target_q": self.value.flip(0)[state],
+            "min_target_q": self.value.flip(0)[state],
             "q_logprobs": choices,
             "skill_reward": self.logits[state][..., 0],
             "slack": self.logits[state][..., 1],

@@ -65,7 +65,7 @@ class ValueGuidedPolicy(TextPolicy):
     """Text policy with values of tokens: it samples from softmax((logits + beta (min_k Q_target,k - V)) / temperature).
 
     `forward` scores the unperturbed language model, the policy that ILQL clones. Beside log-probs it returns `values`
-    [N, T], and of the batch's choices `q` [N, T, 2], `target_q` [N, T] without gradient and `q_logprobs` [N, T, 2], the
+    [N, T], and of the batch's choices `q` [N, T, 2], `min_target_q` [N, T] without gradient and `q_logprobs` [N, T, 2], the
     log-softmax of each Q head.
 
     Args:
@@ -92,7 +92,7 @@ class ValueGuidedPolicy(TextPolicy):
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return super().predicts(init_args) | {"values", "q", "target_q", "q_logprobs"}
+        return super().predicts(init_args) | {"values", "q", "min_target_q", "q_logprobs"}
 
     def canary(self) -> Mapping[str, Any]:
         if self.beta:
@@ -133,7 +133,7 @@ class ValueGuidedPolicy(TextPolicy):
         with torch.no_grad():
             target = self.token_values.predict_target(states).float().gather(-1, chosen).squeeze(-1)
         out.values = self.token_values.predict_v(states).float()
-        out.extra |= {"q": q[0], "target_q": target, "q_logprobs": q[0] - q[1]}
+        out.extra |= {"q": q[0], "min_target_q": target, "q_logprobs": q[0] - q[1]}
         return out
 
     def save_pretrained(self, folder: str | Path) -> None:
