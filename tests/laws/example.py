@@ -81,6 +81,9 @@ class Tabular(nn.Module):
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
             "min_target_q": self.value.flip(0)[state],
+            "q_soft": self.logits.flip(0)[state],
+            "v": self.value.flip(0)[state],
+            "error": self.value[state].square(),
             "q_logprobs": choices,
             "skill_reward": self.logits[state][..., 0],
             "slack": self.logits[state][..., 1],
@@ -133,6 +136,7 @@ def rows(per_row: bool) -> Batch:
     real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["imitation_weights"] = 0.5 * (real["token_rewards"] > 0).float()
+    real["recorded_advantages"] = real["penalty_slope"].flip(0)
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:

@@ -188,5 +188,6 @@ def test_every_term_is_tried_on_some_head():
     assert untried <= {
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
         "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
-        "GoalContrastiveLoss",
+        "GoalContrastiveLoss", "ExpectileLoss", "ScaledActorLoss", "ActionRegression", "ConservativePenalty",
+        "AdvantageWeightedRegression",
     }  # fmt: skip

@@ -4,7 +4,7 @@ AWAC: Accelerating Online Reinforcement Learning with Offline Datasets, 2020, ar
 is in conf/phases/awac.yaml.
 
 - A(s, a) = Q(s, a) - E_{a' ~ pi} Q(s, a') (equation 9): `PolicyAdvantage`
-- L_pi = -E [exp(A / lambda) log pi(a|s)] (equation 13): `mmrl.objectives.advantage_weighted`
+- L_pi = -E [exp(A / lambda) log pi(a|s)] (equation 13): `mmrl.objectives.actor_critic.advantage_weighted`
 - online after offline, from one replay buffer: `data.collect_from`
 """
 
@@ -30,7 +30,7 @@ class PolicyAdvantage(Phase):
         self.samples, self.critic, self.actor = samples, critic, actor
 
     def writes(self) -> frozenset[str]:
-        return frozenset({"advantages"})
+        return frozenset({"recorded_advantages"})
 
     def models(self) -> frozenset[str]:
         return frozenset({self.critic, self.actor})
@@ -48,4 +48,4 @@ class PolicyAdvantage(Phase):
         for _ in range(self.samples):
             sample = actor.rsample(features, ctx.normal(len(features), actor.actions))
             value = value + critic(features, sample.action).amin(dim=-1) / self.samples
-        return batch.with_columns(advantages=q - value)
+        return batch.with_columns(recorded_advantages=q - value)

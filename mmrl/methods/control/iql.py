@@ -6,7 +6,7 @@ conf/phases/iql.yaml.
 - L_V = E [|tau - 1(u < 0)| u^2], u = Q_target(s, a) - V(s) (equation 5): `expectile_loss`, `ExpectileLoss`
 - L_Q = E [(r + gamma V(s') - Q(s, a))^2] (equation 6): `ValueTarget`, then the TD loss of all critics
 - L_pi = -E [exp(beta (Q_target(s, a) - V(s))) log pi(a|s)] (equation 7): `ImplicitAdvantage`, then
-  `mmrl.objectives.advantage_weighted`
+  `mmrl.objectives.actor_critic.advantage_weighted`
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def expectile_loss(
 
 
 def _values(batch: Batch, ctx: UpdateContext, value: str, critic: str, actor: str) -> tuple[Tensor, Tensor]:
-    """V(s) and min_k Q_k(s, a) of the recorded action, each [N, 1]."""
+    """V(s) [N, 1], and Q(s, a) of the recorded action [N, 1, K]."""
     policy = ctx.models[actor]
     features = policy.features(batch.observation())
-    q = ctx.models[critic](features, policy.to_action(batch["action"][:, 0])).amin(dim=-1)
+    q = ctx.models[critic](features, policy.to_action(batch["action"][:, 0]))
     return ctx.models[value](features), q
 
 
 class ReplayedValues(Output):
-    """V of the recorded states and min_k Q_k of the recorded actions: extra["v"] and extra["q"], each [N, 1].
+    """V of the recorded states and Q of the recorded actions: extra["v"] [N, 1] and extra["q"] [N, 1, K].
 
     Args:
         value: name of the state-value function.
@@ -67,7 +67,7 @@ class ReplayedValues(Output):
 
 @dataclass(frozen=True)
 class ExpectileLoss(Term):
-    """IQL's value loss: |tau - 1(Q < V)| (Q - V)^2, Q detached (equation 5).
+    """IQL's value loss: |tau - 1(Q < V)| (Q - V)^2, Q the smallest of K critics, detached (equation 5).
 
     Args:
         expectile: tau; 0.5 is the mean over the actions of the data, near 1 their maximum.
@@ -85,7 +85,7 @@ class ExpectileLoss(Term):
         return frozenset({"v", "q"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        error = out.extra["q"].detach() - out.extra["v"]
+        error = out.extra["q"].detach().amin(dim=-1) - out.extra["v"]
         return expectile_loss(zero_outside(error, batch["action_mask"]), self.expectile)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
@@ -132,7 +132,7 @@ class ImplicitAdvantage(Phase):
         self.value, self.critic, self.actor = value, critic, actor
 
     def writes(self) -> frozenset[str]:
-        return frozenset({"advantages"})
+        return frozenset({"recorded_advantages"})
 
     def models(self) -> frozenset[str]:
         return frozenset({self.value, self.critic, self.actor})
@@ -140,4 +140,4 @@ class ImplicitAdvantage(Phase):
     @torch.no_grad()
     def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
         v, q = _values(batch, ctx, self.value, self.critic, self.actor)
-        return batch.with_columns(advantages=q - v)
+        return batch.with_columns(recorded_advantages=q.amin(dim=-1) - v)

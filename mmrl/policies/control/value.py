@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from mmrl.policies.control.encoder import perceptron
 
 
-class StateValue(nn.Module):
+class ValueNetwork(nn.Module):
     """State-value function V(features): a multilayer perceptron.
 
     Args:

@@ -27,7 +27,7 @@ def test_the_advantage_by_hand():
         {"policy": policy, "critic": Slope()}, lambda *shape: next(draws), lambda _: None, lambda _: None
     )
     batch = Batch(**{"obs.state": torch.ones(1, 3)}, action=torch.tensor([[[0.7]]]))
-    assert_close(PolicyAdvantage(samples=2)(batch, ctx)["advantages"], torch.tensor([[0.5]]))
+    assert_close(PolicyAdvantage(samples=2)(batch, ctx)["recorded_advantages"], torch.tensor([[0.5]]))
 
 
 def test_the_advantage_is_a_loop_over_rows():
@@ -36,7 +36,7 @@ def test_the_advantage_is_a_loop_over_rows():
     noise = torch.randn(6, 2)
     ctx = UpdateContext({"policy": policy, "critic": critic}, lambda *shape: noise, lambda _: None, lambda _: None)
     batch = Batch(**{"obs.state": torch.randn(6, 3)}, action=torch.rand(6, 1, 2) * 2 - 1)
-    result = PolicyAdvantage()(batch, ctx)["advantages"]
+    result = PolicyAdvantage()(batch, ctx)["recorded_advantages"]
     assert not result.requires_grad
     for row in range(6):
         state = batch["obs.state"][row][None]

@@ -11,10 +11,10 @@ from mmrl.core.types import PolicyOutput
 from mmrl.learners.phases.base import UpdateContext
 from mmrl.learners.phases.replayed import ReplayLogprobs
 from mmrl.methods.control.iql import ExpectileLoss, ImplicitAdvantage, ReplayedValues, ValueTarget, expectile_loss
-from mmrl.objectives.advantage_weighted import AdvantageWeightedRegression
+from mmrl.objectives.actor_critic.advantage_weighted import AdvantageWeightedRegression
 from mmrl.policies.control.critic import Critics
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy
-from mmrl.policies.control.value import StateValue
+from mmrl.policies.control.value import ValueNetwork
 from tests.laws.example import Example
 
 LAWS = [Example(ExpectileLoss(0.9)), Example(AdvantageWeightedRegression(0.5))]
@@ -24,7 +24,7 @@ def models():
     torch.manual_seed(0)
     return {
         "policy": TanhMeanPolicy(3, 2, hidden=[8]),
-        "value": StateValue(3, [8]),
+        "value": ValueNetwork(3, [8]),
         "target_critic": Critics(3, 2, [8]),
     }
 
@@ -59,7 +59,7 @@ def test_the_minimum_is_the_expectile():
     for _ in range(200):
         optimizer.zero_grad()
         out = PolicyOutput(
-            torch.zeros(2, 1), torch.zeros(2, 1), extra={"v": v.expand(2, 1), "q": torch.tensor([[0.0], [1.0]])}
+            torch.zeros(2, 1), torch.zeros(2, 1), extra={"v": v.expand(2, 1), "q": torch.tensor([[[0.0]], [[1.0]]])}
         )
         ExpectileLoss(0.9)(out, Batch(action_mask=torch.ones(2, 1, dtype=torch.bool))).mean().backward()
         optimizer.step()
@@ -70,7 +70,7 @@ def test_phases_are_loops_over_rows():
     parts, batch = models(), transitions(6)
     out = ReplayedValues()(batch, context(parts))
     returns = ValueTarget()(batch, context(parts))["returns"]
-    advantages = ImplicitAdvantage()(batch, context(parts))["advantages"]
+    advantages = ImplicitAdvantage()(batch, context(parts))["recorded_advantages"]
     assert not returns.requires_grad and not advantages.requires_grad
     smallest = set()
     for row in range(6):
@@ -79,7 +79,7 @@ def test_phases_are_loops_over_rows():
         smallest.add(int(q.argmin()))
         v, after = parts["value"](state)[0, 0], parts["value"](following)[0, 0]
         assert_close(out.extra["v"][row, 0], v)
-        assert_close(out.extra["q"][row, 0], min(q[0], q[1]))
+        assert_close(out.extra["q"][row, 0], q)
         assert_close(returns[row, 0], batch["reward"][row] + (0.9 if row % 2 == 0 else 0.0) * after.detach())
         assert_close(advantages[row, 0], (min(q[0], q[1]) - v).detach())
     assert smallest == {0, 1}  # each critic is the smaller one somewhere
@@ -102,13 +102,13 @@ def test_recorded_actions_have_the_gaussian_density_of_the_policy():
 def test_the_weights_of_actions_by_hand():
     """beta 3: exp(0.3) = 1.349859; A = 2 asks for exp(6) = 403.4, which is clipped to 100. Loss: -weight * log pi."""
     term = AdvantageWeightedRegression(temperature=1 / 3)
-    batch = Batch(action_mask=torch.ones(2, 1, dtype=torch.bool), advantages=torch.tensor([[0.1], [2.0]]))
+    batch = Batch(action_mask=torch.ones(2, 1, dtype=torch.bool), recorded_advantages=torch.tensor([[0.1], [2.0]]))
     logprobs = torch.tensor([[-2.0], [-0.5]], requires_grad=True)
     loss = term(PolicyOutput(logprobs, -logprobs), batch)
     assert_close(loss, torch.tensor([[2 * math.exp(0.3)], [50.0]]))
     loss.sum().backward()
     assert_close(logprobs.grad, torch.tensor([[-math.exp(0.3)], [-100.0]]))
-    huge = batch.with_columns(advantages=torch.tensor([[1e9], [-1e9]]))
+    huge = batch.with_columns(recorded_advantages=torch.tensor([[1e9], [-1e9]]))
     assert term(PolicyOutput(logprobs, -logprobs), huge).tolist() == [[200.0], [0.0]]
 
 
