@@ -65,8 +65,8 @@ class ValueGuidedPolicy(TextPolicy):
     """Text policy with values of tokens: it samples from softmax((logits + beta (min_k Q_target,k - V)) / temperature).
 
     `forward` scores the unperturbed language model, the policy that ILQL clones. Beside log-probs it returns `values`
-    [N, T], and of the batch's choices `q` [N, T, 2], `min_target_q` [N, T] without gradient and `q_logprobs` [N, T, 2], the
-    log-softmax of each Q head.
+    [N, T], and of the batch's choices `q` [N, T, 2], `min_target_q` [N, T] without gradient and `q_logprobs` [N, T, 2],
+    the log-softmax of each Q head.
 
     Args:
         path: of a checkpoint, or of a folder that `save_pretrained` wrote, with its heads.
