@@ -201,7 +201,6 @@ LEARNING = {
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "recipe=absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
-    "recipe=cpl": (STOPS,),  # an answer that does not end is wrong
     "recipe=archer": (  # the critic reads dialogues of twenty questions at each of its steps
         "data.task.max_turns=3",
         "data.transforms.critic.critic_steps=1",
@@ -209,6 +208,7 @@ NEEDED = {
         "data.transforms.critic.actor_states=8",
         "data.transforms.critic.warmup=0",
     ),
+    "recipe=cpl": (STOPS,),  # an answer that does not end is wrong
     "recipe=dapo": tuple(
         f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
     ),

@@ -50,7 +50,7 @@ class JSONBoxes(CoordinateTask):
             raise ValueError(f"task {self.name!r}: extract must be tags, got {self.extract!r}")
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
-        problem = super().ask(rng)
+        problem = super().ask(rng)  # type: ignore[safe-super]  # that of the task beside it
         return None if problem is None else replace(problem, question=problem.question + self.instruction)
 
     def write_prompt(self, problem: SceneProblem, key: str) -> Prompt:
@@ -84,7 +84,7 @@ class JSONBoxes(CoordinateTask):
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         boxes = read_boxes(answer, prompt.info["label"])
         lines = None if boxes is None else "; ".join(" ".join(map(str, box)) for box in boxes) or "none"
-        return super().verify(lines or "", prompt)
+        return super().verify(lines or "", prompt)  # type: ignore[safe-super]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class JSONDetection(JSONBoxes, Detection):
     name = "scenes_json_detection"
 
 
-def read_boxes(answer: str, label: str) -> list[Sequence[int]] | None:
+def read_boxes(answer: str, label: str) -> list[list[int]] | None:
     """Read a list of boxes such as [{"bbox_2d": [1, 2, 5, 6], "label": "circle"}], or one alone; None for other text.
 
     "None" and [] have no box. A label, if there is one, must be `label`.

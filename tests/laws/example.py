@@ -83,7 +83,7 @@ class Tabular(nn.Module):
             "q_soft": self.logits.flip(0)[state],
             "v": self.value.flip(0)[state],
             "error": self.value[state].square(),
-            "target_q": self.value.flip(0)[state],
+            "min_target_q": self.value.flip(0)[state],
             "q_logprobs": choices,
             "skill_reward": self.logits[state][..., 0],
             "slack": self.logits[state][..., 1],

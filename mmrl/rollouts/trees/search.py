@@ -32,8 +32,8 @@ class StepSearch(Rollout):
     A leaf is reached from the root by `choose_child`. It gets `width` children, sampled steps that differ, each with
     its estimate: +1 or -1 for a finished answer that is right or not, else (1 - mix) V + mix S, with V the policy's
     value head and S the mean outcome of `simulations` completions. Then `back_up` spreads the leaf's estimate. A step
-    ends with `split`; the last of `depth` steps is the rest of the answer. A step that is cut at the token limit
-    finishes an answer that is wrong.
+    ends with `split`; the last of `depth` steps is the rest of the answer. `sampling.max_tokens` is the limit of each
+    step and of each simulation, and a step that is cut there finishes an answer that is wrong.
 
     Args:
         iterations: of each tree.
@@ -62,6 +62,10 @@ class StepSearch(Rollout):
         check_fraction("rollout", mix=mix)
         if not split:
             raise ValueError("rollout.split is empty: name the text with which a step ends")
+        if mix == 1 and not simulations:
+            raise ValueError(
+                "rollout.mix=1 takes estimates from simulations alone; set rollout.simulations to 1 or more"
+            )
         self.iterations, self.width, self.depth, self.split = iterations, width, depth, split
         self.simulations, self.right = simulations, right
         self.mix = mix if simulations else 0.0
@@ -108,9 +112,8 @@ class StepSearch(Rollout):
             ]
             steps = iter(ctx.engine.sample(requests, replace(ctx.sampling, stop=stop)) if requests else [])
             for tree, leaf in chosen:
-                new += [
-                    (tree, c) for c in self._add_children(tree, leaf, [next(steps) for _ in range(self.width)], ctx)
-                ]
+                sampled = [next(steps) for _ in range(self.width)]
+                new += [(tree, child) for child in self._add_children(tree, leaf, sampled, ctx)]
         new_nodes = [child for _, child in new]
         answers = [child.answer for child in new_nodes if child.answer is not None]
         ctx.collector.score(answers)

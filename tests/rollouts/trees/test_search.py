@@ -137,7 +137,12 @@ def test_columns_of_steps():
 
 @pytest.mark.parametrize(
     "options, message",
-    [({"width": 0}, "width"), ({"split": ""}, r"rollout\.split is empty"), ({"mix": 1.5}, "mix")],
+    [
+        ({"width": 0}, "width"),
+        ({"split": ""}, r"rollout\.split is empty"),
+        ({"mix": 1.5}, "mix"),
+        ({"mix": 1.0}, r"set rollout\.simulations"),
+    ],
 )
 def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(ValueError, match=message):

@@ -46,12 +46,12 @@ class ExpectileValue(Term):
         return frozenset({"action_mask"})
 
     def needs(self) -> frozenset[str]:
-        return frozenset({"values", "target_q"})  # [N, T] each
+        return frozenset({"values", "min_target_q"})  # [N, T] each
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         if out.values is None or out.values.dim() != 2:
             raise ValueError("ExpectileValue needs values of every choice, such as those of policy ValueGuidedPolicy")
-        difference = out.extra["target_q"].detach() - out.values
+        difference = out.extra["min_target_q"].detach() - out.values
         return expectile_loss(zero_outside(difference, batch["action_mask"]), self.tau)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:

@@ -65,7 +65,7 @@ class ValueGuidedPolicy(TextPolicy):
     """Text policy with values of tokens: it samples from softmax((logits + beta (min_k Q_target,k - V)) / temperature).
 
     `forward` scores the unperturbed language model, the policy that ILQL clones. Beside log-probs it returns `values`
-    [N, T], and of the batch's choices `q` [N, T, 2], `target_q` [N, T] without gradient and `q_logprobs` [N, T, 2], the
+    [N, T], and of the batch's choices `q` [N, T, 2], `min_target_q` [N, T] without gradient and `q_logprobs` [N, T, 2], the
     log-softmax of each Q head.
 
     Args:
@@ -92,12 +92,12 @@ class ValueGuidedPolicy(TextPolicy):
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return super().predicts(init_args) | {"values", "q", "target_q", "q_logprobs"}
+        return super().predicts(init_args) | {"values", "q", "min_target_q", "q_logprobs"}
 
     def canary(self) -> Mapping[str, Any]:
         if self.beta:
             raise NotImplementedError(
-                f"{type(self).__name__} decodes with its values (policy.beta={self.beta:g}), which engine=vllm does not have; "
+                f"{type(self).__name__} decodes with its values (policy.beta={self.beta:g}), and engine=vllm has none; "
                 "use engine=local, or policy.beta=0 for the language model alone"
             )
         return super().canary()
@@ -133,7 +133,7 @@ class ValueGuidedPolicy(TextPolicy):
         with torch.no_grad():
             target = self.token_values.predict_target(states).float().gather(-1, chosen).squeeze(-1)
         out.values = self.token_values.predict_v(states).float()
-        out.extra |= {"q": q[0], "target_q": target, "q_logprobs": q[0] - q[1]}
+        out.extra |= {"q": q[0], "min_target_q": target, "q_logprobs": q[0] - q[1]}
         return out
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -64,7 +64,7 @@ def test_the_expectile_loss_by_hand():
     assert_close(expectile_loss(torch.tensor([0.6, -0.6]), 0.7), torch.tensor([0.252, 0.108]))
     for target, loss, gradient in ((1.0, 0.252, -0.84), (-0.2, 0.108, 0.36)):
         values, target_q = torch.full((1, 1), 0.4).requires_grad_(), torch.full((1, 1), target).requires_grad_()
-        out, batch = output(values=values, target_q=target_q)
+        out, batch = output(values=values, min_target_q=target_q)
         term = ExpectileValue(0.7)(out, batch)
         assert_close(term, torch.tensor([[loss]]))
         term.sum().backward()
@@ -87,7 +87,7 @@ def test_the_value_becomes_the_expectile_of_logged_rewards():
         optimizer = torch.optim.SGD([values], lr=0.5)
         for _ in range(60):
             shared = values.mean().expand(2, 1)
-            loss = ExpectileValue(tau)(PolicyOutput(shared, shared, shared, {"target_q": target}), batch).sum()
+            loss = ExpectileValue(tau)(PolicyOutput(shared, shared, shared, {"min_target_q": target}), batch).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -143,6 +143,6 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"ExpectileValue\.tau must be in \(0, 1\)"):
         ExpectileValue(1.0)
     with pytest.raises(ValueError, match="values of every choice"):
-        out, batch = output(target_q=torch.zeros(1, 1))
+        out, batch = output(min_target_q=torch.zeros(1, 1))
         out.values = None
         ExpectileValue()(out, batch)

@@ -108,7 +108,7 @@ def test_a_saved_folder_has_the_heads(tmp_path):
 
 def test_vllm_is_refused_by_name():
     policy = random_heads(ValueGuidedPolicy(config=dict(TINY)))
-    with pytest.raises(NotImplementedError, match=r"engine=vllm does not have; use engine=local, or policy\.beta=0"):
+    with pytest.raises(NotImplementedError, match=r"engine=vllm has none; use engine=local, or policy\.beta=0"):
         policy.canary()
     assert make_policy(beta=0.0).canary()["messages"]
     with pytest.raises(ValueError, match=r"policy\.beta must be at least 0"):
