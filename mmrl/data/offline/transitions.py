@@ -16,8 +16,9 @@ from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.distributed import parallel
 from mmrl.policies.control.actor import ActorPolicy
 
-BLOCK = 64
-"""Episodes that are encoded and stored together, so that the memory beside the buffer is that of a few episodes."""
+MAX_BLOCK = 64
+"""Episodes that are encoded and stored together are at most so many, and at most a hundredth of all: the memory beside
+the buffer stays small, and many short episodes take few calls."""
 _TOLERANCE = 1e-4  # of the box's width: rounding of float32, not another scale
 
 
@@ -39,8 +40,9 @@ def fill_replay(replay: ReplayBuffer, dataset: Dataset, policy: ActorPolicy, che
     _check_actions(dataset, policy)
     rank, size = parallel.rank_and_size()
     ends: list[tuple[int, str]] = []
-    for start in range(0, len(dataset), BLOCK * size):
-        numbers = range(start + rank, min(start + BLOCK * size, len(dataset)), size)
+    block = min(MAX_BLOCK, max(1, len(dataset) // (100 * size)))
+    for start in range(0, len(dataset), block * size):
+        numbers = range(start + rank, min(start + block * size, len(dataset)), size)
         episodes = [dataset[number] for number in numbers]
         ends += [(len(episode), episode.ended) for episode in episodes]
         rows, final = encode_transitions(episodes, list(numbers), policy)

@@ -12,7 +12,7 @@ from mmrl.datasets.offline_episodes import OfflineEpisode
 
 _REMEDY = "write the file again with one entry per transition"
 _ENDS = ("terminals", "timeouts")
-_BLOCK = 2**16
+_BLOCK = 2**14
 """Rows that are read at once: compressed files are decoded in pieces, and reading per episode would repeat that."""
 
 
