@@ -52,6 +52,7 @@ NEEDED = {
     "flow_ppo": SHARED,
     "flow_sde_ppo": SHARED,
     "glam": ("task=gridworld", "evaluation=text_environment"),
+    "mask_search": ("task=wiki",),
     "mean_flow_grpo": (*SIM, "policy=tiny_mean_flow_vla"),  # a chain that no published policy has
     "one_step": (*SIM, "policy=tiny_one_step_vla"),  # a teacher that no published policy has
     "ppo_vla": (*OPENVLA, *SHARED),
@@ -67,7 +68,7 @@ NEEDED = {
     "secrets_rlhf": SCORER,
     "simple_vla_rl": OPENVLA,
     "ssp": ("task=wiki", "+rollout.rollout.tools.search={_target_: tasks.wiki.search.Search, task: '${data.task}'}"),
-    "vrag_rl": ("policy=vlm", "task=small_acuity"),
+    "vrag_rl": ("policy=vlm", "task=pages"),
     "zerosearch": ("task=wiki",),
 }
 """What a method needs of its setting beside the policy of its theme."""

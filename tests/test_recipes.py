@@ -73,10 +73,16 @@ SMALL = {
         "vision_config: {model_type: siglip_vision_model, hidden_size: 16, intermediate_size: 32, image_size: 16, "
         "num_hidden_layers: 1, num_attention_heads: 2, patch_size: 8, vision_use_head: false}}",
     ),
-    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_scorer", "mini_scorer")},
+    **{
+        name: tuple(f"policy.config.{word}" for word in TEXT)
+        for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
+    },
     "control": (),
+    "recurrent": ("policy.memory_size=8",),
     "squashed": ("policy.hidden=[16]",),
+    "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
+    "tanh_mean": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
@@ -185,17 +191,28 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"recipe=siren": 2, "recipe=metra": 2, "recipe=sasr": 4, "recipe=medvlthinker": 2, "recipe=timelens": 2}
+LEARNING = {
+    **{f"recipe={name}": 2 for name in ("siren", "metra", "medvlthinker", "medvlthinker_text", "timelens")},
+    "recipe=sasr": 4,
+}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "recipe=absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
+    "recipe=archer": (  # the critic reads dialogues of twenty questions at each of its steps
+        "data.task.max_turns=3",
+        "data.transforms.critic.critic_steps=1",
+        "data.transforms.critic.batch_size=4",
+        "data.transforms.critic.actor_states=8",
+        "data.transforms.critic.warmup=0",
+    ),
+    "recipe=cpl": (STOPS,),  # an answer that does not end is wrong
     "recipe=dapo": tuple(
         f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
     ),
-    "recipe=deep_search": (STOPS,),  # an answer that does not end is wrong
+    "recipe=deep_search": (STOPS,),  # here too
     # without the rows that are added, of which the last iteration would learn
     "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
@@ -220,6 +237,7 @@ NEEDED = {
     "recipe=rltf": ("data.rows.pool.groups=0",),  # with old rows an iteration without episodes learns too
     "recipe=rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "recipe=medvlthinker": ("data.curriculum.measure_iterations=1",),  # nothing is learned while the start is measured
+    "recipe=medvlthinker_text": ("data.curriculum.measure_iterations=1",),
     "recipe=videossr": (  # as many of each of three tasks
         "data.num_prompts=6",
         "data.task.counts={grounding: 8, counting: 8, jigsaw: 8}",
@@ -230,6 +248,11 @@ NEEDED = {
         ("model.objective.coefficients.policy=1",),
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
+    "start=veripo_clips_dpo": (
+        "data.transforms.pairs.correct_score=reward",
+        "data.transforms.pairs.consistent_score=null",
+    ),
     "start=veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "start=verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
     "recipe=metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Episode, Prompt, Task
 from mmrl.data.minibatches import UpdateEpoch
 from mmrl.rewards.base import Reward
+from mmrl.tools.base import Tool
+from mmrl.tools.call_parser import TagParser, ToolCall
 from mmrl.transforms.base import EpisodeTransform
 from tests.acts.gradients import TermGradients
 from tests.quick_python import quick_python
@@ -32,9 +34,11 @@ from tests.text_environments import Count
 OWN = (
     "recipe=sft",
     "recipe=ppo_control",
+    "recipe=ppo_recurrent",
     "recipe=demo_vla",
     "recipe=sac",
     "recipe=td3",
+    "recipe=dqn",
     "recipe=metra",
     "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
@@ -305,3 +309,10 @@ class Watcher(TermGradients):
 def weights_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """A copy of every parameter."""
     return {name: value.detach().clone() for name, value in module.named_parameters()}
+
+
+class Searches(TagParser):
+    """Reads every turn that ends as a search for a red page, so that random completions lead to images."""
+
+    def parse(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
+        return [ToolCall("?", "red")]

@@ -16,6 +16,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from PIL import Image
 
 from mmrl.api.environments import SingleEnv
+from mmrl.api.memory import add_memory, split_memory
 from mmrl.api.run import Run
 from mmrl.callbacks.warm_start import load_policy as load_weights
 from mmrl.commands.evaluation.arguments import find_checkpoint
@@ -32,6 +33,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.media.images import open_image
 from mmrl.media.reading import FrameSampling, open_video, read_video
 from mmrl.policies.base import Policy
+from mmrl.rollouts.env.memory import MemorySim
 from mmrl.runs.checkpoint_file import CheckpointError
 
 
@@ -138,7 +140,8 @@ class LoadedPolicy:
         sim = getattr(self.task, "sim", None)
         if sim is None:
             raise ConfigError(f"{self.run.folder}: task {self.task.name!r} has no simulator; use generate(...)")
-        return SingleEnv(sim)
+        dims = getattr(self.policy, "memory_dims", 0)
+        return SingleEnv(MemorySim(sim, dims) if dims else sim)
 
     def act(self, observation: Any) -> Any:
         """The action for one observation, in the environment's units.
@@ -158,7 +161,7 @@ class LoadedPolicy:
             ) from error
         return np.asarray(output) if np.ndim(output) else output
 
-    def predict(self, observation: Any, action_masks: Any = None) -> tuple[Any, None]:
+    def predict(self, observation: Any, action_masks: Any = None, state: Any = None) -> tuple[Any, Any]:
         """The action for one observation of the environment as gymnasium.make gives it, as in Stable-Baselines3.
 
         `act` reads the observations of `make_env`, where discrete ones are one-hot, dicts are joined and masks are part
@@ -167,17 +170,19 @@ class LoadedPolicy:
         Args:
             observation: in the environment's observation space.
             action_masks: legal actions, where the environment's mask is in `info` or its method `action_masks()`.
+            state: of a policy with a memory: what the last call returned; None at the start of an episode.
 
         Returns:
-            The action in the environment's action space, and None: the policy has no state.
+            The action in the environment's action space, and the state for the next call: None without a memory.
 
         Raises:
             ConfigError: the run's simulator is no environment of gymnasium.
             ValueError: the observation or the mask is none of the environment's.
         """
         view = self._outer_view
-        action = self.act(view.read(observation, action_masks))
-        return view.decode(action), None
+        read = add_memory(self.policy, _raw(view.read(observation, action_masks)), state)
+        action, state = split_memory(self.policy, self.act(read))
+        return view.decode(action), state
 
     @cached_property
     def _outer_view(self) -> Any:

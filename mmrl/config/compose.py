@@ -39,6 +39,7 @@ from mmrl.config.signatures import (
     NAMED_PARTS,
     choose_state_task,
     import_class,
+    read_numbered_actions,
     read_processor,
     read_real_actions,
     read_sim_size,
@@ -97,6 +98,7 @@ OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 OmegaConf.register_new_resolver("sim", read_sim_size, replace=True)
 OmegaConf.register_new_resolver("real_actions", read_real_actions, replace=True)
+OmegaConf.register_new_resolver("numbered_actions", read_numbered_actions, replace=True)
 OmegaConf.register_new_resolver("normalised", read_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")

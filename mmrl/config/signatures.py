@@ -168,6 +168,19 @@ def read_real_actions(*, _root_: DictConfig) -> Any:
     return read_sim_size("actions", _root_=_root_)
 
 
+def read_numbered_actions(*, _root_: DictConfig) -> Any:
+    """Resolve ${numbered_actions:}: as ${sim:actions}, for policies that value each action."""
+    kind = read_sim_size("kind", None, _root_=_root_)
+    if kind not in (None, "categorical"):
+        sim = OmegaConf.select(_root_, "data.task.sim")
+        forms = {"gaussian": "are real numbers", "multi_categorical": "are several numbers"}
+        raise ConfigError(
+            f"sim.id={sim.get('id')}: its actions {forms.get(kind, kind)}, and this recipe's policy values one number "
+            "of a few; use recipe=ppo_control (policy=control)"
+        )
+    return read_sim_size("actions", _root_=_root_)
+
+
 @functools.cache
 def _sizes(sim: str) -> dict[str, Any]:
     node = json.loads(sim)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mmrl.datasets.base import Dataset
+from mmrl.datasets.hdf5.d4rl import D4RLDataset
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.minari import FILE, MinariDataset
@@ -13,7 +14,7 @@ from mmrl.files.strict_json import quote
 
 
 def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
-    """Open a LeRobot, Minari or robomimic dataset; the format is recognised by its files.
+    """Open a LeRobot, Minari, robomimic or D4RL dataset; the format is recognised by its files.
 
     Args:
         path: folder or file of the dataset.
@@ -30,10 +31,11 @@ def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
     if path.name == FILE or (path / FILE).is_file() or (path / "data" / FILE).is_file():
         return MinariDataset(path)
     if path.is_file() and path.suffix in (".hdf5", ".h5"):
-        return RobomimicDataset(path)
+        return D4RLDataset(path) if D4RLDataset.matches(path) else RobomimicDataset(path)
     if not path.exists():
         raise ValueError(f"{path}: no such folder or file; name the folder or file of a dataset")
     raise ValueError(
         f"{path}: not a dataset that can be read here; give another place: a LeRobotDataset v3.0 folder has "
-        f"{layout.INFO}, a Minari folder has data/{FILE}, a robomimic dataset is one .hdf5 file"
+        f"{layout.INFO}, a Minari folder has data/{FILE}, a robomimic dataset is one .hdf5 file, and so are "
+        "D4RL's flat arrays"
     )

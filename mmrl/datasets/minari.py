@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_observations
+from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_final, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
 from mmrl.files.strict_json import quote, read_json_object
 
@@ -15,7 +15,8 @@ FILE = "main_data.hdf5"
 
 
 class MinariDataset(HDF5Dataset):
-    """Dataset in a Minari file: groups episode_0, episode_1, ...; the final observation is dropped.
+    """Dataset in a Minari file: groups episode_0, episode_1, ...; the observation after the last action is
+    `OfflineEpisode.final`.
 
     A flat observation space is named "state", entries of a dictionary keep their names; the first text is the
     instruction. Minari does not store the duration of a control step.
@@ -65,6 +66,7 @@ class MinariDataset(HDF5Dataset):
             truncated=bool(truncations[-1]),
             success=_success(group),
             seed=None if seed is None else int(seed),
+            final=read_final(group["observations"], len(actions)),
             where=where,
         )
 

@@ -42,6 +42,7 @@ class OfflineEpisode:
     success: bool | None = None  # None if unknown
     seed: int | None = None  # of the initial state
     executed: np.ndarray | None = None  # float32 [T, A]: executed actions, if noise was added
+    final: dict[str, np.ndarray] | None = None  # observations after the last action; None if not recorded
     where: str = "episode"  # file and episode, for messages
     info: dict[str, Any] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_attribute, read_observations
+from mmrl.datasets.hdf5.dataset import HDF5Dataset, read_actions, read_attribute, read_final, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
 from mmrl.files.strict_json import need_object, quote
 
@@ -78,5 +78,6 @@ class RobomimicDataset(HDF5Dataset):
             rewards=rewards,
             terminated=bool(group["dones"][-1]) if "dones" in group else False,
             success=None if rewards is None or shaped else bool((rewards > 0).any()),
+            final=read_final(group["next_obs"], len(actions) - 1) if "next_obs" in group else None,
             where=where,
         )

@@ -23,7 +23,7 @@ def render_page() -> str:
 
 
 def import_methods() -> None:
-    """Import every module of `mmrl.methods`, and so register the columns of all papers."""
-    package = "mmrl.methods"
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        importlib.import_module(module.name)
+    """Import every module of the methods and the objectives, and so register the columns of all papers."""
+    for package in ("mmrl.methods", "mmrl.objectives"):
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)

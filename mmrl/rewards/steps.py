@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mmrl.core.function_path import load_functions
-from mmrl.core.types import Episode
+from mmrl.core.types import Context, Episode
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function import episode_columns
 from mmrl.rewards.function_calls import bind_arguments, read_signature
@@ -82,6 +82,10 @@ class StepTransform:
 
 class StepScorer(ABC):
     """Base class of step scorers: one number per step of each completion, usually in [0, 1]."""
+
+    def bind(self, ctx: Context) -> StepScorer:
+        """Return the scorer of a context's episodes: itself, unless it asks a model of the run."""
+        return self
 
     @abstractmethod
     def __call__(self, episodes: Sequence[Episode], steps: Sequence[Sequence[str]]) -> list[list[float]]: ...
@@ -165,6 +169,9 @@ class StepReward(WeightedSum):
             raise ValueError(f"reward.aggregation must be one of {list(AGGREGATIONS)}, got {self.aggregation!r}")
         if not self.separator:
             raise ValueError("reward.separator is empty; name the text with which a step ends")
+
+    def bind(self, ctx: Context) -> StepReward:
+        return replace(self, scorer=self.scorer.bind(ctx))
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         steps = [split_steps(str(episode.output), self.separator) for episode in episodes]

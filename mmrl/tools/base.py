@@ -64,6 +64,13 @@ class Tool(ABC):
         """Return the tool instance of one episode."""
         return self
 
+    def meet(self, tools: Mapping[str, Tool]) -> None:
+        """Note the episode's tools by name, this one among them, where it works on what another one has shown."""
+
+    def notes(self) -> Mapping[str, Any]:
+        """Return what the reward may read at the episode's end, as `episode.info["notes"]` under the call's name."""
+        return {}
+
     def finish(self) -> None:
         """Release what the episode's instance holds."""
 
@@ -109,3 +116,12 @@ class Tool(ABC):
             fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
             if not fits or (isinstance(value, bool) and kind is not bool):
                 raise BadArguments(f"{name} must be a {KINDS[kind]}")
+
+
+class ImageSource(Tool):
+    """Base class of tools whose results are images, such as a search over pages.
+
+    `shown` is the last image of the episode at its full resolution, which other tools show parts of; None before.
+    """
+
+    shown: np.ndarray | None = None

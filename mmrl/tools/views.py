@@ -1,8 +1,9 @@
-"""Tools that show a part of the prompt's image at its own resolution."""
+"""Tools that show a part of an image at its own resolution."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
@@ -10,11 +11,17 @@ import numpy as np
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Prompt
 from mmrl.rewards.boxes import parse_box, parse_numbers
-from mmrl.tools.base import BadArguments, Tool, ToolOutput
+from mmrl.tools.base import BadArguments, ImageSource, Tool, ToolError, ToolOutput
+
+
+class NoImage(ToolError):
+    """No image has been shown yet."""
 
 
 class View(Tool):
     """Base class of tools that show a part of the prompt's first image.
+
+    Beside a tool that shows images, such as a search over pages, it is a part of the last one that was shown.
 
     Coordinates are whole numbers from 0 to `units` across the image, x to the right and y down. The policy's processor
     resizes the part as it resizes the image, so that details of the part keep more pixels.
@@ -26,18 +33,34 @@ class View(Tool):
     def __init__(self, units: int = 1000):
         check_at_least(1, f"{type(self).__name__}:", units=units)
         self.units = units
-        self.image: np.ndarray | None = None
+        self.prompt: Prompt | None = None
+        self.source: ImageSource | None = None
 
     def start(self, prompt: Prompt) -> Self:
-        if not prompt.images:
-            raise ValueError(f"{type(self).__name__} shows a part of the image, but {prompt.key!r} has no image")
         view = type(self).__new__(type(self))
-        view.__dict__ = {**vars(self), "image": prompt.images[0]}
+        view.__dict__ = {**vars(self), "prompt": prompt}
         return view
+
+    def meet(self, tools: Mapping[str, Tool]) -> None:
+        self.source = next((tool for tool in tools.values() if isinstance(tool, ImageSource)), None)
+        if self.source is None and self.prompt is not None and not self.prompt.images:
+            raise ValueError(
+                f"{type(self).__name__} shows a part of the image, but {self.prompt.key!r} has no image, and no other "
+                "tool shows one"
+            )
+
+    @property
+    def image(self) -> np.ndarray:
+        """The image that a part is shown of, uint8 [H, W, 3]. Raises a NoImage before the first one is shown."""
+        assert self.prompt is not None, "start() gives the tool its prompt"
+        if self.source is None:
+            return self.prompt.images[0]
+        if self.source.shown is None:
+            raise NoImage("no image has been shown yet")
+        return self.source.shown
 
     def cut(self, left: int, top: int, right: int, bottom: int) -> ToolOutput:
         """Cut out the pixels of a box."""
-        assert self.image is not None, "start() gives the tool its image"
         return ToolOutput(images=(self.image[top:bottom, left:right].copy(),))
 
     @abstractmethod
@@ -61,7 +84,6 @@ class Crop(View):
         box = parse_box(where, self.units)
         if box is None:
             raise BadArguments(f"write a box as x1 y1 x2 y2, with whole numbers from 0 to {self.units}")
-        assert self.image is not None, "start() gives the tool its image"
         height, width = self.image.shape[:2]
         x1, x2 = (edge * width // self.units for edge in box[0::2])
         y1, y2 = (edge * height // self.units for edge in box[1::2])
@@ -91,7 +113,6 @@ class Zoom(View):
         cell = parse_numbers(where, 2, self.units - 1)
         if cell is None:
             raise BadArguments(f"write column and row, whole numbers from 0 to {self.units - 1}")
-        assert self.image is not None, "start() gives the tool its image"
         height, width = self.image.shape[:2]
         starts, sides = [], []
         for number, size in zip(cell, (width, height)):

@@ -41,7 +41,7 @@ class StepRewards(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         steps = [split_steps(_answer(episode).output, self.separator) for episode in episodes]
-        for episode, texts, scores in zip(episodes, steps, self.scorer.score_steps(episodes, steps)):
+        for episode, texts, scores in zip(episodes, steps, self.scorer.bind(ctx).score_steps(episodes, steps)):
             done = _answer(episode)
             segment = locate_steps(fit_texts(ctx.policy.token_texts(done.action.tolist()), episode.output), texts)
             rewards = torch.zeros(len(segment))

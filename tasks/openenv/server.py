@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
-import os
-import select
 import shutil
-import subprocess
-import threading
 import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mmrl.tools.guest_process import GuestProcess
+
 HOST = Path(__file__).with_name("host.py")
 START_S = 180.0
 """Seconds for the imports of an environment."""
-_SERVERS: dict[tuple[str, str], OpenEnvServer] = {}
-_LOCK = threading.Lock()
 
 
-class OpenEnvServer:
+class OpenEnvServer(GuestProcess):
     """A process of another Python that serves an environment; it ends with the program.
 
     Args:
@@ -37,44 +32,16 @@ class OpenEnvServer:
     def __init__(self, target: str, python: str):
         if shutil.which(python) is None:
             raise ValueError(f"task openenv: there is no program python={python!r}; name a Python with openenv")
-        command = [python, str(HOST), target]
-        paths = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
-        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process: Any = subprocess.Popen(command, env=variables, start_new_session=True, **pipes)  # type: ignore
-        atexit.register(self.close)
-        ready, _, _ = select.select([self._process.stdout], [], [], START_S)
-        port = self._process.stdout.readline().strip() if ready else ""
+        super().__init__([python, str(HOST), target])
+        port = self.read_line(START_S)
         if not port:
             self.close()
             raise ValueError(
                 f"task openenv: server={target!r} under {python} did not listen within {START_S:.0f} s or ended before "
-                f"(status {self._process.poll()}); its messages are above. Give MODULE:APP, where APP is what "
+                f"(status {self.status}); its messages are above. Give MODULE:APP, where APP is what "
                 "openenv's create_app returns, and a Python that imports it from here"
             )
         self.url = f"http://127.0.0.1:{port}"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the process has ended."""
-        return self._process.poll() is not None
-
-    def close(self) -> None:
-        """End the process: its stdin closes, and after some seconds it is killed."""
-        try:
-            self._process.stdin.close()
-            self._process.wait(5)
-        except (OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
-
-
-def find_server(target: str, python: str) -> OpenEnvServer:
-    """Return the running server of an environment; one that has ended is started again."""
-    with _LOCK:
-        if (target, python) not in _SERVERS or _SERVERS[target, python].is_over:
-            _SERVERS[target, python] = OpenEnvServer(target, python)
-        return _SERVERS[target, python]
 
 
 @dataclass(frozen=True)

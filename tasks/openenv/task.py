@@ -12,7 +12,7 @@ from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.text_environment import TextEnvironment
 from tasks.environment import TextEnvironmentTask
 from tasks.openenv.environment import OpenEnvEnvironment, read_object, write_object
-from tasks.openenv.server import Description, describe, find_server
+from tasks.openenv.server import Description, OpenEnvServer, describe
 
 JSON = "json"
 
@@ -98,7 +98,7 @@ class OpenEnv(TextEnvironmentTask):
 
     def find_url(self) -> str:
         """Return the address of the server, which is started if there is none."""
-        return (self.url or find_server(str(self.server), self.python).url).rstrip("/")
+        return (self.url or OpenEnvServer.find(str(self.server), self.python).url).rstrip("/")
 
     def draw(self, rng: np.random.Generator) -> Problem:
         return Problem(int(rng.integers(2**31)))

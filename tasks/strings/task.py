@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.strings.functions import FUNCTIONS, apply_chain
+from tasks.strings.levels import MOST_CHAINS, count_chains, find_equal, shortest_chains
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LONGEST = 32  # letters of a word on the way; longer ones are not drawn
@@ -33,6 +32,8 @@ class Strings(GeneratedTask):
         levels: numbers of nested functions; a problem has one of them.
         functions: names of the atomic functions, from A to Y; None for all 25.
         letters: fewest and most letters of the word.
+        irreducible: leave out compositions that fewer functions compute too, such as A(A(N(abc))) for N(abc), so that a
+            level is what it says; compositions that are one function are then in one split.
         definitions: say in the prompt what each function of the problem does.
         steps: demonstrations write what is left after each function, one line each: A(N(abc))= is A(abca), then acba.
         question: the user's turn; {} stands for the problem.
@@ -41,6 +42,7 @@ class Strings(GeneratedTask):
     levels: Sequence[int] = (2,)
     functions: Sequence[str] | None = None
     letters: Sequence[int] = (3, 6)
+    irreducible: bool = False
     definitions: bool = False
     steps: bool = False
     question: str = "{}="
@@ -63,6 +65,11 @@ class Strings(GeneratedTask):
                 f"{self.letters[0]} to {self.letters[1]} letters; leave one of them out of functions, or make letters "
                 "longer"
             )
+        if self.irreducible and count_chains(self.names, max(self.levels)) > MOST_CHAINS:
+            raise ValueError(
+                f"task {self.name!r}: irreducible compares all compositions of up to {max(self.levels)} of "
+                f"{len(self.names)} functions, at most {MOST_CHAINS:,}; name fewer functions or lower levels"
+            )
         if self.question.count("{}") != 1:
             raise ValueError(
                 f"task {self.name!r}: question must hold {{}} once, where the problem stands, got {self.question!r}"
@@ -77,12 +84,19 @@ class Strings(GeneratedTask):
         level = self.levels[int(rng.integers(len(self.levels)))]
         chain = tuple(self.names[i] for i in rng.integers(len(self.names), size=level))
         word = _draw_word(rng, *self.letters)
+        if self.irreducible and len(self._shorten(chain)) < level:
+            return None
         words = apply_chain(chain, word)
         return (chain, word) if words[-1] and max(map(len, words)) <= LONGEST else None
 
     def split_key(self, problem: tuple[tuple[str, ...], str]) -> str:
         chain, word = problem
-        return "".join(chain) if len(chain) > 1 else f"{chain[0]} {word}"
+        return "".join(self._shorten(chain)) if len(chain) > 1 else f"{chain[0]} {word}"
+
+    def _shorten(self, chain: tuple[str, ...]) -> tuple[str, ...]:
+        """The first shortest chain that is the same function, of irreducible compositions; else the chain itself."""
+        known = shortest_chains(self.names, tuple(self.letters), max(self.levels)) if self.irreducible else {}
+        return known.get(chain, chain)
 
     def write_prompt(self, problem: tuple[tuple[str, ...], str], key: str) -> Prompt:
         chain, word = problem
@@ -104,23 +118,6 @@ class Strings(GeneratedTask):
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(_draw_word(rng, *self.letters))
-
-
-@lru_cache(maxsize=64)
-def find_equal(names: tuple[str, ...], letters: tuple[int, int]) -> tuple[str, str] | None:
-    """Find two functions that are equal on words of all these lengths; None where all differ.
-
-    The words are drawn from all letters and from four, two of them vowels, so that letters repeat.
-    """
-    rng = derive_rng("strings", "words on which functions differ")
-    sizes = range(letters[0], letters[1] + 1)
-    words = ["".join(rng.choice(list(kind), size)) for kind in (LETTERS, "abez") for size in sizes for _ in range(40)]
-    outputs: dict[tuple[str, ...], str] = {}
-    for name in dict.fromkeys(names):
-        first = outputs.setdefault(tuple(FUNCTIONS[name][1](word) for word in words), name)
-        if first != name:
-            return first, name
-    return None
 
 
 def write_chain(chain: Sequence[str], word: str) -> str:

@@ -18,6 +18,7 @@ RUNS = {
     "flow_sde_grpo": ("data.num_prompts=2", "trainer.max_epochs=2"),
     "sac": OFF_POLICY,
     "td3": OFF_POLICY,
+    "double_dqn": OFF_POLICY,
     # convolutions, whose gradients have another layout in memory than their weights
     "sac_pixels": ("data.gradient_steps=8", "trainer.max_epochs=2"),
 }

@@ -34,6 +34,9 @@ class Example:
 class NoSteps:
     """A scorer of steps without steps."""
 
+    def bind(self, ctx):
+        return self
+
     def score_steps(self, *parts):
         return []
 
@@ -77,6 +80,11 @@ class Tabular(nn.Module):
             "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
+            "q_soft": self.logits.flip(0)[state],
+            "v": self.value.flip(0)[state],
+            "error": self.value[state].square(),
+            "min_target_q": self.value.flip(0)[state],
+            "q_logprobs": choices,
             "skill_reward": self.logits[state][..., 0],
             "slack": self.logits[state][..., 1],
             "log_ent_coef": self.value[:1],
@@ -128,6 +136,7 @@ def rows(per_row: bool) -> Batch:
     real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["imitation_weights"] = 0.5 * (real["token_rewards"] > 0).float()
+    real["recorded_advantages"] = real["penalty_slope"].flip(0)
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
@@ -159,6 +168,10 @@ def rows(per_row: bool) -> Batch:
         is_first=step == 0,
         baseline_group=episode % 2,
         proposes=episode % 3 == 0,
+        abstraction=episode % 2 - 1,
+        perceived=torch.where(episode % 2 > 0, torch.tensor(0.4), torch.tensor(-1.0)),
+        voter=episode % 2 - 1,
+        role_baseline=0.1 * episode,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
         is_last=last,
         is_terminal=last & (episode % 2 == 0),

@@ -58,6 +58,7 @@ PER_CHOICE = (
     "imitation_weights",
     "old_mean_logprobs",
     "min_p_probs",
+    "recorded_advantages",
 )
 
 
@@ -176,8 +177,8 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases, an auxiliary model, ACT, ASVR's policy or a scorer give: see
-    test_loss_laws, and test_asvr for the gradient of the last one."""
+    """Terms that read what only an actor-critic's phases, Q heads, an auxiliary model, ACT, ASVR's policy or a scorer
+    give: see test_loss_laws, and test_asvr for the gradient of the last one."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
@@ -188,5 +189,6 @@ def test_every_term_is_tried_on_some_head():
     assert untried <= {
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
         "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
-        "GoalContrastiveLoss",
+        "GoalContrastiveLoss", "ExpectileLoss", "ScaledActorLoss", "ActionRegression", "ConservativePenalty",
+        "ClippedTDLoss", "ExpectileValue", "ConservativeQ",
     }  # fmt: skip

@@ -36,9 +36,10 @@ def test_every_episode_has_its_own_image_and_one_is_needed():
     tool = Zoom(units=2, factor=2)
     other = Prompt(key="q", messages=PROMPT.messages, images=(255 - IMAGE,), answer=None)
     one, two = tool.start(PROMPT), tool.start(other)
-    assert (one.run("0 0").images[0] == 255 - two.run("0 0").images[0]).all() and tool.image is None
-    with pytest.raises(ValueError, match="has no image"):
-        tool.start(Prompt(key="r", messages=PROMPT.messages, answer=None))
+    assert (one.run("0 0").images[0] == 255 - two.run("0 0").images[0]).all() and tool.prompt is None
+    alone = tool.start(Prompt(key="r", messages=PROMPT.messages, answer=None))
+    with pytest.raises(ValueError, match="has no image, and no other tool shows one"):
+        alone.meet({"[": alone})
 
 
 def test_wrong_sizes_are_refused():

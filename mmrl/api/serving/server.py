@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmrl.api.memory import add_memory, split_memory
 from mmrl.api.serving.batching import Batcher
 from mmrl.api.serving.limits import ObservationLimits
 from mmrl.api.serving.requests import read_request
@@ -23,6 +24,7 @@ from mmrl.core.types import Request, Sampling
 from mmrl.policies.base import Policy
 from mmrl.policies.remote.token import is_token
 from mmrl.policies.remote.wire import PROTOCOL, pack, unpack
+from mmrl.rollouts.env.memory import MEMORY
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
@@ -143,6 +145,7 @@ class PolicyServer:
             raise ValueError("a request is a binary message, not a text")
         observation, seed, sampling = read_request(unpack(message), self._sampling, self._policy.check_sampling)
         self._limits.check(observation)
+        observation = add_memory(self._policy, observation)  # of a request without one, as at the start of an episode
         if (busy_s := self._batcher.busy_s) > CALL_S:
             raise ValueError(
                 f"the policy is busy with an earlier request for more than {CALL_S:g} s ({busy_s:.0f} s); try again "
@@ -153,8 +156,9 @@ class PolicyServer:
             served = await asyncio.wait_for(self._batcher.ask(Request(observation, draws), sampling), CALL_S)
         except TimeoutError as error:
             raise ValueError(f"the policy has not answered within {CALL_S:g} s") from error
-        actions = np.atleast_2d(np.asarray(served.output))
-        return {"actions": actions, "server_timing": {"infer_ms": 1000 * served.seconds, "batch": served.rows}}
+        action, memory = split_memory(self._policy, served.output)
+        answer = {"actions": np.atleast_2d(np.asarray(action))} | ({} if memory is None else {MEMORY: memory})
+        return {**answer, "server_timing": {"infer_ms": 1000 * served.seconds, "batch": served.rows}}
 
     async def _refuse(self, connection: ServerConnection, error: Exception) -> None:
         """Send the error as a text and close; an error of the program is also reported with its traceback."""

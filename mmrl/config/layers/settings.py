@@ -47,7 +47,7 @@ BUDGET = (
 _NO_GROUP = ("data.group_size", 1)
 """One answer of a prompt is what a method without groups asks for, whatever the budget."""
 _SMALL = ("policy", "scheduler", "setting", "method")
-"""Groups whose options are those of the small policy."""
+"""Groups whose options are those of the small policy; it stays in a setting that names no policy at all."""
 _TASK_GROUPS = ("task", "sim", "rollout", "evaluation")
 _TASK_KEYS = ("data.task", "data.rollout", "data.evaluation")
 _KINDS = {
@@ -140,10 +140,12 @@ def _keep_task(layers: Sequence[Layer], setting: str, choices: set[str]) -> tupl
     """
     toy, runs = ([layer for layer in layers if layer.group in groups] for groups in (("setting",), RUNS))
     options = {group: option for group, option in merge_choices(toy).items() if group in _TASK_GROUPS}
-    options |= {group: option for group, option in merge_choices(runs).items() if group not in _SMALL}
+    chosen = merge_choices(read_layers("setting", setting))
+    dropped = set(_SMALL) - ({"policy"} if not is_for_pretrained(setting) and "policy" not in chosen else set())
+    options |= {group: option for group, option in merge_choices(runs).items() if group not in dropped}
     values = {k: v for layer in toy for k, v in flatten(layer.keys) if is_within(k, _TASK_KEYS)}
     values |= {key: value for layer in runs for key, value in flatten(layer.keys)}
-    other = merge_choices(read_layers("setting", setting)).get("task")
+    other = chosen.get("task")
     exclusions = choices
     if "task" in choices or (other is not None and other != options.get("task")):
         exclusions = choices | set(_TASK_GROUPS)

@@ -149,20 +149,38 @@ def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str
     return observations, (instructions or list(texts.values()) or [[]])[0]
 
 
+def read_final(node: Any, row: int, prefix: str = "") -> dict[str, np.ndarray] | None:
+    """Read row `row` of the observations, by dotted name; None if an array ends before it. Texts are left out."""
+    if not hasattr(node, "keys"):
+        if not node.shape or len(node) <= row:
+            return None
+        if node.dtype.kind in "OS":
+            return {}
+        value = np.asarray(node[row])
+        return {prefix or "state": value.astype(np.float32) if value.dtype == np.float64 else value}
+    final: dict[str, np.ndarray] = {}
+    for name in node:
+        part = read_final(node[name], row, f"{prefix}.{name}" if prefix else name)
+        if part is None:
+            return None
+        final |= part
+    return final
+
+
 def infer_feature(rows: Any) -> Feature:
     """Derive the type and shape of one step from rows [T, ...]."""
     camera = rows.dtype == np.uint8 and len(rows.shape) == 4
     return Feature("image" if camera else str(rows.dtype), tuple(rows.shape[1:]) or (1,))
 
 
-def read_actions(node: Any) -> np.ndarray:
-    """Read actions [T, A], as float32 or as the integers of the file; [T] becomes [T, 1]."""
+def read_actions(node: Any, part: slice = slice(None)) -> np.ndarray:
+    """Read actions [T, A], as float32 or as the integers of the file; [T] becomes [T, 1]. Of all rows, or of a part."""
     place = f"{node.file.filename}{node.name}"
     if hasattr(node, "keys") or node.dtype.kind not in "biuf" or len(node.shape) not in (1, 2):
         text = "a group" if hasattr(node, "keys") else f"{node.dtype} {list(node.shape)}"
         raise ValueError(f"{place}: is {text}; actions must be numbers [steps, dimensions]; {_REMEDY}")
     _check_width(node, place)
-    rows = node[:]
+    rows = node[part]
     if not rows.size:
         raise ValueError(f"{place}: has shape {list(rows.shape)}; an episode needs at least one action; {_REMEDY}")
     rows = rows.astype(np.float32) if rows.dtype.kind == "f" else rows

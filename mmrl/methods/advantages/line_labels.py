@@ -1,9 +1,10 @@
-"""Process Supervision-Guided Policy Optimization: line labels of a program by binary search over its prefixes.
+"""Process Supervision-Guided Policy Optimization: rewards of the lines of a program, from a model or from a search.
 
 Process Supervision-Guided Policy Optimization for Code Generation, 2024, arXiv:2410.17621.
 
+- the labels of lines that a process reward model predicts, as rewards per token: `LineRewards`
 - the last line from which completions pass, by binary search: `PrefixSearch`
-- 1 for lines up to it and -1 for later ones, as rewards per token: `LineLabels`
+- 1 for lines up to it and -1 for later ones, as rewards per token: `LineLabels`, the labels themselves
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
-from mmrl.rewards.steps import split_steps
+from mmrl.rewards.steps import StepScorer, split_steps
 from mmrl.rollouts.text.forced import surround
 from mmrl.rollouts.text.joined import truncate
 from mmrl.transforms.base import EpisodeTransform
@@ -48,10 +49,73 @@ class PrefixSearch:
         self.alive, self.dead = (middle, self.dead) if passes else (self.alive, middle)
 
 
+def neutralise_lines(lines: Sequence[str], labels: Sequence[float]) -> list[float]:
+    """Replace the labels of blank lines and comments by 0, so that they earn nothing."""
+    return [0.0 if not line.strip() or line.strip()[0] == "#" else label for line, label in zip(lines, labels)]
+
+
 def label_lines(lines: Sequence[str], alive: int) -> list[float]:
     """Label the first `alive` lines 1, later ones -1, and blank lines and comments 0."""
-    texts = [line.strip() for line in lines]
-    return [0.0 if not line or line[0] == "#" else 1.0 if k < alive else -1.0 for k, line in enumerate(texts)]
+    return neutralise_lines(lines, [1.0 if k < alive else -1.0 for k in range(len(lines))])
+
+
+def locate_lines(episodes: Sequence[Episode], ctx: Context) -> tuple[list[list[str]], list[Tensor]]:
+    """Return the lines of each program, and (tokens,) the number of the line of each of its tokens."""
+    lines = [split_steps(str(episode.output)) for episode in episodes]
+    actions = [episode.turns[0].completion.action.tolist() for episode in episodes]
+    return lines, [
+        locate_steps(fit_texts(ctx.policy.token_texts(action), str(episode.output)), program)
+        for action, episode, program in zip(actions, episodes, lines)
+    ]
+
+
+def write_rewards(episode: Episode, row: Tensor, rewards: Sequence[float]) -> None:
+    """Write the reward of each line at its last token, (tokens,), and 0 elsewhere.
+
+    Args:
+        episode: a program of one row.
+        row: number of the line of each token, (tokens,).
+        rewards: of the lines.
+    """
+    done, out = episode.turns[0].completion, torch.zeros(len(row))
+    for k, reward in enumerate(rewards):
+        inside = (row == k).nonzero()
+        if len(inside):
+            out[int(inside[-1])] = reward
+    episode.turns = [Turn(replace(done, extra={**done.extra, "token_rewards": out}))]
+
+
+@dataclass(frozen=True)
+class LineRewards(EpisodeTransform):
+    """Write `token_rewards`: weight * (2 p - 1) / number of lines at the last token of each line of a program.
+
+    p is the probability of a process reward model that the line is right, so that 2 p - 1 is the expected label; blank
+    lines and comments get 0. Source: Process Supervision-Guided Policy Optimization for Code Generation, 2024,
+    arXiv:2410.17621.
+
+    Args:
+        scorer: of lines, in [0, 1].
+        weight: of the labels beside the reward, the paper's lambda.
+        normalise: divide by the number of lines, so that more lines earn no more.
+    """
+
+    scorer: StepScorer
+    weight: float = 0.25
+    normalise: bool = True
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"token_rewards"})
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        if any(len(episode.turns) != 1 for episode in episodes):
+            raise ValueError("line_rewards is for completions of one row; leave it out of data.transforms here")
+        lines, rows = locate_lines(episodes, ctx)
+        scores = self.scorer.bind(ctx).score_steps(episodes, lines)
+        for episode, row, program, probabilities in zip(episodes, rows, lines, scores):
+            labels = neutralise_lines(program, [2 * p - 1 for p in probabilities])
+            scale = self.weight / (len(program) if self.normalise else 1)
+            write_rewards(episode, row, [scale * label for label in labels])
+        return episodes
 
 
 @dataclass(frozen=True)
@@ -86,30 +150,17 @@ class LineLabels(EpisodeTransform):
                 f"line_labels is for completions of one row with a score {self.score_name!r}; use a task that runs "
                 "programs, such as code, or leave it out of data.transforms"
             )
-        # the lines of each program, and (tokens,) the line number of each of its tokens
-        lines = [split_steps(str(episode.output)) for episode in episodes]
-        rows = [
-            locate_steps(
-                fit_texts(ctx.policy.token_texts(e.turns[0].completion.action.tolist()), str(e.output)), program
-            )
-            for e, program in zip(episodes, lines)
-        ]
+        lines, rows = locate_lines(episodes, ctx)
         # all searches probe in the same pass, so that each pass is one batch of the engine; passing programs need none
         searches = [
             PrefixSearch(0 if e.scores[self.score_name] >= 1 else len(program)) for e, program in zip(episodes, lines)
         ]
         while any(search.probe is not None for search in searches):
             self._probe(episodes, rows, searches, ctx)
-        # (tokens,) rewards, each label at the last token of its line and 0 elsewhere
         for episode, program, row, search in zip(episodes, lines, rows, searches):
             passed = episode.scores[self.score_name] >= 1
             labels = label_lines(program, len(program) if passed else search.alive)
-            done, rewards = episode.turns[0].completion, torch.zeros(len(row))
-            for k, label in enumerate(labels):
-                inside = (row == k).nonzero()
-                if len(inside):
-                    rewards[int(inside[-1])] = self.weight * label / (len(program) if self.normalise else 1)
-            episode.turns = [Turn(replace(done, extra={**done.extra, "token_rewards": rewards}))]
+            write_rewards(episode, row, [self.weight * v / (len(program) if self.normalise else 1) for v in labels])
         return episodes
 
     def _probe(

@@ -72,7 +72,8 @@ class ProcessConsistencyFilter(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         # one value per completion, scored in one call over all groups
-        values = iter(self.rate(episodes := [e for group in group_episodes(episodes).values() for e in group]))
+        members = [episode for group in group_episodes(episodes).values() for episode in group]
+        values = iter(self.rate(members, self.scorer.bind(ctx)))
         out: list[Episode] = []
         for key, group in group_episodes(episodes).items():
             group_values = [next(values) for _ in group]
@@ -91,11 +92,11 @@ class ProcessConsistencyFilter(EpisodeTransform):
         best, worst = balance(len(right), len(wrong), self.count)
         return sorted([*right[:best], *wrong[:worst]])
 
-    def rate(self, episodes: Sequence[Episode]) -> list[float]:
+    def rate(self, episodes: Sequence[Episode], scorer: StepScorer) -> list[float]:
         """Return the value of each completion: the mean score of its steps, less the penalty of their number."""
         steps = [split_steps(str(episode.output), self.separator) for episode in episodes]
         out = []
-        for scores in self.scorer.score_steps(episodes, steps):
+        for scores in scorer.score_steps(episodes, steps):
             odd = len(scores) == 1 or (self.max_steps is not None and len(scores) >= self.max_steps)
             out.append(sum(scores) / len(scores) - self.length_penalty * odd)
         return out

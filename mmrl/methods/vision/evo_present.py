@@ -3,21 +3,23 @@
 Presenting a Paper is an Art: Self-Improvement Aesthetic Agents for Academic Presentations, 2025, arXiv:2510.05571.
 
 - rewards of a score, named defects and a comparison: the task `tasks.drawings.slides.Slides`, mixed in one run
-- revisions until the judge is content, with rollback: `choose_version`, `RevisionLoop`; what they gain: `RevisionGain`
+- revisions until the judge is content, with rollback: `choose_version`, `RevisionLoop`; what they gain:
+  `RevisionGain`, and as a reward `RevisionReward`
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
 from typing import Any
 
-from mmrl.core.errors import check_at_least
+from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
+from mmrl.rewards.compose import WeightedSum
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 
 
@@ -50,7 +52,7 @@ class RevisionLoop(Rollout):
     A turn is one score; there are at most `rounds` revisions. A revision with a lower score than the working version is
     rolled back. The task has `revise(prompt, rng)`, which returns the prompt of a changed version, and info["quality"]
     of a prompt is the quality of the version. `info["qualities"]` of an episode lists that of all versions in order,
-    and `info["working"]` is the index of the final one. It is meant for evaluation. Source: EvoPresent, 2025,
+    and `info["working"]` is the index of the final one. Source: EvoPresent, 2025,
     arXiv:2510.05571.
 
     Args:
@@ -87,6 +89,37 @@ class RevisionLoop(Rollout):
             qualities = [float(prompt.info["quality"]) for prompt in episode_versions]
             episode.info |= {"qualities": qualities, "working": choose_version(episode_scores)}
         return episodes
+
+
+@dataclass(frozen=True)
+class RevisionReward(WeightedSum):
+    """Reward of an episode of `RevisionLoop`: its weighted scores `gain` and `near`.
+
+    gain: the quality of the final version less that of the draft, over 10. near: the share of the scores that differ
+    from the quality of their version by less than `within`. So a judge that takes back good revisions, or stops at a
+    bad version, is paid less. Source: EvoPresent, 2025, the threshold of a score, arXiv:2510.05571; a reward of the
+    loop is ours.
+
+    Args:
+        weights: by name of the score.
+        within: of a score, the paper's zeta.
+    """
+
+    within: float = 0.25
+
+    def __post_init__(self) -> None:
+        check_positive("reward", within=self.within)
+
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        return [self._score(episode) for episode in episodes]
+
+    def _score(self, episode: Episode) -> dict[str, float]:
+        if "qualities" not in episode.info:
+            raise KeyError("revision_reward: an episode has no info['qualities']; play it with RevisionLoop")
+        qualities, working = episode.info["qualities"], episode.info["working"]
+        scores = [read_number(str(turn.completion.output).strip(), -inf) for turn in episode.turns]
+        near = [abs(score - quality) < self.within for score, quality in zip(scores, qualities)]
+        return {"gain": (qualities[working] - qualities[0]) / 10, "near": sum(near) / len(near) if near else 0.0}
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class ToolUse(Rollout):
     a fault of the tool (it raised, timed out or returned no text) ends the episode as an error, which is counted and
     not trained on. A successful call of a tool with `ends_episode` is the final answer, and its result the episode's
     output.
-    `info["counts"]` counts the outcomes, `info["calls"]` lists the calls.
+    `info["counts"]` counts the outcomes, `info["calls"]` lists the calls, `info["notes"]` has what tools note.
 
     Source: Jin et al., "Search-R1", 2025, arXiv:2503.09516, algorithm 1; tools after VerlTool, 2025, arXiv:2509.01055;
     images in results after Wang et al., "VRAG-RL", 2025, arXiv:2505.22019.
@@ -272,6 +272,8 @@ class ActiveEpisode:
     def begin(self, tools: Mapping[str, Tool]) -> None:
         self.messages = list(self.script.raw["messages"])
         self.tools = {name: tool.start(self.episode.prompt) for name, tool in tools.items()}
+        for tool in self.tools.values():
+            tool.meet(self.tools)
 
     @property
     def turns(self) -> int:
@@ -293,5 +295,6 @@ class ActiveEpisode:
         answer = self.last.output if output is None else output
         self.episode.turns = [*self.rows, Turn(self.script.completion(answer, ended))]
         self.episode.info |= {"calls": self.calls, "counts": dict(self.counts), "turns": self.turns}
+        self.episode.info["notes"] = {name: tool.notes() for name, tool in self.tools.items()}
         for tool in self.tools.values():
             tool.finish()

@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Request, Sampling
 from mmrl.engines.local import LocalEngine
+from mmrl.policies.control.recurrent import RecurrentPolicy
 from mmrl.policies.remote.wire import SAMPLING, SEED, pack, unpack
 from tests.api.serving.hostile import MESSAGES
 from tests.api.serving.served import observation, serve, small_policy
@@ -49,6 +50,23 @@ def test_a_client_is_sent_the_contracts_and_the_sizes(running, policy):
     assert metadata["protocol"] == {"name": "mmrl", "version": 1} and metadata["policy"] == policy.contract()
     assert metadata["simulator"] == {"sim": "reach"} and metadata["action"] == {"chunk": 4, "dims": 3}
     assert metadata["observations"] == ["image", "proprio", "instruction"]
+
+
+def test_the_memory_of_a_policy_goes_to_the_client_and_back():
+    """An unrolled loop over the same observations; a request without a memory starts again."""
+    policy = RecurrentPolicy(3, 4, memory_size=5, hidden=[6]).eval()
+    states = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+    with serve(policy, sampling=Sampling(decode="argmax")) as running, connect(running.url) as connection:
+        connection.recv()
+        memory, answer = np.zeros(10, np.float32), {}
+        for state in states:
+            answer = ask(connection, {"state": state} | ({"memory": answer["memory"]} if answer else {}))
+            output = local(policy, {"state": state, "memory": memory}, 0, Sampling(decode="argmax"))
+            memory = output[1:]
+            assert answer["actions"].tolist() == [[int(output[0])]]
+            assert np.array_equal(answer["memory"], memory) and memory.any()
+        again, first = (ask(connection, {"state": states[0]})["memory"] for _ in range(2))
+        assert np.array_equal(again, first) and not np.array_equal(first, memory)
 
 
 def test_served_actions_are_the_local_ones_bit_for_bit(running, policy):

@@ -7,7 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
-from mmrl.methods.advantages.line_labels import LineLabels, PrefixSearch, label_lines
+from mmrl.methods.advantages.line_labels import LineLabels, LineRewards, PrefixSearch, label_lines
+from mmrl.rewards.steps import StepScorer
+from tests.laws.example import NoSteps
+
+LAWS = [lambda: LineRewards(NoSteps())]
 
 RIGHT = "a\nb\nc\nd"
 
@@ -78,7 +82,37 @@ def test_the_sum_by_hand():
     assert rewards(text, normalise=False).sum() == pytest.approx(-0.25)
 
 
+class Probabilities(StepScorer):
+    """These probabilities, whatever the steps say."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __call__(self, episodes, steps):
+        return [self.values[: len(texts)] for texts in steps]
+
+
+def predicted(text, probabilities, **options):
+    episode = Episode(Prompt("p"), 0, 0, [Turn(completion(text))])
+    (done,) = LineRewards(Probabilities(probabilities), **options)([episode], context())
+    return done.turns[0].completion.extra["token_rewards"]
+
+
+def test_a_predicted_label_is_the_expected_one():
+    """Probabilities .9, .5, .5, .2 are labels .8, 0, 0 (a comment) and -.6; times .25, over four lines."""
+    rewards = predicted("a\nb\n#c\nd", [0.9, 0.5, 0.8, 0.2])
+    assert_close(rewards, torch.tensor([0, 0.8, 0, 0, 0, 0, 0, -0.6]) * 0.0625)
+    assert_close(predicted("a\nd", [1.0, 0.0], normalise=False), torch.tensor([0, 0.25, -0.25]))
+
+
+def test_a_certain_model_gives_the_rewards_of_the_search():
+    for text, labels in (("a\nb\nx\nd", [1.0, 1.0, 0.0, 0.0]), (RIGHT, [1.0] * 4), ("x\nb\nc\nd", [0.0] * 4)):
+        assert_close(predicted(text, labels), rewards(text))
+
+
 def test_refusals():
+    with pytest.raises(ValueError, match="one row"):
+        LineRewards(NoSteps())([Episode(Prompt("p"), 0, 0, [])], context())
     with pytest.raises(ValueError, match="continuations"):
         LineLabels(continuations=0)
     with pytest.raises(ValueError, match="one row with a score 'exact'"):

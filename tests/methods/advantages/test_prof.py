@@ -65,7 +65,7 @@ def test_the_value_is_the_mean_of_the_steps_less_a_penalty_of_their_number():
     part = ProcessConsistencyFilter(Written(), count=2, length_penalty=0.5, max_steps=4)
     # one step of .9 counts .4, less than two of .7; four steps of .95 count .45; three of 0, .6, .9 have a mean of .5
     episodes = group(["0.9", "0.7\n0.7", "0.95\n0.95\n0.95\n0.95", "0.0\n0.6\n0.9"], [])
-    assert part.rate(episodes) == pytest.approx([0.4, 0.7, 0.45, 0.5])
+    assert part.rate(episodes, Written()) == pytest.approx([0.4, 0.7, 0.45, 0.5])
     assert [e.sample_index for e in part(episodes, CTX)] == [1, 3]
 
 

@@ -15,6 +15,8 @@ from mmrl.methods.offline.rlcoder.labels import (
     STOP,
     LabelledRetrieval,
     Retrieval,
+    RetrievalAboveStop,
+    keep_above_stop,
     query_of,
     token_weights,
     weighted_loss,
@@ -66,6 +68,30 @@ def test_weighted_loss_by_hand():
 def test_the_query_is_the_last_lines_that_are_not_blank():
     prompt = Prompt("toy/train/0", ({"role": "user", "content": "a\n\nb\n  \nc="},))
     assert query_of(prompt, 2) == "b\nc="
+
+
+# ---------------------------------------------------------------- the stop rule
+
+
+def test_what_is_ranked_below_the_stop_candidate_is_discarded():
+    assert keep_above_stop([16.0, 2.0, 18.5, 12.0, 12.0]) == [2, 0]  # the last one is the stop candidate
+    assert keep_above_stop([1.0, 2.0, 3.0]) == [] and keep_above_stop([3.0]) == []
+
+
+def test_the_trained_retriever_gives_all_candidates_above_the_stop_candidate():
+    """Against the cosine with the query of each text alone."""
+    counts = []
+    for episode in RetrievalAboveStop(num_candidates=5).collect(prompts(12), context()):
+        query = RETRIEVER.encode({"query": query_of(episode.prompt, 20), "candidates": ["a"]})["query"]
+        texts = [*episode.prompt.info["candidates"], STOP]
+        ids = [RETRIEVER.encode({"query": text, "candidates": ["a"]})["query"] for text in texts]
+        with torch.no_grad():
+            vectors = [RETRIEVER.embed(row[None])[0] for row in (query, *ids)]
+        cosine = [float(torch.cosine_similarity(vectors[0], vector, dim=0)) for vector in vectors[1:]]
+        above = sorted((-value, text) for value, text in zip(cosine, texts[:-1]) if value > cosine[-1])
+        assert episode.output == "\n".join(text for _, text in above)
+        counts.append(len(above))
+    assert min(counts) < max(counts)
 
 
 # ---------------------------------------------------------------- the retriever

@@ -10,8 +10,9 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling
 from mmrl.methods.problems.ssp.credit import ProposerAdvantage, ProposerReward, proposer_reward
-from mmrl.methods.problems.ssp.questions import extract_question, leaks, mix_documents
+from mmrl.methods.problems.ssp.questions import extract_question, mix_documents
 from mmrl.methods.problems.ssp.rollout import SearchSelfPlay
+from mmrl.rewards.answers.leak import leaks
 from mmrl.rollouts.text.tools import ToolUse
 from mmrl.tools.call_parser import TagParser
 from tasks.wiki import Search, Wiki

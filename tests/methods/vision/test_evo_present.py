@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmrl.core.types import Completion, Context, Prompt, Sampling
-from mmrl.methods.vision.evo_present import RevisionGain, RevisionLoop, choose_version, read_number
+from mmrl.methods.vision.evo_present import RevisionGain, RevisionLoop, RevisionReward, choose_version, read_number
 from mmrl.rollouts.text.scripted import scripted_episode
 from tasks.arithmetic.task import Arithmetic
 from tasks.drawings.slides import DEFECTS, Slide, Slides, is_near, read_defects, read_score, set_f1
@@ -151,6 +151,23 @@ def test_the_loop_goes_on_from_the_working_version():
     assert RevisionGain()([first, second, episode]) == {
         "draft": 0, "chosen": 1.0, "best": pytest.approx(4 / 3), "gain": 1.0, "n": 3.0, "errors": 0.0,
     }  # fmt: skip
+
+
+def test_the_loop_is_paid_by_the_gain_of_its_final_version_and_by_scores_that_are_near():
+    # qualities 0, 1, 2, 2, of which the second version is final: .1; scores 6, 7, 5, 6 are all far
+    # qualities 0, 1, 2 with scores .2, .9, 2.5: two of three are within .25, and the third version is final
+    first, second = loop("6", "7", "5", "6", rounds=3)[0], loop("0.2", "0.9", "2.5", rounds=2)[0]
+    reward = RevisionReward({"gain": 1.0, "near": 0.5})
+    for episode, gain, near in ((first, 0.1, 0.0), (second, 0.2, 2 / 3)):
+        episode.scores = reward.scores([episode])[0]
+        assert episode.scores == {"gain": pytest.approx(gain), "near": pytest.approx(near)}
+        assert reward([episode]) == [pytest.approx(gain + 0.5 * near)]
+    (exact,) = loop("0.25", "9", rounds=1)  # the difference has to be smaller
+    assert reward.scores([exact])[0]["near"] == 0
+    with pytest.raises(KeyError, match="play it with RevisionLoop"):
+        reward.scores([SimpleNamespace(info={}, turns=[])])
+    with pytest.raises(ValueError, match="within"):
+        RevisionReward({"gain": 1.0}, within=0.0)
 
 
 def test_revisions_of_slides_repair_more_than_they_spoil():

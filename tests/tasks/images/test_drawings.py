@@ -6,7 +6,7 @@ import pytest
 from mmrl.core.types import Prompt
 from tasks.drawings import Drawings
 from tasks.drawings.program import COLOURS, ShapeCommand, read_program, render, write_program
-from tasks.drawings.verify import length_score, pixel_score, verify
+from tasks.drawings.verify import edge_map, length_score, pixel_score, verify
 from tests.tasks.replies import reply
 
 TASK = Drawings(longest=4, size=16)
@@ -28,6 +28,19 @@ def test_pixel_score_of_the_paper():
     assert pixel_score(image, image) == 1
     assert pixel_score(image, np.ones((2, 2))) == pytest.approx(0)
     assert pixel_score(image, -image) == -1
+
+
+def test_edges_are_those_of_the_outline_and_not_of_the_colour():
+    square, moved = np.full((32, 32), 255.0), np.full((32, 32), 255.0)
+    square[8:24, 8:24], moved[8:24, 12:28] = 0, 0
+    pale = np.where(square == 0, 180.0, 255.0)
+    outline = edge_map(square)
+    assert outline[16, 8] > 0.3 > 0.1 > outline[16, 16] and outline.max() < 1
+    assert (edge_map(np.full((32, 32), 9.0)) == 0).all()  # nothing is drawn
+    assert pixel_score(outline, edge_map(pale)) == pytest.approx(1)
+    assert pixel_score(outline, edge_map(moved)) < 0.7
+    # 255 (1 + 2 + 1) is the gradient of a step by Sobel's weights; 12 grey levels give 48, which is below 50
+    assert (edge_map(np.where(square == 0, 243.0, 255.0)) == 0).all()
 
 
 @pytest.mark.parametrize(("characters", "score"), [(40, 1), (50, 1), (100, 0.75), (150, 0), (200, -1.25)])
@@ -59,7 +72,9 @@ def test_scores_of_right_close_and_long_programs():
     def score(answer):
         return TASK.verify(answer, Prompt("0", (), images=(IMAGE,), answer=PROGRAM))
 
-    assert score(f"I see two shapes.\n{PROGRAM}") == {"exact": 1, "pixels": 1, "ssim": 1, "length": 1, "format": 1}
+    assert score(f"I see two shapes.\n{PROGRAM}") == dict.fromkeys(
+        ("exact", "pixels", "edges", "ssim", "length", "format"), 1
+    )
     close, blank = score("rect 1 1 5 4 red; circle 4 4 1 blue"), score("circle 8 8 1 yellow")
     assert close["exact"] == 0 and 1 > close["pixels"] > 0.3 > blank["pixels"] and close["ssim"] > blank["ssim"]
     padded = score("; ".join(["circle 4 4 1 blue"] * 2 + [PROGRAM]))

@@ -8,6 +8,7 @@ from PIL import Image
 
 from tasks.jigsaw import Jigsaw, JigsawBox, JigsawPair
 from tasks.jigsaw.data import CONTRAST, PHOTOS, contrast, join_tiles, photo, puzzle, tiles
+from tasks.jigsaw.rewards import arrangement
 from tasks.jigsaw.verify import verify, verify_box, verify_choice
 from tests.tasks.replies import reply
 
@@ -214,3 +215,17 @@ def test_the_box_holds_the_piece():
 )
 def test_verify_box(text, exact, overlap, well_formed):
     assert verify_box(text, (4, 0, 20, 16), 32) == {"exact": exact, "iou": overlap, "format": well_formed}
+
+
+@pytest.mark.parametrize(
+    ("scores", "value"),
+    [
+        ({"exact": 0.0, "tiles": 0.5, "format": 1.0}, 0.5),  # [1, 3, 2, 4] for [1, 2, 3, 4]
+        ({"exact": 1.0, "iou": 0.6, "format": 1.0}, 0.6),
+        ({"exact": 1.0, "format": 1.0}, 1.0),
+        ({"exact": 0.0, "tiles": 0.0, "format": 0.0}, 0.0),
+    ],
+)
+def test_the_reward_of_every_format_is_its_accuracy(scores, value):
+    scores.pop("format")
+    assert arrangement(**scores) == value

@@ -5,7 +5,7 @@ import pytest
 
 from tasks.graphs import Graphs
 from tasks.graphs.data import Graph, Node, draw_graph
-from tasks.graphs.rewards import score_steps
+from tasks.graphs.rewards import score_length, score_steps
 from tasks.graphs.task import Problem, write_solution
 from tasks.graphs.verify import judge_steps, measure_process
 from tests.tasks.replies import reply
@@ -133,6 +133,10 @@ def test_step_scores_are_right_or_not():
     assert score_steps([f"{line}\n" for line in lines], graph, prompt.info["modulus"]) == [1.0] * len(lines)
     assert score_steps([*lines, lines[0], str(prompt.answer)], graph, 10) == [1.0] * len(lines) + [0.0, 1.0]
     assert score_steps(["", "q=7"], graph, 10) == [0.0, 0.0]
+
+
+def test_a_scorer_of_length_pays_for_what_is_wrong_too():
+    assert score_length(["a=3\n", "b=a+2=9\n", "x" * 20]) == pytest.approx([3 / 7, 1, 1])
 
 
 @pytest.mark.parametrize("separator", ["\n\n", "\r\n", "\n \n", "\n\n\n"])

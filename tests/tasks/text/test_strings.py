@@ -57,6 +57,44 @@ def test_no_composition_of_the_held_out_split_is_trained_on():
     assert not words[0] & words[1] and {chain for chain, _ in words[0]} == {(name,) for name in FUNCTIONS}
 
 
+def outputs(names, level):
+    """What each composition does to words that are not those of the task."""
+    rng = derive_rng("strings", "test")
+    words = ["".join(rng.choice(list(kind), 3)) for kind in ("abcdefghijklmnopqrstuvwxyz", "abcu") for _ in range(100)]
+    return {chain: tuple(apply_chain(chain, word)[-1] for word in words) for chain in product(names, repeat=level)}
+
+
+def test_a_level_has_no_composition_that_fewer_functions_compute():
+    """Against all 155 compositions: of 25 pairs 20 are of level 2, and of 125 triples 72 of level 3."""
+    first, second, third = (outputs("AFLNU", level) for level in (1, 2, 3))
+    identity = outputs("A", 2)[("A", "A")]  # reversed twice
+    easy = {identity, *first.values()}
+    pairs = {chain for chain, does in second.items() if does not in easy}
+    easy |= set(second.values())
+    triples = {chain for chain, does in third.items() if does not in easy}
+    assert (len(pairs), len(triples)) == (20, 72)
+    task = Strings(functions="AFLNU", levels=[1, 2, 3], letters=[3, 3], irreducible=True, count=1500)
+    drawn = {part.problem(index)[0] for part in (task, task.on("held_out")) for index in range(len(part))}
+    assert {chain for chain in drawn if len(chain) == 2} == pairs
+    assert {chain for chain in drawn if len(chain) == 3} <= triples and len(drawn) > 80
+
+
+def test_compositions_that_are_one_function_are_in_one_split():
+    task = Strings(functions="AFLNU", levels=[2], letters=[3, 3], irreducible=True, count=500)
+    does, split = outputs("AFLNU", 2), {}
+    for part in (task, task.on("held_out")):
+        for index in range(len(part)):
+            chain = part.problem(index)[0]
+            assert split.setdefault(does[chain], part.split) == part.split
+    assert set(split.values()) == {"train", "held_out"}
+    assert does[("L", "A")] == does[("A", "L")]  # such as these
+
+
+def test_too_many_compositions_are_refused():
+    with pytest.raises(ValueError, match="irreducible compares all compositions of up to 4 of 25 functions"):
+        Strings(levels=[4], irreducible=True)
+
+
 @pytest.mark.parametrize(
     ("text", "exact", "letters", "well_formed"),
     [

@@ -2,6 +2,8 @@
 
 - weights of the completion's tokens: `token_weights`; the loss: `weighted_loss`
 - the retriever's choice among candidates: `Retrieval`; the generator's, to be imitated: `LabelledRetrieval`
+- the candidates that a trained retriever gives, those above the stop candidate: `keep_above_stop`,
+  `RetrievalAboveStop`
 """
 
 from __future__ import annotations
@@ -94,6 +96,39 @@ class Retrieval(Rollout):
 
     def _text(self, raw: dict[str, Any], place: int) -> str:
         return raw["candidates"][place] if place < len(raw["candidates"]) - 1 else ""
+
+
+def keep_above_stop(logits: Sequence[float]) -> list[int]:
+    """Places of the candidates with larger logits than the last one, the stop candidate, best first.
+
+    Source: RLCoder, 2024, arXiv:2407.19487: what is ranked below the stop candidate is discarded.
+    """
+    places = [place for place in range(len(logits) - 1) if logits[place] > logits[-1]]
+    return sorted(places, key=lambda place: -logits[place])
+
+
+class RetrievalAboveStop(Retrieval):
+    """Rollout of the stop rule, for evaluation: all candidates that the retriever ranks above the stop candidate.
+
+    The output is their texts, best first, one a line; "" where none is above. Source: RLCoder, 2024, arXiv:2407.19487.
+
+    Args:
+        options: those of Retrieval.
+    """
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        episodes = super().collect(prompts, ctx)
+        if not episodes:
+            return episodes
+        policy: Any = ctx.policy
+        raws = self.rank([episode.prompt for episode in episodes], ctx)
+        with evaluation_mode(policy), torch.no_grad():
+            columns = policy.collate([policy.encode(raw) for raw in raws])
+            logits = policy.logits({name: column.to(policy.device) for name, column in columns.items()})
+        for episode, raw, row in zip(episodes, raws, logits.tolist()):
+            texts = [raw["candidates"][place] for place in keep_above_stop(row)]
+            episode.turns = [Turn(replace(episode.turns[0].completion, output="\n".join(texts)))]
+        return episodes
 
 
 class LabelledRetrieval(Retrieval):

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Request, Turn
+from mmrl.rewards.answers.leak import leaks
 from mmrl.rollouts.text.tools import ToolUse
 from mmrl.tools.call_parser import ToolCall, bind_arguments
 
@@ -16,11 +17,6 @@ def extract_question(text: str, pattern: re.Pattern[str]) -> str | None:
     """Return the first group of the pattern in the proposer's last turn; None if there is none or it is empty."""
     match = pattern.search(text)
     return ((match[1] or "").strip() or None) if match else None
-
-
-def leaks(question: str, answer: str) -> bool:
-    """Whether the answer stands in the question as whole words, in any case."""
-    return re.search(rf"(?<!\w){re.escape(answer.strip())}(?!\w)", question, re.IGNORECASE) is not None
 
 
 def successful_calls(proposal: Episode) -> list[tuple[str, Any]]:

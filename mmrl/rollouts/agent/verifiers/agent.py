@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import json
-import os
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
+from mmrl.tools.guest_process import GuestProcess
+
 HOST = Path(__file__).with_name("host.py")
 _POLL_S = 0.1
-_HOSTS: dict[tuple[str, ...], VerifiersHost] = {}
-_LOCK = threading.Lock()
 
 
-class VerifiersHost:
+class VerifiersHost(GuestProcess):
     """A process in verifiers' environment that plays episodes of a taskset; it ends with the program.
 
     Args:
-        command: that starts it.
+        python: of the environment.
+        taskset: as verifiers names it.
+        harness: that plays the episodes.
     """
 
-    def __init__(self, command: tuple[str, ...]):
-        variables = {**os.environ, "PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process: Any = subprocess.Popen(command, env=variables, start_new_session=True, **pipes)  # type: ignore
+    def __init__(self, python: str, taskset: str, harness: str):
+        super().__init__([python, str(HOST), taskset, f"--harness={harness}", "--serve"])
         self._numbers, self._lock = itertools.count(), threading.Lock()
         self._waiting: dict[int, tuple[threading.Event, list[dict[str, Any]]]] = {}
         threading.Thread(target=self._read, name="verifiers", daemon=True).start()
-        atexit.register(self.close)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the process has ended."""
-        return self._process.poll() is not None
 
     def play(self, request: dict[str, Any]) -> dict[str, Any]:
         """Play an episode and return the reply; waits in short steps, so that the agent can be stopped."""
@@ -46,8 +36,7 @@ class VerifiersHost:
         with self._lock:
             self._waiting[number] = event, replies
             try:
-                self._process.stdin.write(json.dumps({"id": number, **request}) + "\n")
-                self._process.stdin.flush()
+                self.write_line(json.dumps({"id": number, **request}))
             except OSError as error:
                 raise RuntimeError("the process of the environment has ended") from error
         while not event.wait(_POLL_S):
@@ -55,34 +44,16 @@ class VerifiersHost:
                 event.wait(_POLL_S)
                 break
         if not replies:
-            raise RuntimeError(f"the process of the environment ended with status {self._process.poll()}")
+            raise RuntimeError(f"the process of the environment ended with status {self.status}")
         return replies[0]
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self.lines():
             reply = json.loads(line)
             with self._lock:
                 event, replies = self._waiting.pop(reply["id"])
             replies.append(reply)
             event.set()
-
-    def close(self) -> None:
-        """End the process: its stdin closes, and after some seconds it is killed."""
-        try:
-            self._process.stdin.close()
-            self._process.wait(5)
-        except (OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
-
-
-def find_host(python: str, taskset: str, harness: str) -> VerifiersHost:
-    """Return the running host of a taskset; one that has ended is started again."""
-    command = (python, str(HOST), taskset, f"--harness={harness}", "--serve")
-    with _LOCK:
-        if command not in _HOSTS or _HOSTS[command].is_over:
-            _HOSTS[command] = VerifiersHost(command)
-        return _HOSTS[command]
 
 
 class VerifiersAgent:
@@ -108,7 +79,7 @@ class VerifiersAgent:
             RuntimeError: the environment failed, with its reason.
         """
         request = {"number": number, "base_url": base_url, "model": model, "api_key": api_key}
-        reply = find_host(self.python, self.taskset, self.harness).play(request)
+        reply = VerifiersHost.find(self.python, self.taskset, self.harness).play(request)
         if "error" in reply:
             raise RuntimeError(f"taskset {self.taskset!r}: {reply['error']}")
         return {**reply["metrics"], "reward": float(reply["reward"])}

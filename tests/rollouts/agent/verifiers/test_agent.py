@@ -33,9 +33,9 @@ def play(agent_name, rows, sampling):
     try:
         return rollout.collect(list(enumerate(prompts)), ctx)
     finally:
-        for host in agent._HOSTS.values():
+        for host in agent.VerifiersHost.running.values():
             host.close()
-        assert all(host.is_over for host in agent._HOSTS.values())
+        assert all(host.is_over for host in agent.VerifiersHost.running.values())
 
 
 def test_rewards_are_those_of_the_environment_and_failures_are_counted(monkeypatch):

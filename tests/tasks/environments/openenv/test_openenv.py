@@ -13,7 +13,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from tasks.openenv import OpenEnv
-from tasks.openenv.server import _SERVERS
+from tasks.openenv.server import OpenEnvServer
 from tasks.openenv.task import Problem
 from tests.policies.text.oracle import TINY
 from tests.tasks.environments.openenv.stand_in import SCHEMA, Server
@@ -163,7 +163,7 @@ def test_an_environment_of_the_package_runs_unchanged(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     task = OpenEnv(server="guess:app", python=PYTHON, max_turns=9)
     check_game(task)
-    [server] = [server for (name, _), server in _SERVERS.items() if name == "guess:app"]
+    [server] = [server for (name, _), server in OpenEnvServer.running.items() if name == "guess:app"]
     server.close()
     assert task.find_url() != server.url  # one that has ended is started again
     check_game(OpenEnv(url=task.find_url()))

@@ -1,0 +1,1 @@
+"""Offline data in the replay buffer: recorded transitions, and what is refused in them."""

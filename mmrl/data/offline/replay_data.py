@@ -1,0 +1,77 @@
+"""Offline iterations: learn from recorded transitions, and collect more of them later if asked to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmrl.core.errors import check_at_least
+from mmrl.core.types import Context
+from mmrl.data.collector import Collected
+from mmrl.data.offline.transitions import fill_replay
+from mmrl.data.replay_data import ReplayData
+from mmrl.data.rollout_data import RolloutData
+from mmrl.datasets.formats import open_dataset
+from mmrl.rollouts.base import simulator_of
+
+
+class OfflineReplayData(ReplayData):
+    """Learn from the transitions that are in the replay buffer before the first update: offline RL.
+
+    They come from a dataset, or, without one, from the first `learning_starts` decisions, which are drawn uniformly
+    from the action box of the simulator. Buffer, batches and phases are those of online methods, so that
+    `collect_from=K` goes on online: from iteration K on the policy adds its own transitions to the recorded ones.
+
+    Args:
+        path: folder or file of a dataset that `mmrl data inspect` reads, with rewards; None records random actions.
+        collect_from: first iteration in which the policy collects; None never collects.
+        checks_ends: refuse a dataset whose terminal states and time limits look exchanged.
+    """
+
+    def __init__(
+        self, path: str | None = None, collect_from: int | None = None, checks_ends: bool = True, **kwargs: Any
+    ):
+        super().__init__(**kwargs)
+        if collect_from is not None:
+            check_at_least(0, "data", collect_from=collect_from)
+        self.path, self.collect_from, self.checks_ends = path, collect_from, checks_ends
+        if path is not None:
+            self.learning_starts = 1  # no decision is drawn uniformly
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if self.collect_from is not None:
+            simulator_of(self.task, f"data.collect_from={self.collect_from}")
+        if stage == "fit" and self.path is not None and not self.replay.num_transitions:
+            dataset = open_dataset(self.path)
+            try:
+                fill_replay(self.replay, dataset, self.trainer.lightning_module.policy, self.checks_ends)
+            finally:
+                dataset.close()
+
+    @property
+    def _collects(self) -> bool:
+        """Whether the present iteration plays episodes."""
+        online = self.collect_from is not None and self.iteration >= self.collect_from
+        return online or self.replay.num_transitions < self.learning_starts
+
+    def _next_collection(self, ctx: Context) -> Collected:
+        return super()._next_collection(ctx) if self._collects else Collected([], [], [], {}, ctx.policy)
+
+    def _finish_collection(self, ctx: Context) -> None:
+        super()._finish_collection(ctx)
+        if self.iteration == 0:  # normalise by the statistics of the recorded states from the first update on
+            self.trainer.lightning_module.policy.include_rows()
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def _collection_state(self) -> dict[str, Any]:
+        """State of collections; a buffer that the dataset fills again is left out."""
+        if self.path is not None and self.collect_from is None:
+            return RolloutData._collection_state(self)
+        return super()._collection_state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if "replay" in state:
+            super().load_state_dict(state)
+        else:
+            RolloutData.load_state_dict(self, state)

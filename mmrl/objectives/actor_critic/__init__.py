@@ -1,0 +1,1 @@
+"""Losses of actors that learn from a critic without a policy gradient."""
