@@ -96,7 +96,8 @@ def test_a_file_runs_at_a_tiny_size(name, tmp_path):
                     tmp_path / "run" / step.weights / "checkpoints" / "last.ckpt",
                 )
             )
-            assert all(torch.equal(first[key], before[key]) for key in before)
+            names = first.keys() & before.keys()  # a fit with a reference has further ones
+            assert names and all(torch.equal(first[key], before[key]) for key in names)
 
 
 def test_a_file_takes_a_checkpoint_and_problems_of_the_user(tmp_path):
