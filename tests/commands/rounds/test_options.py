@@ -96,7 +96,7 @@ def test_a_file_runs_at_a_tiny_size(name, tmp_path):
                     tmp_path / "run" / step.weights / "checkpoints" / "last.ckpt",
                 )
             )
-            names = first.keys() & before.keys()  # a fit with a reference has further ones
+            names = [key for key in before if key.startswith("policy.")]
             assert names and all(torch.equal(first[key], before[key]) for key in names)
 
 
