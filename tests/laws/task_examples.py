@@ -36,6 +36,7 @@ from tests.tasks.browser.installed import require_browser
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
+    "transitions": "recorded transitions of a simulator",
     "sim": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
