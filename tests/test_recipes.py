@@ -213,6 +213,7 @@ NEEDED = {
         f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")
     ),
     "recipe=deep_search": (STOPS,),  # here too
+    **dict.fromkeys(["recipe=ilql", "recipe=filtered_bc"], ("data.rollout.count=24",)),  # games that are played first
     # without the rows that are added, of which the last iteration would learn
     "recipe=flow_rft_libero": ("data.rows.replay.groups=0", "data.transforms.expert.count=1"),
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
