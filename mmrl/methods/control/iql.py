@@ -3,7 +3,7 @@
 Offline Reinforcement Learning with Implicit Q-Learning, 2021, arXiv:2110.06169, algorithm 1, whose order is in
 conf/phases/iql.yaml.
 
-- L_V = E [|tau - 1(u < 0)| u^2], u = Q_target(s, a) - V(s) (equation 5): `expectile_loss`, `ExpectileLoss`
+- L_V = E [|tau - 1(u < 0)| u^2], u = Q_target(s, a) - V(s) (equation 5): `ExpectileLoss`
 - L_Q = E [(r + gamma V(s') - Q(s, a))^2] (equation 6): `ValueTarget`, then the TD loss of all critics
 - L_pi = -E [exp(beta (Q_target(s, a) - V(s))) log pi(a|s)] (equation 7): `ImplicitAdvantage`, then
   `mmrl.objectives.actor_critic.advantage_weighted`
@@ -21,16 +21,9 @@ from mmrl.core.errors import check_interval
 from mmrl.core.types import PolicyOutput
 from mmrl.learners.phases.base import Phase, UpdateContext
 from mmrl.learners.phases.forward_pass import Output
+from mmrl.objectives.actor_critic.expectile import expectile_loss
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-
-
-def expectile_loss(
-    error: Tensor,  # [N, T] u = Q - V
-    expectile: float,  # tau in (0, 1)
-) -> Tensor:  # [N, T]
-    """Asymmetric squared loss |tau - 1(u < 0)| u^2, whose minimum over V is the tau-expectile of Q."""
-    return torch.where(error < 0, 1 - expectile, expectile) * error.square()
 
 
 def _values(batch: Batch, ctx: UpdateContext, value: str, critic: str, actor: str) -> tuple[Tensor, Tensor]:

@@ -10,8 +10,9 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.learners.phases.base import UpdateContext
 from mmrl.learners.phases.replayed import ReplayLogprobs
-from mmrl.methods.control.iql import ExpectileLoss, ImplicitAdvantage, ReplayedValues, ValueTarget, expectile_loss
+from mmrl.methods.control.iql import ExpectileLoss, ImplicitAdvantage, ReplayedValues, ValueTarget
 from mmrl.objectives.actor_critic.advantage_weighted import AdvantageWeightedRegression
+from mmrl.objectives.actor_critic.expectile import expectile_loss
 from mmrl.policies.control.critic import Critics
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy
 from mmrl.policies.control.value import ValueNetwork

@@ -2,7 +2,7 @@
 
 LMRL-Gym, 2023, arXiv:2311.18232; Implicit Language Q Learning, 2022, arXiv:2206.11871, equations of section 4.
 
-- L_V = abs(tau - 1[u < 0]) u^2 with u = min_k Q_target,k - V: `expectile_loss`, `ExpectileValue`
+- L_V = abs(tau - 1[u < 0]) u^2 with u = min_k Q_target,k - V: `ExpectileValue`
 - L_CQL = -sum_k log softmax(Q_k(s, .))[a]: `ConservativeQ`
 - L_Q = sum_k (r + gamma V(s') - Q_k)^2 is twice `TDLoss`, whose `returns` are those of GAE at lambda 0
 """
@@ -11,22 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
 from mmrl.core.errors import check_interval
 from mmrl.core.types import PolicyOutput
+from mmrl.objectives.actor_critic.expectile import expectile_loss
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-
-
-def expectile_loss(
-    difference: Tensor,  # target - prediction
-    tau: float,
-) -> Tensor:
-    """abs(tau - 1[u < 0]) u^2 of a difference u: at tau > 1/2 predictions below the target cost more."""
-    return torch.where(difference < 0, 1 - tau, tau) * difference.square()
 
 
 @dataclass(frozen=True)

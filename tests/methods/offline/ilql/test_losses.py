@@ -10,8 +10,9 @@ from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.offline.ilql.losses import ConservativeQ, ExpectileValue, expectile_loss
+from mmrl.methods.offline.ilql.losses import ConservativeQ, ExpectileValue
 from mmrl.methods.offline.ilql.policy import ValueGuidedPolicy
+from mmrl.objectives.actor_critic.expectile import expectile_loss
 from mmrl.objectives.q import TDLoss
 from tests.composed_words import compose_words
 from tests.laws.example import Example
