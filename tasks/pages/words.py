@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mmrl.core.types import Episode, Prompt
-from mmrl.rewards.judges.base import JudgeForm, NoAnswer
-from mmrl.rewards.judges.questions import Question, Reply, answer_of, reference_of
-from tasks.checks import final_line
-from tasks.generated import GeneratedTask, ask_user
+from mmrl.rewards.judges.questions import answer_of, reference_of
+from tasks.generated import ask_user
+from tasks.yes_no import YesNoTask, YesNoVerdict
 
 WORDS: dict[str, tuple[str, ...]] = {
     "horizontal": ("flat", "level", "even"),
@@ -41,7 +38,7 @@ class Meaning:
 
 
 @dataclass(frozen=True)
-class Meanings(GeneratedTask):
+class Meanings(YesNoTask):
     """Whether two words for a direction mean the same, y or n: what a judge of the answers to `Pages` has to learn.
 
     Args:
@@ -67,17 +64,6 @@ class Meanings(GeneratedTask):
         question = write_question(problem.form.format(problem.word), problem.reference)
         return Prompt(key, ask_user(question), answer=label)
 
-    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        """exact: the right label; format: y or n."""
-        label = final_line(answer)
-        return {"exact": float(label == prompt.answer), "format": float(label in ("y", "n"))}
-
-    def demonstrate(self, index: int) -> str:
-        return self.write_answer(str(self[index].answer))
-
-    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
-        return self.write_answer("yn"[int(rng.integers(2))])
-
 
 def write_question(answer: str, reference: str) -> str:
     """Write a question: it is flat|level?"""
@@ -85,24 +71,12 @@ def write_question(answer: str, reference: str) -> str:
 
 
 @dataclass(frozen=True)
-class MeaningVerdict(JudgeForm):
+class MeaningVerdict(YesNoVerdict):
     """Score `judge` of an answer: 1 where a judge that learned `Meanings` finds y more likely than n, else 0.
 
     Args:
         name: of the score.
     """
 
-    reads_options = True
-
-    name: str = "judge"
-
-    def ask(self, group: Sequence[Episode]) -> list[Question]:
-        texts = [write_question(answer_of(episode), reference_of(episode)) for episode in group]
-        return [Question(text, _read_odds, options=("y", "n")) for text in texts]
-
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
-        return [each if isinstance(each, NoAnswer) else {self.name: float(each > 0)} for each in verdicts]
-
-
-def _read_odds(reply: Reply) -> float:
-    return reply.options["y"] - reply.options["n"]
+    def write_question(self, episode: Episode) -> str:
+        return write_question(answer_of(episode), reference_of(episode))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mmrl.core.errors import check_fraction
 from mmrl.core.types import Episode, Prompt
-from mmrl.rewards.judges.base import JudgeForm, NoAnswer
-from mmrl.rewards.judges.questions import Question, Reply, answer_of
-from tasks.checks import final_line
+from mmrl.rewards.judges.questions import answer_of
 from tasks.generated import GeneratedTask, ask_user
 from tasks.passages.task import GAP
+from tasks.yes_no import YesNoTask, YesNoVerdict
 
 _SENTENCE = re.compile(r"(Now|It is|Add|Take) (0|[1-9][0-9]?)", re.ASCII)
 _MEANINGS = {"Now": "state", "It is": "state", "Add": "add", "Take": "take"}
@@ -119,7 +117,7 @@ class Continuation:
 
 
 @dataclass(frozen=True)
-class Continuations(GeneratedTask):
+class Continuations(YesNoTask):
     """Whether a sentence means the beginning of a text, y or n: what a judge of the answers to `Ledgers` has to learn.
 
     Args:
@@ -148,17 +146,6 @@ class Continuations(GeneratedTask):
         label = "y" if continues(problem.answer, problem.following) else "n"
         return Prompt(key, ask_user(write_question(problem.answer, problem.following)), answer=label)
 
-    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        """exact: the right label; format: y or n."""
-        label = final_line(answer)
-        return {"exact": float(label == prompt.answer), "format": float(label in ("y", "n"))}
-
-    def demonstrate(self, index: int) -> str:
-        return self.write_answer(str(self[index].answer))
-
-    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
-        return self.write_answer("yn"[int(rng.integers(2))])
-
 
 def write_question(answer: str, following: Sequence[str]) -> str:
     """Write a question: It is 7.|Now 7. Add 2.?"""
@@ -166,24 +153,12 @@ def write_question(answer: str, following: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class ContinuationVerdict(JudgeForm):
+class ContinuationVerdict(YesNoVerdict):
     """Score `judge` of an answer: 1 where a judge that learned `Continuations` finds y more likely than n, else 0.
 
     Args:
         name: of the score.
     """
 
-    reads_options = True
-
-    name: str = "judge"
-
-    def ask(self, group: Sequence[Episode]) -> list[Question]:
-        texts = [write_question(answer_of(e), e.prompt.info["following"]) for e in group]
-        return [Question(text, _read_odds, options=("y", "n")) for text in texts]
-
-    def combine(self, group: Sequence[Episode], verdicts: Sequence[Any]) -> list[dict[str, float] | NoAnswer]:
-        return [each if isinstance(each, NoAnswer) else {self.name: float(each > 0)} for each in verdicts]
-
-
-def _read_odds(reply: Reply) -> float:
-    return reply.options["y"] - reply.options["n"]
+    def write_question(self, episode: Episode) -> str:
+        return write_question(answer_of(episode), episode.prompt.info["following"])
