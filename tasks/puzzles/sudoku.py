@@ -43,9 +43,9 @@ class SudokuSearch(SearchTree):
         return [step for cell, digit in enumerate(state) if not digit for step in self._fill(state, cell)]
 
     def _fill(self, state: Grid, cell: int) -> list[Step]:
-        taken = {state[other] for other in list_peers(cell)}
+        peers = {state[other] for other in list_peers(cell)}
         name = f"{'abcd'[cell % 4]}{cell // 4 + 1}"
-        return [Step(f"{name}={d}", (*state[:cell], d, *state[cell + 1 :])) for d in range(1, 5) if d not in taken]
+        return [Step(f"{name}={d}", (*state[:cell], d, *state[cell + 1 :])) for d in range(1, 5) if d not in peers]
 
     def is_solved(self, state: Grid) -> bool:
         return 0 not in state
@@ -110,9 +110,9 @@ class Sudoku(SearchTask):
         if _ANSWER.fullmatch(final) is None:
             return {"exact": 0.0, "cells": 0.0, "format": 0.0}
         pairs = list(zip(prompt.info["grid"], read_grid(final), read_grid(prompt.answer)))
-        kept = all(given in (0, digit) for given, digit, _ in pairs)
+        keeps_clues = all(given in (0, digit) for given, digit, _ in pairs)
         filled = [digit == right for given, digit, right in pairs if given == 0]
-        cells = sum(filled) / len(filled) if kept else 0.0
+        cells = sum(filled) / len(filled) if keeps_clues else 0.0
         return {"exact": float(final == prompt.answer), "cells": cells, "format": 1.0}
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:

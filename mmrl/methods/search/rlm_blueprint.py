@@ -99,8 +99,8 @@ class ValueGuidedSearch(StepSearch):
 
     def choose_child(self, tree: StepTree, node: StepNode) -> StepNode:
         # Q of all nodes bound it, and rewards do; 0 stands for a value that is not known
-        seen = [other.value for other in tree.root.nodes() if other.value]
-        bounds = min([-1.0, *seen]), max([1.0, *seen])
+        known_values = [other.value for other in tree.root.nodes() if other.value]
+        bounds = min([-1.0, *known_values]), max([1.0, *known_values])
         values, visits = [c.value for c in node.children], [c.visits for c in node.children]
         scores = select_scores(values, visits, node.visits, bounds, self.c1, self.c2)
         return node.children[scores.index(max(scores))]

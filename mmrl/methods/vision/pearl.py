@@ -152,11 +152,11 @@ class DropDecided(EpisodeTransform):
     """
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        kept = []
+        undecided = []
         for group in group_episodes(episodes).values():
             means = [_mean([e.reward for e in group if (e.role == PERCEPTION) == each]) for each in (False, True)]
-            kept += group if any(mean not in (0.0, 1.0) for mean in means) else []
-        return kept
+            undecided += group if any(mean not in (0.0, 1.0) for mean in means) else []
+        return undecided
 
 
 @dataclass(frozen=True)

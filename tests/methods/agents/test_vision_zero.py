@@ -68,7 +68,7 @@ def test_phases_by_hand():
     many_none.update(1.0, 0.5)
     assert many_none.phase == "votes"
     still = PhaseSwitch(min_steps=1)
-    still.update(0.9, 0.2)  # accurate, but too many votes for nobody
+    still.update(0.9, 0.2)  # accurate, but too many votes for no player
     assert still.phase == "votes"
 
 

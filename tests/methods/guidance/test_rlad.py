@@ -100,7 +100,7 @@ def test_requests_share_an_id_where_they_have_one_context():
     assert len(pairs) == len({number for number, _ in pairs}) == len({text for _, text in pairs}) == 8
 
 
-def test_a_hint_with_the_answer_is_read_by_nobody_in_training_alone():
+def test_a_hint_with_the_answer_is_read_at_evaluation_alone():
     answers = {TASK[slot].messages[0]["content"]: TASK[slot].answer for slot in (5, 7)}
 
     def tells(text, before, number):

@@ -79,10 +79,10 @@ def test_values_are_means_of_all_visits_below():
 def test_a_tree_gives_rows_of_pairs():
     """Behind "b" the answers x and y were found: one pair, .3 * (1 + 1) * alpha, and Q of "b" before the answer."""
     episodes, trees, _ = collect(PlanSearch(iterations=12, depth=2, simulations=1, mix=1.0, alpha=2.0))
-    found = [(tree, node, pair) for tree in trees for node in tree.root.nodes() for pair in select_pairs(node)]
-    assert len(episodes) == 2 * len(found) > 0
+    chosen_pairs = [(tree, node, pair) for tree in trees for node in tree.root.nodes() for pair in select_pairs(node)]
+    assert len(episodes) == 2 * len(chosen_pairs) > 0
     batch = collate(episodes, POLICY)
-    for number, (tree, node, (chosen, rejected, gap)) in enumerate(found):
+    for number, (tree, node, (chosen, rejected, gap)) in enumerate(chosen_pairs):
         for row, child, sign in ((2 * number, chosen, 1), (2 * number + 1, rejected, -1)):
             mask, size = batch["action_mask"][row], len(child.script)
             assert POLICY.decode(batch["action"][row, :size].tolist()) == decode(child)
@@ -91,7 +91,7 @@ def test_a_tree_gives_rows_of_pairs():
             assert float(batch["preference_margin"][row]) == pytest.approx(2 * gap)
             assert_close(batch["returns"][row][mask], torch.full((int(mask.sum()),), node.value))
             assert int(batch["group"][row]) // 16 == tree.slot
-    assert len(set(batch["group"].tolist())) == len(found)
+    assert len(set(batch["group"].tolist())) == len(chosen_pairs)
     assert episodes[0].info["counts"]["tree/solved"] == 1
 
 

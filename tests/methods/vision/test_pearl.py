@@ -60,8 +60,8 @@ def test_decided_prompts_are_left_out():
         return actors + [Episode(prompt(slot), slot, 9 + k, reward=r, role=PERCEPTION) for k, r in enumerate(checks)]
 
     groups = [([1, 1], [1, 1]), ([0, 0], [0, 0]), ([1, 1], [0.4, 0.4]), ([1, 0], [1, 1]), ([], [0.8, 0]), ([], [0, 0])]
-    kept = DropDecided()([each for slot, rewards in enumerate(groups) for each in group(slot, *rewards)], NONE)
-    assert sorted({episode.group for episode in kept}) == [2, 3, 4]
+    undecided = DropDecided()([each for slot, rewards in enumerate(groups) for each in group(slot, *rewards)], NONE)
+    assert sorted({episode.group for episode in undecided}) == [2, 3, 4]
 
 
 def test_prompts_whose_checklist_is_all_wrong_are_not_solved():
