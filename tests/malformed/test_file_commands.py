@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import shutil
@@ -191,25 +192,25 @@ def test_data_inspect_refuses_a_place_that_cannot_be_written(place, tmp_path, ca
     commanded(["data", "inspect", folder, f"out={place}"], case, capsys)
 
 
-@pytest.fixture
-def full_disk():
-    """No file may grow beyond this many bytes, as on a disk that is full."""
+@contextlib.contextmanager
+def full_disk(size):
+    """No file may grow beyond this many bytes, as on a disk that is full; the log of the tests may, afterwards."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    def limit(size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
 
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_what_grows_too_large_while_it_is_written_is_told_in_a_line(run, tmp_path, capsys, full_disk):
+def test_what_grows_too_large_while_it_is_written_is_told_in_a_line(run, tmp_path, capsys):
     case = Case("full", lambda folder: folder, "evaluate: .*run", "cannot be written .*on a disk with room")
-    full_disk(1000)
-    commanded(["evaluate", run, "count=2"], case, capsys)
+    with full_disk(1000):
+        commanded(["evaluate", run, "count=2"], case, capsys)
     case = Case("full", lambda folder: folder, "out: .*recorded", "cannot be written .*on a disk with room")
     words = ["sim=reach", "sim.image_size=16", "sim.max_decisions=1", "num_episodes=1", "video=false"]
-    commanded(["data", "record", *words, f"out={tmp_path}/recorded"], case, capsys)
+    with full_disk(1000):
+        commanded(["data", "record", *words, f"out={tmp_path}/recorded"], case, capsys)
 
 
 def test_data_inspect_computes_statistics_where_the_stated_ones_are_broken(tmp_path, capsys):
