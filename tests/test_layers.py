@@ -54,6 +54,7 @@ ALLOWED = {
         "mmrl.files.pickled",
         "mmrl.core.lazy_module",
         "mmrl.core.installation",
+        "mmrl.tools.programs",
         "sims",
     },
 }

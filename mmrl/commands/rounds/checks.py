@@ -11,7 +11,7 @@ from mmrl.commands.cli import CLI
 from mmrl.commands.rounds.file import RoundsFile
 from mmrl.commands.rounds.rows import NAME as ROWS
 from mmrl.commands.rounds.schedule import StageRun, list_readers
-from mmrl.commands.rounds.stages import EvaluateStage, FitStage, SampleStage, ScoreStage
+from mmrl.commands.rounds.stages import EvaluateStage, FitStage, SampleStage, ScoreStage, WriteStage
 from mmrl.commands.rounds.words import build_words, fit_words, play_words, reserved_words, score_words, seed_words
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
@@ -19,6 +19,7 @@ from mmrl.config.signatures import import_class
 from mmrl.core.errors import ConfigError
 from mmrl.rollouts.text.scripted import Scripted
 from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.tools.programs.writers import build_writer
 
 
 def check_steps(file: RoundsFile, steps: Sequence[StageRun], run_dir: Path) -> None:
@@ -56,6 +57,12 @@ def _check_step(file: RoundsFile, steps: Sequence[StageRun], step: StageRun, run
             raise ConfigError(f"data.evaluation is null, which a stage of kind {step.kind} plays by; leave it in")
         if isinstance(step.stage, SampleStage):
             _check_rollout(evaluation["init_args"]["rollout"]["class_path"])
+    elif isinstance(step.stage, WriteStage):
+        config = _parse([*play_words(words), *seed_words(file, step), f"run_dir='{folder}'"])
+        path = config["data"]["init_args"]["task"]["class_path"]
+        if not hasattr(import_class(path), "record_random"):
+            raise ConfigError(f"{path} names no state for a written reward; take task=written_reward")
+        build_writer(step.stage.writer)
     elif words := step.stage.overrides:
         raise ConfigError(f"overrides: a filter runs no configuration; leave {words[0]} out")
 

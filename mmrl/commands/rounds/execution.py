@@ -18,7 +18,7 @@ from mmrl.commands.rounds.receipts import Receipt, check_rows, read_receipt, wri
 from mmrl.commands.rounds.rows import NAME as ROWS
 from mmrl.commands.rounds.rows import Row, group_rows, join_parts, read_rows, write_rows
 from mmrl.commands.rounds.schedule import StageRun
-from mmrl.commands.rounds.stages import EvaluateStage, FilterStage, FitStage, SampleStage, ScoreStage
+from mmrl.commands.rounds.stages import EvaluateStage, FilterStage, FitStage, SampleStage, ScoreStage, WriteStage
 from mmrl.commands.rounds.words import (
     build_words,
     derive_step_seed,
@@ -29,9 +29,12 @@ from mmrl.commands.rounds.words import (
     seed_words,
     stage_environment,
 )
+from mmrl.commands.rounds.writing import REPORT, WRITING, WriteRequest
 from mmrl.config.compose import compose
 from mmrl.core.errors import ConfigError
 from mmrl.files.atomic import remove_path, write_file
+from mmrl.files.contract import ENVIRONMENT
+from mmrl.files.contract import NAME as CONTRACT
 from mmrl.runs import child_process
 from mmrl.runs.run_folder import last_checkpoint
 
@@ -60,8 +63,10 @@ class Execution:
         receipt = read_receipt(folder)
         if receipt is None:
             folder.mkdir(parents=True, exist_ok=True)
-            runs = {"fit": self._fit, "filter": self._filter, "evaluate": self._evaluate}
-            receipt = write_receipt(folder, runs.get(step.kind, self._play)(step, folder))
+            runs = {"fit": self._fit, "filter": self._filter, "evaluate": self._evaluate, "write": self._write}
+            closed = step.gate is not None and not self._receipt(step.gate).result["accepted"]
+            run = self._skip if closed else runs.get(step.kind, self._play)
+            receipt = write_receipt(folder, run(step, folder))
         remove_path(folder / PARTS)
         return receipt
 
@@ -98,6 +103,38 @@ class Execution:
             child_process.run([sys.executable, "-m", "mmrl", *arguments], stage_environment(step.name))
         except subprocess.CalledProcessError as error:
             raise StageFailed(f"{step.place} (round {step.round}) failed; its last lines are above") from error
+
+    def _skip(self, step: StageRun, folder: Path) -> Receipt:
+        """A step behind a gate that is closed; its weights are those that it would have begun with."""
+        return Receipt(self._relative(self._weights(step)), note="skipped: its program was refused")
+
+    def _write(self, step: StageRun, folder: Path) -> Receipt:
+        """Let a program be written, with what the rounds before led to."""
+        stage = step.stage
+        assert isinstance(stage, WriteStage)
+        before = [each for each in self.steps[: step.number] if each.stage_name == step.stage_name]
+        request = WriteRequest(
+            words=[*play_words(self._words(step)), *seed_words(self.file, step), f"run_dir='{folder}'"],
+            stage={key: value for key, value in asdict(stage).items() if key != "overrides"},
+            round=step.round,
+            seed=derive_step_seed(self.file, step),
+            before=[self._outcome(each) for each in before],
+        )
+        write_file(folder / WRITING, json.dumps(asdict(request), indent=2) + "\n")
+        self._start(step, ["rounds", f"--stage={folder}"])
+        report = json.loads((folder / REPORT).read_text())
+        return Receipt(result={"accepted": report["accepted"]}, note=report["note"])
+
+    def _outcome(self, step: StageRun) -> dict[str, Any]:
+        """What a write step and the steps behind its gate led to: folders, means, folders of trained policies."""
+        behind = [each for each in self.steps if each.gate == step.name and read_receipt(self.run_dir / each.name)]
+        results = [self._receipt(each.name).result for each in behind if each.kind == "evaluate"]
+        fits = [each for each in behind if each.kind == "fit" and not self._receipt(each.name).note]
+        return {
+            "folder": str(self.run_dir / step.name),
+            "results": [dict(result) for result in results if "mean" in result],
+            "fits": [str(self.run_dir / each.name) for each in fits],
+        }
 
     def _play(self, step: StageRun, folder: Path) -> Receipt:
         """Sample or score, and join the parts."""
@@ -163,6 +200,11 @@ class Execution:
         weights = self._weights(step)
         words = [*play_words(self._words(step)), f"seed={self.file.values['seed']}", f"run_dir='{folder}'"]
         checkpoint = [] if weights is None else [f"checkpoint={weights}"]
+        if step.weights is not None:  # what its simulator was in training
+            for name in (CONTRACT, ENVIRONMENT):
+                source = self.run_dir / step.weights / name
+                if source.is_file():
+                    write_file(folder / name, source.read_text())
         self._start(step, ["evaluate", *words, *stage.options(), *checkpoint])
         result = json.loads((folder / "evaluation.json").read_text())
         (metrics,) = result["metrics"].values()
@@ -177,13 +219,15 @@ def _describe_rows(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _select_metric(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], name: str | None, place: str) -> dict:
-    """Return the mean of an evaluator with its interval: DECODE/EVALUATOR, by default the first that has a mean."""
-    means = {
-        f"{decode}/{evaluator}": values
-        for decode, evaluators in metrics.items()
-        for evaluator, values in evaluators.items()
-        if "mean" in values
-    }
+    """Return the mean of an evaluator with its interval: DECODE/EVALUATOR, by default the first that has a mean.
+
+    An evaluator of other numbers, such as returns, has them as DECODE/EVALUATOR/NUMBER, without intervals.
+    """
+    measured = {f"{decode}/{each}": values for decode, group in metrics.items() for each, values in group.items()}
+    means = {key: values for key, values in measured.items() if "mean" in values}
+    for key, values in measured.items():
+        if key not in means:
+            means |= {f"{key}/{each}": {"mean": value} for each, value in values.items()}
     if not means or (name is not None and name not in means):
         raise ConfigError(f"{place}: metric={name} is none of the means of the evaluation, which are {list(means)}")
     metric = name or next(iter(means))

@@ -29,7 +29,7 @@ class Receipt:
             it is configured, and for steps that are no fit.
         rows: hash of its rows; None for a step without rows.
         result: numbers for the table, the same whenever the step runs.
-        note: why the step was skipped; empty where it ran.
+        note: why the step was skipped, or what a written program came to; else empty.
     """
 
     weights: str | None = None

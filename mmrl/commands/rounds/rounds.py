@@ -14,6 +14,7 @@ from mmrl.commands.rounds.playing import play_stage
 from mmrl.commands.rounds.receipts import Receipt, check_same_file, read_receipt, record_file
 from mmrl.commands.rounds.schedule import StageRun, list_steps
 from mmrl.commands.rounds.table import format_table, plot_scores, write_table
+from mmrl.commands.rounds.writing import WRITING, write_stage
 from mmrl.runs.run_folder import own_folder
 from mmrl.runs.writable import writable
 
@@ -25,7 +26,8 @@ def rounds(arguments: Sequence[str]) -> Path | None:
         arguments: as of `read_rounds`; or --stage=FOLDER alone, which this command gives to the process of a stage.
     """
     if len(arguments) == 1 and arguments[0].startswith("--stage="):
-        play_stage(Path(arguments[0].partition("=")[2]))
+        folder = Path(arguments[0].partition("=")[2])
+        (write_stage if (folder / WRITING).is_file() else play_stage)(folder)
         return None
     file = read_rounds(arguments)
     steps = list_steps(file)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmrl.commands.rounds.file import RoundsFile, check_stage_name, read_stage, suggest
-from mmrl.commands.rounds.stages import FilterStage, FitStage, ScoreStage, Stage
+from mmrl.commands.rounds.stages import FilterStage, FitStage, ScoreStage, Stage, WriteStage
 from mmrl.core.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(folder\.)?([A-Za-z]\w*(?:@\d+)?)\}")
@@ -31,6 +31,7 @@ class StageRun:
         adds: names of the steps whose rows a filter adds.
         weights: name of the fit whose weights it takes; None for the base, also where it takes none.
         folders: names of the steps whose folders its overrides name, as ${folder.STAGE}.
+        gate: name of the write step whose program it needs; None for a step without a gate.
         number: of the step, from 0; its draws depend on it.
     """
 
@@ -44,6 +45,7 @@ class StageRun:
     adds: tuple[str, ...] = ()
     weights: str | None = None
     folders: tuple[str, ...] = ()
+    gate: str | None = None
 
     @property
     def kind(self) -> str:
@@ -167,12 +169,23 @@ def _resolve(entry: _Entry, stage: Stage, number: int, before: Sequence[StageRun
         adds=tuple(each.name for each in _find_rows(stage, "adds", entry.place, before, rounds)),
         weights=weights,
         folders=tuple(_find(name, f"{entry.place}.overrides", before, rounds).name for name in folders),
+        gate=_find_gate(getattr(stage, "gate", None), entry.place, before, rounds),
     )
     if isinstance(stage, ScoreStage | FilterStage) and not step.reads:
         raise ConfigError(f"{entry.place}.reads: name the earlier stage whose rows a {stage.kind} stage reads")
     if isinstance(stage, FitStage) and len(step.reads) > 1:
         raise ConfigError(f"{entry.place}.reads: a fit reads the rows of one stage; join several by a filter stage")
     return step
+
+
+def _find_gate(name: str | None, place: str, before: Sequence[StageRun], rounds: int) -> str | None:
+    """Find the write step that a stage names as its gate."""
+    if name is None:
+        return None
+    step = _find(name, f"{place}.gate", before, rounds)
+    if not isinstance(step.stage, WriteStage):
+        raise ConfigError(f"{place}.gate: {name!r} is a {step.kind} stage; a gate is a stage of kind write")
+    return step.name
 
 
 def _find_rows(stage: Stage, key: str, place: str, before: Sequence[StageRun], rounds: int) -> list[StageRun]:

@@ -131,12 +131,14 @@ class FitStage(Stage):
         weights: that it starts from, as of a sample stage.
         reads: the stage whose rows it learns from; None for the task and rollout of the configuration.
         passes: over the rows; it sets trainer.max_epochs. None leaves the number of iterations to the configuration.
+        gate: a write stage; where its program was refused, this stage is skipped.
     """
 
     kind = "fit"
     weights: str = "newest"
     reads: Any = None
     passes: float | None = None
+    gate: str | None = None
 
     def __post_init__(self) -> None:
         check_positive("", passes=1.0 if self.passes is None else self.passes)
@@ -153,10 +155,12 @@ class EvaluateStage(Stage):
         count: held-out problems; None as configured.
         num_samples: completions of each problem; None as configured.
         decode: sample, argmax, or a decode of the configuration; None for all that are configured.
+        gate: as of a fit stage.
     """
 
     kind = "evaluate"
     weights: str = "newest"
+    gate: str | None = None
     count: int | None = None
     num_samples: int | None = None
     decode: str | None = None
@@ -170,6 +174,39 @@ class EvaluateStage(Stage):
         return [f"{name}={value}" for name, value in values.items() if value is not None]
 
 
+@dataclass(frozen=True)
+class WriteStage(Stage):
+    """Let a writer write a program that rewards a simulator's decisions, and check it before anything is trained.
+
+    The task is `written_reward`; a later fit takes the program by task.program=${folder.STAGE}/reward.py and names this
+    stage as its gate, and so does the evaluate stage after it. The writer reads the simulator's names and the goal, and
+    of the rounds before its programs, what was wrong with them, and what the policies of their gate reached.
+
+    Args:
+        goal: what the policy should do, in words.
+        writer: files: [...] (programs or answers, in their order), or url and model of an OpenAI-compatible server.
+        attempts: most answers; each that cannot be used is answered with the reason.
+        order: least share of pairs of recorded episodes that the program has to put in the order of the simulator's own
+            scores; 0 asks for none.
+        episodes: recorded with random actions, and with each fit of the rounds before.
+        comments: a person's words on the program of round 1, 2, ..., which the writer reads in the next one.
+    """
+
+    kind = "write"
+    goal: str = ""
+    writer: dict[str, Any] = field(default_factory=dict)
+    attempts: int = 3
+    order: float = 0.0
+    episodes: int = 8
+    comments: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_at_least(1, "", attempts=self.attempts, episodes=self.episodes)
+        check_fraction("", order=self.order)
+        if not self.goal.strip():
+            raise ValueError(".goal must say in words what the policy should do")
+
+
 KINDS: Mapping[str, type[Stage]] = {
-    stage.kind: stage for stage in (SampleStage, ScoreStage, FilterStage, FitStage, EvaluateStage)
+    stage.kind: stage for stage in (SampleStage, ScoreStage, FilterStage, FitStage, EvaluateStage, WriteStage)
 }

@@ -1,0 +1,1 @@
+"""Simulators of environments whose reward is a written program."""
