@@ -186,8 +186,9 @@ class WriteStage(Stage):
         goal: what the policy should do, in words.
         writer: files: [...] (programs or answers, in their order), or url and model of an OpenAI-compatible server.
         attempts: most answers; each that cannot be used is answered with the reason.
-        order: least share of pairs of recorded episodes that the program has to put in the order of the simulator's own
-            scores; 0 asks for none.
+        order: least share of pairs of a successful and a failed recorded episode of which the program pays the
+            successful one more; 0 asks for none. Until both kinds are recorded there is nothing to compare.
+        success: least score of a successful episode: its success where the simulator reports one, else its return.
         episodes: recorded with random actions, and with each fit of the rounds before.
         comments: a person's words on the program of round 1, 2, ..., which the writer reads in the next one.
     """
@@ -197,6 +198,7 @@ class WriteStage(Stage):
     writer: dict[str, Any] = field(default_factory=dict)
     attempts: int = 3
     order: float = 0.0
+    success: float = 1.0
     episodes: int = 8
     comments: list[str] = field(default_factory=list)
 

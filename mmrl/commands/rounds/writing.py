@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def write_stage(folder: Path) -> None:
             place.parent.mkdir(exist_ok=True)
             write_file(place, writer.write(messages, number))
         text = place.read_text()
-        answers.append(try_answer(text, traces, request.stage["order"]))
+        answers.append(try_answer(text, traces, request.stage["order"], request.stage["success"]))
         if answers[-1]["problem"] is None:
             break
         messages += [{"role": "assistant", "content": text}, refuse(answers[-1]["problem"])]
@@ -132,8 +133,15 @@ def recall(
     return [answer, report(outcome["results"], table, comments[number] if number < len(comments) else None)]
 
 
-def try_answer(answer: str, traces: Sequence[Trace], least: float) -> dict[str, Any]:
-    """The program of an answer, what is wrong with it (None: nothing), and its share of pairs in the right order."""
+def try_answer(answer: str, traces: Sequence[Trace], least: float, success: float) -> dict[str, Any]:
+    """The program of an answer, what is wrong with it (None: nothing), and its share of pairs in the right order.
+
+    Args:
+        answer: of the writer.
+        traces: recorded episodes.
+        least: share of pairs of success and failure that is asked for.
+        success: least score of a success.
+    """
     source = find_program(answer)
     tried: dict[str, Any] = {"program": source, "problem": None, "order": None}
     if source is None:
@@ -143,27 +151,33 @@ def try_answer(answer: str, traces: Sequence[Trace], least: float) -> dict[str, 
         steps = traces[0].steps[:_TRIED]
         if program.parts(steps) != program.parts(steps):
             raise ProgramError("two calls with the same arguments give different rewards")
-        written = [sum(program(trace.steps)) for trace in traces] if least else []
+        share, wrong = _rank(program, traces, success) if least else (None, [])
     except ProgramError as error:
         return {**tried, "problem": str(error)}
-    share = order_share(written, [trace.score for trace in traces]) if least else None
     if share is not None and share < least:
-        problem = (
-            f"it puts {share:.0%} of the pairs of recorded episodes in the right order, and {least:.0%} are asked for"
+        tried["problem"] = (
+            f"of {share:.0%} of the pairs of a successful and a failed episode it pays the successful one more, and "
+            f"{least:.0%} are asked for; parts that do not: {', '.join(wrong) or 'none, their sum does not'}"
         )
-        return {**tried, "order": share, "problem": f"{problem}; {_explain_order(program, traces)}"}
     return {**tried, "order": share}
 
 
-def _explain_order(program: RewardProgram, traces: Sequence[Trace]) -> str:
-    """Name the parts whose sums are not larger over the best episode than over the worst."""
-    best, worst = extremes(traces)  # type: ignore[misc]  # there is a pair of different scores
-    sums = []
-    for trace in (best, worst):
+def _rank(program: RewardProgram, traces: Sequence[Trace], success: float) -> tuple[float | None, list[str]]:
+    """The share of pairs of success and failure in the right order, and the parts that are not larger for success."""
+    sums: list[dict[str, float]] = []
+    for trace in traces:
         rewards = program.parts(trace.steps)
-        sums.append({name: sum(parts.get(name, 0.0) for parts in rewards) for name in rewards[0]})
-    wrong = [name for name in sums[0] if sums[0][name] <= sums[1].get(name, 0.0)]
-    return f"over the best episode these parts are not larger than over the worst: {', '.join(wrong) or 'none'}"
+        names = dict.fromkeys(name for parts in rewards for name in parts)
+        sums.append({name: sum(parts.get(name, 0.0) for parts in rewards) for name in names})
+    good = [trace.score >= success for trace in traces]
+    share = order_share([sum(parts.values()) for parts in sums], [float(each) for each in good])
+    if share is None:
+        return None, []
+    means = {
+        name: [mean(parts.get(name, 0.0) for parts, each in zip(sums, good) if each is kind) for kind in (True, False)]
+        for name in dict.fromkeys(name for parts in sums for name in parts)
+    }
+    return share, [name for name, (high, low) in means.items() if high <= low]
 
 
 def _read_report(outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ class Trace:
 def order_share(written: Sequence[float], own: Sequence[float]) -> float | None:
     """Share of the pairs of episodes of different score that a reward puts in the order of their scores.
 
-    A pair that the reward does not tell apart is in no order. With success and failure as scores it is the trajectory
-    preference of CARD (Sun et al. 2024, arXiv:2410.14660, section 4.3).
+    A pair that the reward does not tell apart is in no order. With scores 1 and 0 for success and failure it is the
+    trajectory preference of CARD (Sun et al. 2024, arXiv:2410.14660, section 4.3).
 
     Args:
         written: sum of the reward over each episode.

@@ -114,20 +114,27 @@ def test_an_answer_is_asked_for_once(execution):
     assert read_receipt(folder) is not None and json.loads((folder / REPORT).read_text())["accepted"]
 
 
-def test_a_program_that_ranks_episodes_the_other_way_is_not_trained_with():
-    """One episode falls and one rises; the simulator's score is higher where it rises."""
+def trace(values, score):
+    states = [{"x": float(value), "speed": 0.0} for value in values]
+    return Trace([(one, 0.0, other) for one, other in pairwise(states)], score)
 
-    def trace(values, score):
-        states = [{"x": float(value), "speed": 0.0} for value in values]
-        return Trace([(one, 0.0, other) for one, other in pairwise(states)], score)
 
-    traces = [trace([0, 1, 2], 5.0), trace([0, -1, -2], -5.0)]
-    assert try_answer(f"```python\n{UP}```", traces, 0.9)["problem"] is None
-    tried = try_answer(f"```python\n{DOWN}```", traces, 0.9)
+def test_a_program_that_pays_failures_more_is_not_trained_with():
+    """One episode rises and succeeds, two fall and fail; the second of them falls less."""
+    traces = [trace([0, 1, 2], 1.0), trace([0, -1, -2], 0.0), trace([0, -1, -1], 0.5)]
+    assert try_answer(f"```python\n{UP}```", traces, 0.9, 1.0) == {"program": UP, "problem": None, "order": 1.0}
+    tried = try_answer(f"```python\n{DOWN}```", traces, 0.9, 1.0)
     assert tried["order"] == 0.0
-    assert "0% of the pairs" in tried["problem"] and "down" in tried["problem"]
-    assert try_answer(f"```python\n{DOWN}```", traces, 0.0)["problem"] is None
-    assert "no block of Python" in try_answer(DOWN, traces, 0.0)["problem"]
+    assert "of 0% of the pairs" in tried["problem"] and "parts that do not: down" in tried["problem"]
+    mixed = try_answer(f"```python\n{DOWN}```", traces, 0.5, 0.5)  # the third is a success, and below the second
+    assert mixed["order"] == 0.0
+    assert try_answer(f"```python\n{DOWN}```", traces, 0.0, 1.0)["problem"] is None
+    assert "no block of Python" in try_answer(DOWN, traces, 0.0, 1.0)["problem"]
+
+
+def test_without_a_success_there_is_nothing_to_compare():
+    tried = try_answer(f"```python\n{DOWN}```", [trace([0, 1, 2], 0.1), trace([0, -1, -2], 0.0)], 0.9, 1.0)
+    assert tried["problem"] is None and tried["order"] is None
 
 
 @pytest.mark.parametrize(
