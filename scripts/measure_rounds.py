@@ -49,7 +49,8 @@ def read_scores(folder: Path, steps: Sequence[StageRun]) -> dict[str, dict[str, 
         receipt = read_receipt(folder / step.name)
         if receipt is None:
             raise SystemExit(f"{folder / step.name} has not ended; run the seed again")
-        scores[step.name] = {key: receipt.result[key] for key in ("mean", "lower", "upper", "n")}
+        measured = receipt.result
+        scores[step.name] = {key: measured[key] for key in ("mean", "lower", "upper", "n") if key in measured}
     return scores
 
 
@@ -116,7 +117,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
     axes = figure.add_subplot()
     names = [row["stage"] for row in result["stages"]]
     for seed, scores in result["seeds"].items():
-        values = [[scores[name][key] for name in names] for key in ("mean", "lower", "upper")]
+        values = [[scores[name].get(key, scores[name]["mean"]) for name in names] for key in ("mean", "lower", "upper")]
         errors = [[m - low for m, low in zip(values[0], values[1])], [up - m for m, up in zip(values[0], values[2])]]
         axes.errorbar(names, values[0], yerr=errors, capsize=2, alpha=0.5, linewidth=1, label=f"seed {seed}")
     axes.plot(names, [row["mean"] for row in result["stages"]], color=COLOURS[0], marker="o", label="mean")
