@@ -32,7 +32,7 @@ WRITING = "writing.json"
 REPORT = "report.json"
 PROGRAM = "reward.py"
 _TRIED = 10
-"""Decisions of a random episode with which a program is tried first, twice."""
+"""Decisions of a random episode with which a program is tried twice; with those of all episodes it is tried once."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def write_stage(folder: Path) -> None:
     traces = record_traces(task, cli, request)
     messages = [first_question(describe_task(task, traces), request.stage["goal"])]
     for number, outcome in enumerate(request.before):
-        messages += recall(outcome, number, request.stage["comments"], traces)
+        messages += recall(outcome, number, request.stage["comments"], traces, task.unsafe)
     writer, asked = build_writer(request.stage["writer"]), sum(len(_read_report(b)["answers"]) for b in request.before)
     answers: list[dict[str, Any]] = []
     while len(answers) < request.stage["attempts"]:
@@ -74,7 +74,7 @@ def write_stage(folder: Path) -> None:
             place.parent.mkdir(exist_ok=True)
             write_file(place, writer.write(messages, number))
         text = place.read_text()
-        answers.append(try_answer(text, traces, request.stage["order"], request.stage["success"]))
+        answers.append(try_answer(text, traces, request.stage["order"], request.stage["success"], task.unsafe))
         if answers[-1]["problem"] is None:
             break
         messages += [{"role": "assistant", "content": text}, refuse(answers[-1]["problem"])]
@@ -118,7 +118,7 @@ def describe_task(task: Any, traces: Sequence[Trace]) -> str:
 
 
 def recall(
-    outcome: Mapping[str, Any], number: int, comments: Sequence[str], traces: Sequence[Trace]
+    outcome: Mapping[str, Any], number: int, comments: Sequence[str], traces: Sequence[Trace], unsafe: bool
 ) -> list[dict[str, str]]:
     """The messages of a round before: its last program, and what became of it."""
     written = _read_report(outcome)
@@ -128,12 +128,17 @@ def recall(
         return [answer, refuse(last["problem"])]
     table = None
     if (pair := extremes(traces)) is not None:
-        program = RewardProgram(last["program"])
-        table = "\n\n".join(tabulate_parts(program.parts(trace.steps)) for trace in pair)
+        program = RewardProgram(last["program"], unsafe=unsafe)
+        try:
+            table = "\n\n".join(tabulate_parts(program.parts(trace.steps)) for trace in pair)
+        except ProgramError as error:  # in a state that was not recorded when it was tried
+            table = str(error)
     return [answer, report(outcome["results"], table, comments[number] if number < len(comments) else None)]
 
 
-def try_answer(answer: str, traces: Sequence[Trace], least: float, success: float) -> dict[str, Any]:
+def try_answer(
+    answer: str, traces: Sequence[Trace], least: float, success: float, unsafe: bool = False
+) -> dict[str, Any]:
     """The program of an answer, what is wrong with it (None: nothing), and its share of pairs in the right order.
 
     Args:
@@ -141,19 +146,22 @@ def try_answer(answer: str, traces: Sequence[Trace], least: float, success: floa
         traces: recorded episodes.
         least: share of pairs of success and failure that is asked for.
         success: least score of a success.
+        unsafe: as of `RewardProgram`.
     """
     source = find_program(answer)
     tried: dict[str, Any] = {"program": source, "problem": None, "order": None}
     if source is None:
         return {**tried, "problem": "the answer has no block of Python"}
     try:
-        program = RewardProgram(source)
+        program = RewardProgram(source, unsafe=unsafe)
         steps = traces[0].steps[:_TRIED]
         if program.parts(steps) != program.parts(steps):
             raise ProgramError("two calls with the same arguments give different rewards")
-        share, wrong = _rank(program, traces, success) if least else (None, [])
+        share, wrong = _rank(program, traces, success)
     except ProgramError as error:
         return {**tried, "problem": str(error)}
+    if least == 0:
+        return tried
     if share is not None and share < least:
         tried["problem"] = (
             f"of {share:.0%} of the pairs of a successful and a failed episode it pays the successful one more, and "

@@ -132,6 +132,12 @@ def test_a_program_that_pays_failures_more_is_not_trained_with():
     assert "no block of Python" in try_answer(DOWN, traces, 0.0, 1.0)["problem"]
 
 
+def test_a_program_is_tried_on_every_recorded_decision():
+    late = "def reward(before, action, after):\n    return 1 / (after['x'] - 9)\n"
+    tried = try_answer(f"```python\n{late}```", [trace(range(8), 0.0), trace(range(12), 0.0)], 0.0, 1.0)
+    assert "line 2: ZeroDivisionError" in tried["problem"]
+
+
 def test_without_a_success_there_is_nothing_to_compare():
     tried = try_answer(f"```python\n{DOWN}```", [trace([0, 1, 2], 0.1), trace([0, -1, -2], 0.0)], 0.9, 1.0)
     assert tried["problem"] is None and tried["order"] is None
