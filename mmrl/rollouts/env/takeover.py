@@ -53,6 +53,13 @@ class TakeoverRule:
         """Forget the episodes of some environments, bool or indices."""
         self._smallest[rows], self._idle[rows], self._human[rows] = np.inf, 0, 0
 
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, f"_{name}").copy() for name in ("smallest", "idle", "human")}
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
+        for name, column in state.items():
+            setattr(self, f"_{name}", column.copy())
+
     def decide(self, distance: np.ndarray) -> np.ndarray:
         """Whether the human acts in the next control step, bool [n], given the distances [n] before it."""
         progress = distance < self._smallest - self.margin
