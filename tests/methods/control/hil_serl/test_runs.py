@@ -8,6 +8,7 @@ import mmrl
 from mmrl.__main__ import main
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, Sampling
+from mmrl.data.offline.transitions import fill_replay
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.datasets.formats import open_dataset
 from mmrl.engines.local import LocalEngine
@@ -127,6 +128,10 @@ def test_rows_of_mmrl_robot_fill_the_humans_buffer(tmp_path, monkeypatch):
     monkeypatch.setattr(HumanReplayData, "_add", note)
     mmrl.fit(*TINY, f"data.path={tmp_path / 'data'}", "trainer.max_epochs=1", run_dir=tmp_path / "next")
     assert count > 0 and count - 4 <= stored[-1] <= count  # an episode cut by time loses its last row
+    # offline RL reads all rows
+    dataset, replay = open_dataset(tmp_path / "data"), ReplayBuffer(1000, 8)
+    fill_replay(replay, dataset, SquashedPolicy(12, 3, hidden=[8]))
+    assert replay.num_transitions == sum(len(e) - (e.ended != "done") for e in dataset)
 
 
 def test_an_ordinary_buffer_is_refused():
