@@ -47,7 +47,7 @@ class InterventionRollout(FixedHorizon):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         self._decisions = self._human_steps = 0
-        return super().collect(prompts, replace(ctx, engine=_HumanEngine(ctx, self)))
+        return super().collect(prompts, replace(ctx, engine=_HumanEngine(ctx, self)))  # type: ignore[arg-type]
 
     def metrics(self) -> dict[str, float]:
         """Those of `FixedHorizon`, and the share of the last collection's decisions that the human took."""
