@@ -10,7 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads slow small operations
 
 
-BUILDS = ("fit", "rounds", "plan", "evaluate", "chat", "serve")
+BUILDS = ("fit", "rounds", "plan", "evaluate", "chat", "serve", "robot")
 """Commands that build models."""
 
 

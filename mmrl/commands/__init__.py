@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "show": _load_lazily("show", "show"),
     "chat": _load_lazily("chat", "chat", "mmrl.api"),
     "serve": _load_lazily("serve", "serve", "mmrl.api"),
+    "robot": _load_lazily("robots.command", "play_robot", "mmrl.api"),
     "push": _load_lazily("push", "push"),
     "data": _load_lazily("data", "data"),
     "new": _load_lazily("new.new", "new"),

@@ -13,7 +13,7 @@ from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.help.jobs import JOBS
 from mmrl.commands.help.usage import PLAN_OPTIONS
 from mmrl.commands.new.new import KINDS
-from mmrl.commands.options import RECORD_OPTIONS, SERVE_OPTIONS, WEIGHTS_OPTIONS
+from mmrl.commands.options import RECORD_OPTIONS, ROBOT_OPTIONS, SERVE_OPTIONS, WEIGHTS_OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.core.errors import ConfigError
@@ -48,6 +48,9 @@ _CHOICES = {
     "split": ("train", "held_out"),
     "decode": ("sample", "argmax", "mean"),
     "checkpoint": ("last", "start"),
+    "guide": ("true", "false"),
+    "clock": ("system", "simulated"),
+    "takeover": ("expert",),
 }
 
 
@@ -91,11 +94,12 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     if command == "evaluate":
         folders = [] if arguments else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
-    if command in ("chat", "push", "serve"):
+    if command in ("chat", "push", "serve", "robot"):
         options = {
             "chat": ("checkpoint=", "decode=", "seed="),
             "push": ("repo=", "private=", "endpoint=", "--dry-run"),
             "serve": tuple(f"{name}=" for name in SERVE_OPTIONS),
+            "robot": tuple(f"{name}=" for name in ROBOT_OPTIONS),
         }
         return [*([] if arguments else find_run_folders()), *options[command], "--help"]
     if command == "compare":

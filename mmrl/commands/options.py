@@ -1,4 +1,4 @@
-"""Read the options NAME=value of `mmrl data` and `mmrl serve`."""
+"""Read the options NAME=value of `mmrl data`, `mmrl serve` and `mmrl robot`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ RECORD_OPTIONS = (
 WEIGHTS_OPTIONS = ("rank", "share", "out", "other", "trust")
 
 SERVE_OPTIONS = ("host", "port", "token_file", "checkpoint", "decode", "seed", "device", "max_batch", "trust")
+
+ROBOT_OPTIONS = (
+    *("robot", "url", "token_file", "checkpoint", "decode", "seed", "device", "trust"),
+    *("num_episodes", "max_steps", "split", "offset", "fps", "execute", "blend", "guide", "limit"),
+    *("clock", "latency_ms", "takeover", "patience", "duration", "out", "video"),
+)
 
 
 def split_options(arguments: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], list[str]]:

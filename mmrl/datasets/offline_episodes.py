@@ -42,6 +42,7 @@ class OfflineEpisode:
     success: bool | None = None  # None if unknown
     seed: int | None = None  # of the initial state
     executed: np.ndarray | None = None  # float32 [T, A]: executed actions, if noise was added
+    interventions: np.ndarray | None = None  # bool [T]: a human acted in place of the policy; None if not recorded
     final: dict[str, np.ndarray] | None = None  # observations after the last action; None if not recorded
     where: str = "episode"  # file and episode, for messages
     info: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class OfflineEpisode:
     def columns(self) -> dict[str, Any]:
         """All arrays with one row per control step, by name."""
         rows = {"action": self.actions, **{f"observation {name}": rows for name, rows in self.observations.items()}}
-        optional = {"reward": self.rewards, "executed action": self.executed}
+        optional = {"reward": self.rewards, "executed action": self.executed, "intervention": self.interventions}
         return rows | {name: value for name, value in optional.items() if value is not None}
 
     def refuse_broken(self) -> OfflineEpisode:

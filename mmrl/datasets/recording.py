@@ -135,7 +135,7 @@ def _play(env: Any, seeds: Sequence[int], actor: Actor, name: str, most: int) ->
         if live.any():
             check_end(name, step, int(live.sum()), most, "the limit of a recording")
     ends = [end for end in over if end is not None]
-    whole = [_build_episode(seed, steps, end) for seed, steps, end in zip(seeds, steps_of, ends) if not end[2]]
+    whole = [build_episode(seed, steps, end) for seed, steps, end in zip(seeds, steps_of, ends) if not end[2]]
     return RecordedBatch(whole, errors=sum(end[2] for end in ends))
 
 
@@ -145,7 +145,14 @@ def _row(observation: Any, i: int) -> dict[str, Any]:
     return {"state": observation[i]}
 
 
-def _build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> OfflineEpisode:
+def build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> OfflineEpisode:
+    """Stack the control steps of an episode.
+
+    Args:
+        seed: of the initial state.
+        steps: (observation, recorded action, executed action, reward), one for each control step.
+        end: terminated, truncated, whether the simulator failed, and the scores, of which "success" is stored.
+    """
     observations, actions, played, rewards = zip(*steps)
     terminated, truncated, _, scores = end
     names = [name for name, value in observations[0].items() if not isinstance(value, str)]

@@ -81,11 +81,14 @@ same problems and draws; a hash of the protocol says what may be compared.
         (
             ("chat RUN_FOLDER", "talk to a text or vision-language policy"),
             ("serve RUN_FOLDER", "answer with actions, completions or scores"),
+            ("robot RUN_FOLDER", "play a robot in real time, take over, record"),
             ("push RUN_FOLDER repo=NAME", "upload a policy, with a model card"),
         ),
         """  mmrl chat runs/mine                       in the run's chat template
   mmrl serve runs/mine port=8000            websockets, in openpi's wire format
   mmrl evaluate recipe=demo_vla policy=remote policy.url=ws://127.0.0.1:8000
+  mmrl robot runs/mine takeover=expert      its simulator, with a scripted human
+  mmrl robot runs/mine robot=arm.py:Arm out=data/arm    your robot, recorded
   mmrl push runs/mine --dry-run             the model card alone
   mmrl push runs/mine repo=USER/NAME
 """,
@@ -115,8 +118,7 @@ def format_overview() -> str:
     for name, job in JOBS.items():
         lines += [f"{name}: {job.purpose}", *_format_commands(job)]
     lines += [
-        f"`mmrl help JOB` shows a job on one screen ({', '.join(JOBS)}),",
-        "`mmrl COMMAND --help` explains a command, `mmrl --version` has the versions.",
+        "`mmrl help JOB`, `mmrl COMMAND --help` say more; `mmrl --version` has versions.",
     ]
     return "\n".join(lines) + "\n"
 

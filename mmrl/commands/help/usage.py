@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mmrl.commands.help.rounds_usage import ROUNDS
+from mmrl.commands.help.serving_usage import ROBOT, SERVE
 from mmrl.commands.help.weights import WEIGHTS
 
 USAGES = {
@@ -169,36 +170,8 @@ Options:
 Example:
   echo "12+34=" | mmrl chat runs/mine
 """,
-    "serve": """mmrl serve: answer with a run's actions (websockets) or chat completions (HTTP, OpenAI's form)
-
-  mmrl serve RUN_FOLDER [OPTION=VALUE ...]
-  mmrl serve REWARD_MODEL [OPTION=VALUE ...]
-
-A client sends observations, a msgpack map with numpy arrays, and receives {"actions": [H, A]}. openpi's client can ask
-it, and policy=remote evaluates it in a simulator. GET /healthz answers 200. Needs pip install 'mmrl-lightning[serve]'.
-A text policy answers POST /v1/chat/completions, as OpenAI's clients send it, under the model name `policy`; its key is
-the token.
-A reward model, which is the run of a sequence classifier or its folder, is served over HTTP for reward=server, with the
-options host, port, token_file and device.
-
-Options:
-  host=127.0.0.1       address to listen at; one that other machines can reach needs a token
-  port=8000            0 takes a free one
-  token_file=FILE      token that clients must send; default: the environment variable MMRL_SERVE_TOKEN, if it is set
-  checkpoint=last      last, start or a file
-  decode=mean          of clients that name none: sample, argmax, mean or a decode of the run's evaluation, whose first
-                       one is the default
-  seed=0               of the draws of clients that send no seeds
-  device=cpu           of the weights, as torch names it
-  max_batch=32         most observations or completions of one call of the policy, over all clients
-  trust=true           also load pickled objects of a checkpoint and code of other folders: whoever wrote it can run any
-
-Examples:
-  mmrl serve runs/demo
-  mmrl serve runs/mine port=8002
-  mmrl serve runs/rm port=8001
-  mmrl evaluate recipe=demo_vla policy=remote policy.url=ws://127.0.0.1:8000 count=64
-""",
+    "serve": SERVE,
+    "robot": ROBOT,
     "push": """mmrl push: upload a run's policy with a model card to the Hugging Face Hub
 
   mmrl push RUN_FOLDER repo=USER/NAME [OPTION=VALUE ...]

@@ -35,7 +35,7 @@ OUTCOME: dict[str, Feature] = {
 }
 """Columns for reinforcement learning; other demonstration datasets may lack them."""
 
-ACTION, EXECUTED = "action", "action.executed"
+ACTION, EXECUTED, INTERVENTION = "action", "action.executed", "intervention"
 STATE, ENVIRONMENT, IMAGES = "observation.state", "observation.environment_state", "observation.images."
 
 

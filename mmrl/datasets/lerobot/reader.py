@@ -132,6 +132,7 @@ class LeRobotDataset(Dataset):
             success=success,
             seed=entry.get("seed"),
             executed=data.get(layout.EXECUTED),
+            interventions=_read_flags(data.get(layout.INTERVENTION)),
             where=where,
         )
 
@@ -214,6 +215,11 @@ class LeRobotDataset(Dataset):
         if not path.is_file():
             raise ValueError(f"{path} is missing; copy the dataset again from its source")
         return path
+
+
+def _read_flags(rows: np.ndarray | None) -> np.ndarray | None:
+    """The column `intervention` as bool [T]; None without one, or where another program means something else by it."""
+    return rows.astype(bool) if rows is not None and rows.ndim == 1 else None
 
 
 def _read_images(column: Any, where: str) -> list[bytes]:

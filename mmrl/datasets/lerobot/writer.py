@@ -98,6 +98,8 @@ class LeRobotWriter:
         for key, rows in actions:
             if rows is not None:
                 self.features[key] = Feature(str(rows.dtype), tuple(rows.shape[1:]) or (1,))
+        if episode.interventions is not None:
+            self.features[layout.INTERVENTION] = Feature("bool", (1,))
         outcomes = {"next.reward": episode.rewards, "next.success": episode.success}
         self.features |= {k: f for k, f in layout.OUTCOME.items() if outcomes.get(k, 0) is not None} | layout.INDEX
 
@@ -111,6 +113,7 @@ class LeRobotWriter:
         columns |= {
             layout.ACTION: episode.actions,
             layout.EXECUTED: episode.executed,
+            layout.INTERVENTION: episode.interventions,
             "next.reward": episode.rewards,
             "next.done": last & (episode.terminated or episode.truncated),
             "next.truncated": last & episode.truncated,

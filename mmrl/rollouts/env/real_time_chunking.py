@@ -62,7 +62,7 @@ class RealTimeChunkingRollout(ControlStepRollout):
                 f"than the policy's chunk of {policy.chunk}; raise sim.chunk and train again, or lower them"
             )
         weights = soft_mask(policy.chunk, self.delay, self.execute)
-        return replace(ctx, engine=_Continuing(policy, weights, self.limit))
+        return replace(ctx, engine=ContinuingEngine(policy, weights, self.limit))
 
     def _wrap(self, env: VectorEnv) -> VectorEnv:
         return RealTimeVectorEnv(env, self._chunk, self.delay, self.execute)
@@ -86,8 +86,14 @@ def soft_mask(chunk: int, delay: int, execute: int) -> torch.Tensor:
 
 
 @dataclass
-class _Continuing:
-    """An engine whose chunks continue those that the observations name."""
+class ContinuingEngine:
+    """An engine whose chunks continue those that the observations name, in the entries `PREVIOUS` and `KNOWN`.
+
+    Args:
+        policy: with a flow head.
+        weights: [H], by which a chunk is held to the one before it (`soft_mask`).
+        limit: beta, most of the guidance.
+    """
 
     policy: Any
     weights: torch.Tensor  # [H]

@@ -1,0 +1,1 @@
+"""`mmrl robot`: a policy plays a robot at a fixed rate, while it computes its next chunk of actions."""
