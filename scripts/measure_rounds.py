@@ -1,4 +1,4 @@
-"""Run a file of conf/rounds over seeds and store its held-out scores: scripts/measure_rounds.py rest --seeds 0 1 2
+"""Run a file of rounds over seeds and store its held-out scores: scripts/measure_rounds.py rest --seeds 0 1 2
 
 Each evaluation is compared with the one before it and with the first one, and the last one of a round with that of the
 round before, seed by seed: the mean difference has Student's 95 % interval over the seeds. The last evaluation is
@@ -194,22 +194,23 @@ def build_result(arm: Arm, baselines: Mapping[str, Arm]) -> dict[str, Any]:
 def main() -> None:
     """Parse the arguments, run the seeds, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="file of conf/rounds")
+    parser.add_argument("place", help="file of conf/rounds, or a path as examples/rewards/car.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "measured_rounds", help="folder of the runs")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the result")
     options = parser.parse_args()
     if len(set(options.seeds)) < LEAST_SEEDS:
         parser.error(f"--seeds: an interval needs at least {LEAST_SEEDS} seeds")
-    stem = options.runs / options.name
-    arm = run_arm([options.name], options.seeds, stem)
+    title = read_rounds([options.place]).name
+    stem = options.runs / title
+    arm = run_arm([options.place], options.seeds, stem)
     baselines = {
-        name: run_arm([options.name, *arguments], options.seeds, Path(f"{stem}-{name}"))
+        name: run_arm([options.place, *arguments], options.seeds, Path(f"{stem}-{name}"))
         for name, arguments in arm.file.values.get("baselines", {}).items()
     }
-    result = build_result(arm, baselines)
+    result = {"place": options.place, **build_result(arm, baselines)}
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.name}.json"
+    path = options.out / f"{title}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
     plot(result, path.with_suffix(".png"))
     for row in result["stages"]:

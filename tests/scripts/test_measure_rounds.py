@@ -7,7 +7,7 @@ import pytest
 from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.receipts import Receipt, write_receipt
 from mmrl.commands.rounds.schedule import list_steps
-from scripts.measure_rounds import OUT, STAGES, compare_baselines, compare_stages, read_budget
+from scripts.measure_rounds import OUT, ROOT, STAGES, compare_baselines, compare_stages, read_budget
 
 RESULTS = sorted(OUT.glob("*.json"))
 
@@ -55,7 +55,7 @@ def test_a_budget_counts_completions_and_the_rows_of_all_passes(tmp_path):
 def test_a_stored_result_follows_from_its_seeds_and_is_of_the_file_as_it_is(path):
     result = json.loads(path.read_text())
     assert result["stages"] == compare_stages(result["seeds"]) and len(result["seeds"]) >= 3
-    file = read_rounds([path.stem])
+    file = read_rounds([str(ROOT / place) if (place := result.get("place", path.stem)).endswith(".yaml") else place])
     assert result["file"] == {key: file.values[key] for key in STAGES}
     steps = list_steps(file)
     assert [row["stage"] for row in result["stages"]] == [step.name for step in steps if step.kind == "evaluate"]
