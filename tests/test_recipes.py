@@ -135,6 +135,9 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
             "data.replay.batch_size=4",
             "data.replay.capacity=100",
         ]
+        words += ["data.log.num_episodes=3"] if plain.data.get("log") else []
+        if plain.data.get("relabelling"):
+            words += [f"data.relabelling.{word}" for word in ("num_pairs=16", "members=1", "passes=1")]
     else:
         words += ["data.update_epochs=1", "data.num_minibatches=2"]
     if plain.choices.rollout == "hinted":
