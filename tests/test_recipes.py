@@ -83,6 +83,7 @@ SMALL = {
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
     "tanh_mean": ("policy.hidden=[16]",),
+    "mean_flow": ("policy.hidden=[16]", "policy.flow_hidden=[16]"),
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
