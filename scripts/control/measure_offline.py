@@ -2,7 +2,7 @@
 
 Records the logs (scripts/control/pendulum_logs.py), trains IQL, CQL, TD3+BC, AWAC and behaviour cloning on each of them
 with each seed, and stores the normalised scores of greedy held-out episodes: 0 is the mean return of uniform actions,
-100 that of the expert. docs/results/offline/pendulum.json has every run and pendulum.md the table, with Student's 95 %
+100 that of the expert. The folder of --out gets every run as JSON and the table as Markdown, with Student's 95 %
 intervals over the seeds. Runs that have ended are not run again, so that an interrupted call can be repeated.
 """
 
