@@ -36,7 +36,7 @@ def flow_times(
 
 
 class MeanFlowActions(Output):
-    """Error of the flow on recorded actions, extra["flow_error"] [N, 1], and Q of one-step actions, extra["q"].
+    """Error of the flow on recorded actions, extra["error"] [N, 1], and Q of one-step actions, extra["q"].
 
     Q is [N, 1, K]. The error is |u - u_tgt|^2, averaged over the dimensions of the action; u_tgt has no gradient.
 
@@ -51,7 +51,7 @@ class MeanFlowActions(Output):
         self.flow_ratio, self.critic, self.actor = flow_ratio, critic, actor
 
     def gives(self) -> frozenset[str]:
-        return frozenset({"q", "flow_error"})
+        return frozenset({"q", "error"})
 
     def models(self) -> frozenset[str]:
         return frozenset({self.critic, self.actor})
@@ -69,7 +69,7 @@ class MeanFlowActions(Output):
         error = (u - target).square().mean(dim=-1, keepdim=True)
         # the action of one step, from noise of its own
         sample = actor.rsample(features, ctx.normal(rows, dims))
-        extra = {"q": ctx.models[self.critic](features, sample.action), "flow_error": error}
+        extra = {"q": ctx.models[self.critic](features, sample.action), "error": error}
         return PolicyOutput(sample.logprobs, -sample.logprobs, extra=extra)
 
 
@@ -81,7 +81,7 @@ class MeanFlowLoss(Term):
         return frozenset({"action_mask"})
 
     def needs(self) -> frozenset[str]:
-        return frozenset({"flow_error"})
+        return frozenset({"error"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return zero_outside(out.extra["flow_error"], batch["action_mask"])
+        return zero_outside(out.extra["error"], batch["action_mask"])

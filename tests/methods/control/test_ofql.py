@@ -87,9 +87,7 @@ def test_the_gradient_is_that_of_the_equation():
 
 
 def test_a_row_outside_of_the_mask_changes_nothing():
-    out = PolicyOutput(
-        torch.zeros(2, 1), torch.zeros(2, 1), extra={"flow_error": torch.tensor([[2.0], [float("nan")]])}
-    )
+    out = PolicyOutput(torch.zeros(2, 1), torch.zeros(2, 1), extra={"error": torch.tensor([[2.0], [float("nan")]])})
     assert MeanFlowLoss()(out, Batch(action_mask=torch.tensor([[True], [False]]))).tolist() == [[2.0], [0.0]]
 
 
