@@ -83,6 +83,7 @@ SMALL = {
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
     "tanh_mean": ("policy.hidden=[16]",),
+    "mean_flow": ("policy.hidden=[16]", "policy.flow_hidden=[16]"),
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
@@ -135,6 +136,9 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
             "data.replay.batch_size=4",
             "data.replay.capacity=100",
         ]
+        words += ["data.log.num_episodes=3"] if plain.data.get("log") else []
+        if plain.data.get("relabelling"):
+            words += [f"data.relabelling.{word}" for word in ("num_pairs=16", "members=1", "passes=1")]
     else:
         words += ["data.update_epochs=1", "data.num_minibatches=2"]
     if plain.choices.rollout == "hinted":

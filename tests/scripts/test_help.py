@@ -15,7 +15,7 @@ import pytest
 from tests.quick_python import quick_python
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-ROOMS = ("", "install", "peers", "robots", "scale")
+ROOMS = ("", "control", "install", "peers", "robots", "scale")
 PROGRAMS = sorted(file for room in ROOMS for file in (SCRIPTS / room).glob("*.py") if "__main__" in file.read_text())
 GUESTS = {"trl_losses": "trl", "trl_reward_losses": "trl"}
 """Scripts that import a library which not every environment has."""

@@ -2,51 +2,88 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from mmrl.core.errors import check_at_least
 from mmrl.core.types import Context
 from mmrl.data.collector import Collected
+from mmrl.data.offline.played_log import PlayedLog
+from mmrl.data.offline.relabelling import Relabelling
 from mmrl.data.offline.transitions import fill_replay
 from mmrl.data.replay_data import ReplayData
 from mmrl.data.rollout_data import RolloutData
+from mmrl.datasets.base import Dataset
 from mmrl.datasets.formats import open_dataset
+from mmrl.distributed import parallel
 from mmrl.rollouts.base import simulator_of
 
 
 class OfflineReplayData(ReplayData):
     """Learn from the transitions that are in the replay buffer before the first update: offline RL.
 
-    They come from a dataset, or, without one, from the first `learning_starts` decisions, which are drawn uniformly
-    from the action box of the simulator. Buffer, batches and phases are those of online methods, so that
-    `collect_from=K` goes on online: from iteration K on the policy adds its own transitions to the recorded ones.
+    They come from a dataset, or from a log that the simulator's script plays, or, without either, from the first
+    `learning_starts` decisions, which are drawn uniformly from the action box of the simulator. Buffer, batches and
+    phases are those of online methods, so that `collect_from=K` goes on online: from iteration K on the policy adds its
+    own transitions to the recorded ones.
 
     Args:
-        path: folder or file of a dataset that `mmrl data inspect` reads, with rewards; None records random actions.
+        path: folder or file of a dataset that `mmrl data inspect` reads, with rewards unless `relabelling` gives them;
+            None records random actions.
         collect_from: first iteration in which the policy collects; None never collects.
         checks_ends: refuse a dataset whose terminal states and time limits look exchanged.
+        log: played by the simulator's script in place of a dataset; `path` takes precedence.
+        relabelling: gives the recorded transitions their rewards; None takes the recorded ones.
     """
 
     def __init__(
-        self, path: str | None = None, collect_from: int | None = None, checks_ends: bool = True, **kwargs: Any
+        self,
+        path: str | None = None,
+        collect_from: int | None = None,
+        checks_ends: bool = True,
+        log: PlayedLog | None = None,
+        relabelling: Relabelling | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if collect_from is not None:
             check_at_least(0, "data", collect_from=collect_from)
         self.path, self.collect_from, self.checks_ends = path, collect_from, checks_ends
-        if path is not None:
+        self.log, self.relabelling = log, relabelling
+        self._relabelling_metrics: dict[str, float] = {}
+        if self._recorded:
             self.learning_starts = 1  # no decision is drawn uniformly
+        if relabelling is not None and (collect_from is not None or not self._recorded):
+            raise ValueError(
+                f"data.relabelling gives the transitions of a recording their rewards (data.path={path}), and none "
+                f"that the policy collects later (data.collect_from={collect_from}); name a file and set "
+                "data.collect_from=null"
+            )
+
+    @property
+    def _recorded(self) -> bool:
+        """Whether the transitions are those of a dataset or of a played log, which can be read again."""
+        return self.path is not None or self.log is not None
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if self.collect_from is not None:
             simulator_of(self.task, f"data.collect_from={self.collect_from}")
-        if stage == "fit" and self.path is not None and not self.replay.num_transitions:
-            dataset = open_dataset(self.path)
+        if stage == "fit" and self._recorded and not self.replay.num_transitions:
+            dataset = self._open_recording()
             try:
+                if self.relabelling is not None:
+                    folder, device = Path(self.trainer.default_root_dir), parallel.device_of(self.trainer)
+                    dataset, self._relabelling_metrics = self.relabelling.relabel(dataset, self.seed, folder, device)
                 fill_replay(self.replay, dataset, self.trainer.lightning_module.policy, self.checks_ends)
             finally:
                 dataset.close()
+
+    def _open_recording(self) -> Dataset:
+        if self.path is not None:
+            return open_dataset(self.path)
+        assert self.log is not None
+        return self.log.play(self.task, self.seed)
 
     @property
     def _collects(self) -> bool:
@@ -61,12 +98,13 @@ class OfflineReplayData(ReplayData):
         super()._finish_collection(ctx)
         if self.iteration == 0:  # normalise by the statistics of the recorded states from the first update on
             self.trainer.lightning_module.policy.include_rows()
+            self.metrics |= self._relabelling_metrics
 
     # ---------------------------------------------------------------- checkpoints
 
     def _collection_state(self) -> dict[str, Any]:
-        """State of collections; a buffer that the dataset fills again is left out."""
-        if self.path is not None and self.collect_from is None:
+        """State of collections; a buffer that the recording fills again is left out."""
+        if self._recorded and self.collect_from is None:
             return RolloutData._collection_state(self)
         return super()._collection_state()
 
