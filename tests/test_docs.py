@@ -25,7 +25,7 @@ from tests.test_recipes import SMALL, shrink
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+HOW_TO = sorted((DOCS / "how-to").rglob("*.md"))
 PAGES = (ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - set(HOW_TO)))
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("mmrl", "tasks", "sims")
 CALLERS = (*PACKAGES, "scripts", "examples")
-PAGES = ("docs/*.md", "docs/how-to/*.md", "tasks/*/README.md", "sims/*/README.md", "README.md", "CONTRIBUTING.md")
+PAGES = ("docs/*.md", "docs/how-to/**/*.md", "tasks/*/README.md", "sims/*/README.md", "README.md", "CONTRIBUTING.md")
 GENERATED = {"corrections.md"}
 
 

@@ -23,11 +23,11 @@ class LevelMastery(Evaluator):
     """Share of the held-out levels that the policy masters, with a plot of its score over the level space.
 
     A level is mastered if the mean score of its finished episodes reaches the threshold. `mastered` is the share of
-    the levels, `mean` the mean over the levels of their mean scores, `levels` their number and `errors` the number of
+    the levels, `score` the mean over the levels of their mean scores, `n` their number and `errors` the number of
     episodes left out.
 
-    The plot has one parameter of the levels, or two as a map, on which mastered levels have a dot; the score is averaged
-    over further parameters.
+    The plot has one parameter of the levels, or two as a map, on which mastered levels have a dot; over further
+    parameters the score is averaged.
 
     Args:
         threshold: least score of a mastered level.
@@ -49,8 +49,8 @@ class LevelMastery(Evaluator):
         mastered = sum(mean >= self.threshold for mean in means)
         return {
             "mastered": mastered / len(means) if means else nan,
-            "mean": sum(means) / len(means) if means else nan,
-            "levels": float(len(means)),
+            "score": sum(means) / len(means) if means else nan,
+            "n": float(len(means)),
             "errors": count_errors(episodes),
         }
 

@@ -24,8 +24,8 @@ class Hurdles(gymnasium.Env):
     ground, speed forwards and upwards, whether the runner stands on the ground; in units near 1. The reward is new
     progress along the track, 10 for all of it; the end of the track ends the episode. Score "success": it was reached.
 
-    Level: height_m and spacing_m. A hurdle above 1.8 m cannot be passed, and close ones leave no room for the next
-    run-up.
+    Level: height_m and spacing_m. A hurdle above 1.8 m cannot be passed, which is 70 % of the declared levels; between
+    close high ones the runner has to be slow.
     """
 
     metadata = {
@@ -39,15 +39,15 @@ class Hurdles(gymnasium.Env):
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(-10.0, 10.0, (7,), np.float32)
         self.height, self.spacing = 0.5, 4.0
-        self.x = self.y = self.speed = self.climb = self.furthest = self.begin = 0.0
+        self.x = self.y = self.speed = self.climb = self.furthest = self.origin = self.begin = 0.0
         self.passed = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         level = (options or {}).get("level", {})
         self.height, self.spacing = level.get("height_m", 0.5), level.get("spacing_m", 4.0)
-        self.begin = float(self.np_random.uniform(0.0, 1.0))
-        self.x = self.furthest = self.begin
+        self.origin = float(self.np_random.uniform(0.0, 1.0))
+        self.x = self.furthest = self.begin = self.origin
         self.y = self.speed = self.climb = 0.0
         self.passed = 0
         return self._observation(), {}
@@ -79,7 +79,7 @@ class Hurdles(gymnasium.Env):
                 break
             self.passed += 1
             self.begin = place + min(0.5, self.spacing / 4)
-        reward = max(min(self.x, self.track) - self.furthest, 0.0) / self.track * 10.0
+        reward = max(min(self.x, self.track) - self.furthest, 0.0) / (self.track - self.origin) * 10.0
         self.furthest = max(self.furthest, min(self.x, self.track))
         done = self.x >= self.track
         return self._observation(), reward, done, False, {"scores": {"success": float(done)}}

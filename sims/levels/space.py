@@ -80,7 +80,7 @@ class LevelSpace:
             level[name] = low + (place + 0.5) / points * (high - low)
         return dict(reversed(level.items()))
 
-    def scaled(self, level: Mapping[str, float]) -> np.ndarray:
+    def scale(self, level: Mapping[str, float]) -> np.ndarray:
         """Return a level with bounds at -1 and 1, float32 [D]."""
         pairs = self.bounds.items()
         return np.array([2 * (level[name] - low) / (high - low) - 1 for name, (low, high) in pairs], np.float32)

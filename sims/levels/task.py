@@ -32,7 +32,9 @@ class LevelTask(SimTask):
         super().__post_init__()
         check_at_least(1, "task", grid=self.grid, starts=self.starts)
         if not isinstance(getattr(self.sim, "level_space", None), LevelSpace):
-            raise ValueError(f"task=levels needs a simulator with levels, and sim {self.sim.name!r} has none: sim=levels")
+            raise ValueError(
+                f"task=levels needs a simulator with levels, and sim {self.sim.name!r} has none: take sim=levels"
+            )
 
     @property
     def level_bounds(self) -> Mapping[str, tuple[float, float]]:

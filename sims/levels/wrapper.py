@@ -70,7 +70,7 @@ class LevelWrapper(gymnasium.Wrapper):
         if not self.observed:
             return observation
         parts = observation if isinstance(observation, Mapping) else {"observation": observation}
-        return {**parts, "level": self.levels.scaled(self.level)}
+        return {**parts, "level": self.levels.scale(self.level)}
 
 
 def find_space(env: gymnasium.Env, levels: Mapping[str, Any] | None) -> LevelSpace:

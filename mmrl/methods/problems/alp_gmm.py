@@ -29,7 +29,7 @@ NEIGHBOURS_FROM = 5
 
 
 @dataclass(frozen=True)
-class Mixture:
+class LevelMixture:
     """Gaussian components over [level, progress]: means [K, D + 1], covariances [K, D + 1, D + 1]."""
 
     means: np.ndarray
@@ -70,7 +70,7 @@ class ALPGMM(LevelCurriculum):
         self.levels: list[list[float]] = []  # of all episodes, in the unit cube
         self.returns: list[float] = []
         self.progress: list[float] = []
-        self.mixture: Mixture | None = None
+        self.mixture: LevelMixture | None = None
 
     def draw(self, dims: int, rng: np.random.Generator) -> np.ndarray:
         if self.mixture is None or rng.random() < self.random_ratio:
@@ -100,7 +100,7 @@ class ALPGMM(LevelCurriculum):
         super().load_state_dict(state)
         self.levels, self.returns = [list(level) for level in state["levels"]], list(state["returns"])
         self.progress, mixture = list(state["progress"]), state["mixture"]
-        self.mixture = mixture and Mixture(np.array(mixture["means"]), np.array(mixture["covariances"]))
+        self.mixture = mixture and LevelMixture(np.array(mixture["means"]), np.array(mixture["covariances"]))
 
 
 def absolute_progress(
@@ -129,7 +129,7 @@ def component_probs(progress: np.ndarray) -> np.ndarray:
     return weights / total if total > 0 else np.full(len(weights), 1 / len(weights))
 
 
-def fit_mixture(vectors: np.ndarray, most: int, seed: int) -> Mixture:
+def fit_mixture(vectors: np.ndarray, most: int, seed: int) -> LevelMixture:
     """Fit mixtures of 2 to `most` Gaussians with full covariances to vectors [n, D + 1]; keep the lowest AIC.
 
     Args:
@@ -142,4 +142,4 @@ def fit_mixture(vectors: np.ndarray, most: int, seed: int) -> Mixture:
         # vectors that are equal give fewer clusters than Gaussians; the fit is sound
         warnings.simplefilter("ignore", ConvergenceWarning)
         best = min((fit.fit(vectors) for fit in fits), key=lambda fit: fit.aic(vectors))
-    return Mixture(best.means_, best.covariances_)
+    return LevelMixture(best.means_, best.covariances_)

@@ -18,8 +18,8 @@ class CurriculumFixedHorizon(FixedHorizon):
 
     The k-th episode that environment i begins in an iteration is prompt k num_envs + i, modulo their number: what an
     environment plays does not depend on the others. Prompts that no environment needs are not played. Several processes
-    make the run of one where `num_envs` and `data.num_prompts` are multiples of their number, and are refused otherwise.
-    Arguments are those of FixedHorizon.
+    make the run of one; `num_envs` and `data.num_prompts` must be multiples of their number. Arguments are those of
+    FixedHorizon.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
