@@ -22,8 +22,8 @@ Level = tuple[float, ...]
 class LevelMastery(Evaluator):
     """Share of the held-out levels that the policy masters, with a plot of its score over the level space.
 
-    A level is mastered if the mean score of its finished episodes reaches the threshold. `mastered` is the share of
-    the levels, `score` the mean over the levels of their mean scores, `n` their number and `errors` the number of
+    A level is mastered if the mean score of its finished episodes reaches the threshold. `mean` is the share of the
+    levels that are, `score` the mean over the levels of their mean scores, `n` their number and `errors` the number of
     episodes left out.
 
     The plot has one parameter of the levels, or two as a map, on which mastered levels have a dot; over further
@@ -48,7 +48,7 @@ class LevelMastery(Evaluator):
         means = list(self.means(episodes).values())
         mastered = sum(mean >= self.threshold for mean in means)
         return {
-            "mastered": mastered / len(means) if means else nan,
+            "mean": mastered / len(means) if means else nan,
             "score": sum(means) / len(means) if means else nan,
             "n": float(len(means)),
             "errors": count_errors(episodes),

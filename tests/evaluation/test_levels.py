@@ -28,8 +28,8 @@ EPISODES = played((5.0, 0, 0), (1.0, 0, 1), (3.0, 0, 1), (0.0, 1, 0), (2.5, 1, 1
 def test_shares_by_hand():
     errors = played((9.0, 1, 0), ended="error")
     # of the means 5, 2, 0 and 2.5 two reach 2.5, and three reach 2
-    assert LevelMastery(2.5)(EPISODES + errors) == {"mastered": 0.5, "score": 9.5 / 4, "n": 4.0, "errors": 1.0}
-    assert LevelMastery(2.0)(EPISODES)["mastered"] == 0.75
+    assert LevelMastery(2.5)(EPISODES + errors) == {"mean": 0.5, "score": 9.5 / 4, "n": 4.0, "errors": 1.0}
+    assert LevelMastery(2.0)(EPISODES)["mean"] == 0.75
     assert LevelMastery(2.0).means(EPISODES) == {(0, 0): 5.0, (0, 1): 2.0, (1, 0): 0.0, (1, 1): 2.5}
     # over x alone: (5 + 1 + 3) / 3 and (0 + 2.5) / 2
     assert LevelMastery(2.0).means(EPISODES, ["x"]) == {(0,): 3.0, (1,): 1.25}

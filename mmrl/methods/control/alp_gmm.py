@@ -12,7 +12,6 @@ arXiv:1910.07224, algorithm 1.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,9 +66,8 @@ class ALPGMM(LevelCurriculum):
         check_at_least(2, "curriculum", components=components)
         check_at_least(components + 1, "curriculum", fit_rate=fit_rate)
         self.fit_rate, self.random_ratio, self.components = fit_rate, random_ratio, components
-        self.levels: list[list[float]] = []  # of all episodes, in the unit cube
-        self.returns: list[float] = []
-        self.progress: list[float] = []
+        self.levels = np.zeros((0, 0))  # of all episodes, in the unit cube, [n, D]
+        self.returns, self.progress = np.zeros(0), np.zeros(0)  # [n]
         self.mixture: LevelMixture | None = None
 
     def draw(self, dims: int, rng: np.random.Generator) -> np.ndarray:
@@ -78,34 +76,30 @@ class ALPGMM(LevelCurriculum):
         return self.mixture.draw(rng)
 
     def learn(self, level: np.ndarray, value: float) -> None:
-        self.progress.append(absolute_progress(self.levels, self.returns, level, value))
-        self.levels.append(level.tolist())
-        self.returns.append(value)
+        progress = absolute_progress(self.levels, self.returns, level, value)
+        self.levels = np.concatenate([self.levels.reshape(-1, len(level)), level[None]])
+        self.returns, self.progress = np.append(self.returns, value), np.append(self.progress, progress)
         if len(self.returns) % self.fit_rate == 0:
             last = slice(-self.fit_rate, None)
-            spread = max(self.returns) - min(self.returns)
-            progress = np.array(self.progress[last]) / (spread or 1.0)
-            vectors = np.column_stack([np.array(self.levels[last]), progress])
+            vectors = np.column_stack([self.levels[last], self.progress[last] / (np.ptp(self.returns) or 1.0)])
             self.mixture = fit_mixture(vectors, self.components, derive_seed("alp_gmm", len(self.returns)) % 2**32)
 
     def state_dict(self) -> dict[str, Any]:
-        mixture = self.mixture and {
-            "means": self.mixture.means.tolist(),
-            "covariances": self.mixture.covariances.tolist(),
-        }
-        history = {"levels": self.levels, "returns": self.returns, "progress": self.progress}
-        return {**super().state_dict(), **{name: list(part) for name, part in history.items()}, "mixture": mixture}
+        state = {name: getattr(self, name).tolist() for name in ("levels", "returns", "progress")}
+        if self.mixture is not None:
+            state |= {"means": self.mixture.means.tolist(), "covariances": self.mixture.covariances.tolist()}
+        return {**super().state_dict(), **state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.levels, self.returns = [list(level) for level in state["levels"]], list(state["returns"])
-        self.progress, mixture = list(state["progress"]), state["mixture"]
-        self.mixture = mixture and LevelMixture(np.array(mixture["means"]), np.array(mixture["covariances"]))
+        dims = len(state["levels"][0]) if state["levels"] else 0
+        self.levels = np.array(state["levels"]).reshape(-1, dims)
+        self.returns, self.progress = np.array(state["returns"]), np.array(state["progress"])
+        fitted = "means" in state
+        self.mixture = LevelMixture(np.array(state["means"]), np.array(state["covariances"])) if fitted else None
 
 
-def absolute_progress(
-    levels: Sequence[Sequence[float]], returns: Sequence[float], level: np.ndarray, value: float
-) -> float:
+def absolute_progress(levels: np.ndarray, returns: np.ndarray, level: np.ndarray, value: float) -> float:
     """Return |R - R'|, R' the return of the nearest of the earlier levels, of equally near ones the first.
 
     It is 0 unless there are more than 5 earlier ones.
@@ -118,8 +112,8 @@ def absolute_progress(
     """
     if len(levels) <= NEIGHBOURS_FROM:
         return 0.0
-    distances = ((np.asarray(levels) - level) ** 2).sum(axis=1)
-    return abs(value - returns[int(distances.argmin())])
+    distances = ((levels - level) ** 2).sum(axis=1)
+    return abs(value - float(returns[distances.argmin()]))
 
 
 def component_probs(progress: np.ndarray) -> np.ndarray:

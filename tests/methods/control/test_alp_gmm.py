@@ -5,14 +5,15 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from mmrl.methods.problems.alp_gmm import ALPGMM, LevelMixture, absolute_progress, component_probs, fit_mixture
+from mmrl.methods.control.alp_gmm import ALPGMM, LevelMixture, absolute_progress, component_probs, fit_mixture
 from tests.curricula.test_levels import ended, levels, on_levels
 
 LAWS = [lambda: ALPGMM(fit_rate=4, components=2)]
 
 
 def test_progress_by_hand():
-    levels, returns = [[0.1], [0.2], [0.5], [0.7], [0.8], [0.9]], [0.0, 1.0, 0.5, 2.0, 3.0, 4.0]
+    levels = np.array([[0.1], [0.2], [0.5], [0.7], [0.8], [0.9]])
+    returns = np.array([0.0, 1.0, 0.5, 2.0, 3.0, 4.0])
     # the nearest of .55 is .5, with the return .5: |.8 - .5| = .3
     assert absolute_progress(levels, returns, np.array([0.55]), 0.8) == pytest.approx(0.3)
     assert absolute_progress(levels, returns, np.array([0.55]), 0.1) == pytest.approx(0.4)
@@ -28,7 +29,7 @@ def test_components_in_proportion_to_their_progress():
 
 def test_the_nearest_level_is_that_of_a_search_by_hand():
     rng = np.random.default_rng(0)
-    levels, returns = rng.random((200, 3)).tolist(), rng.random(200).tolist()
+    levels, returns = rng.random((200, 3)), rng.random(200)
     for _ in range(30):
         level, value = rng.random(3), float(rng.random())
         distances = [sum((a - b) ** 2 for a, b in zip(other, level)) for other in levels]
@@ -101,7 +102,7 @@ def test_levels_are_uniform_before_the_first_fit_and_at_the_random_ratio():
     learn(teacher, 1, lambda number, steps, gift: 0.0, 50)
     assert teacher.mixture is None
     learn(teacher, 1, lambda number, steps, gift: 0.0, 10)
-    assert teacher.mixture is not None and teacher.progress == [0.0] * 60
+    assert teacher.mixture is not None and teacher.progress.tolist() == [0.0] * 60
     teacher.mixture = LevelMixture(np.array([[0.5, 0.5, 1.0]]), np.array([1e-12 * np.eye(3)]))
     drawn = levels(teacher, 1000)
     # steps 3 and gift 0 are the middle; standard error of the share .016
@@ -127,7 +128,7 @@ def test_a_resumed_teacher_goes_on_alike():
     assert levels(one, 20, on_levels(3)).tolist() == levels(other, 20, on_levels(3)).tolist()
     for teacher in (one, other):
         teacher.observe([[ended(2.0, 0.5, **{"return": 1.0})]] * 30)
-    assert (one.mixture.means == other.mixture.means).all() and one.progress == other.progress
+    assert (one.mixture.means == other.mixture.means).all() and (one.progress == other.progress).all()
 
 
 def test_bad_settings_are_refused():
