@@ -65,7 +65,8 @@ class LevelCurriculum(Curriculum):
         return indices
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        for group in groups:
+        # several processes hand over their groups one after the other; their numbers have the order of one process
+        for group in sorted(groups, key=lambda group: group[0].group):
             ended = [episode for episode in group if episode.ended in ("done", "time")]
             if ended:
                 value = sum(self._score(episode) for episode in ended) / len(ended)

@@ -28,9 +28,9 @@ def on_levels(iteration: int = 0, rank: int = 0) -> Context:
     return Context(TASK, None, None, Sampling(), seed=5, iteration=iteration, rank=rank)
 
 
-def ended(steps, gift, ended="done", **scores):
+def ended(steps, gift, ended="done", group=0, **scores):
     prompt = Prompt("climb/env/0")
-    return Episode(prompt, 0, 0, ended=ended, scores={"level/steps": steps, "level/gift": gift, **scores})
+    return Episode(prompt, group, 0, ended=ended, scores={"level/steps": steps, "level/gift": gift, **scores})
 
 
 def levels(curriculum, count=400, ctx=None):
@@ -75,6 +75,9 @@ def test_whole_episodes_are_learned_from_by_their_return():
     teacher.score_name = "success"
     teacher.observe([[ended(2.0, 0.0, success=1.0, **{"return": 1.0})]])
     assert teacher.learned[-1] == ([0.25, 0.5], 1.0)
+    # the groups of two processes are learned from in the order of their numbers
+    teacher.observe([[ended(1.0, 1.0, group=number, success=float(number))] for number in (0, 2, 1, 3)])
+    assert [value for _, value in teacher.learned[-4:]] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_what_is_missing_is_named():

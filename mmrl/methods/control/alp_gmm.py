@@ -92,8 +92,7 @@ class ALPGMM(LevelCurriculum):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        dims = len(state["levels"][0]) if state["levels"] else 0
-        self.levels = np.array(state["levels"]).reshape(-1, dims)
+        self.levels = np.array(state["levels"]) if state["levels"] else np.zeros((0, 0))
         self.returns, self.progress = np.array(state["returns"]), np.array(state["progress"])
         fitted = "means" in state
         self.mixture = LevelMixture(np.array(state["means"]), np.array(state["covariances"])) if fitted else None

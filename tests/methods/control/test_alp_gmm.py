@@ -123,6 +123,7 @@ def test_a_resumed_teacher_goes_on_alike():
         return steps * gift + number
 
     one, other = (ALPGMM(fit_rate=30, components=3) for _ in range(2))
+    other.load_state_dict(one.state_dict())  # before the first episode
     learn(one, 3, returns, 20)
     other.load_state_dict(one.state_dict())
     assert levels(one, 20, on_levels(3)).tolist() == levels(other, 20, on_levels(3)).tolist()
