@@ -6,7 +6,7 @@ import pytest
 from mmrl.methods.control.mbtl import BETA, MBTL, acquisition, predict_returns, transferred_returns
 from tests.curricula.test_levels import ended, levels, on_levels
 
-LAWS = [lambda: MBTL(stage=3, points=4)]
+LAWS = [lambda: MBTL(stage=8, points=4)]
 
 PLACES = np.arange(5.0)
 DISTANCES = np.abs(PLACES[:, None] - PLACES[None])
