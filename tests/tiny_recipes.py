@@ -40,6 +40,7 @@ OWN = (
     "recipe=td3",
     "recipe=dqn",
     "recipe=metra",
+    "recipe=alp_gmm",
     "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
 )

@@ -38,6 +38,7 @@ OTHERS = {
     "offline": "logged episodes of a simulator",
     "transitions": "recorded transitions of a simulator",
     "sim": "initial states of a simulator",
+    "levels": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
     "written_reward": "initial states of a simulator",

@@ -100,9 +100,13 @@ def test_a_resumed_schedule_goes_on_like_the_other(make):
 
 
 class Kinds(Task):
-    """Thirty-two problems of two kinds, in an odd order."""
+    """Thirty-two problems of two kinds, in an odd order, which are levels of one parameter too."""
 
     name, split = "kinds", "train"
+    level_bounds = {"x": (-1.0, 1.0)}
+
+    def level_index(self, level, start):
+        return min(int((level["x"] + 1) * 16), 31)
 
     def __len__(self):
         return 32
@@ -128,7 +132,13 @@ def light_groups(indices: list[int], iteration: int) -> list[list[Episode]]:
     rewards = {index: [float((index * 7 + k + iteration) % 32 > index) for k in range(4)] for index in indices}
     return [
         [
-            Episode(Kinds()[index], group, k, reward=reward, scores={"reward": reward})
+            Episode(
+                Kinds()[index],
+                group,
+                k,
+                reward=reward,
+                scores={"reward": reward, "return": reward, "level/x": index / 16 - 1},
+            )
             for k, reward in enumerate(rewards[index])
         ]
         for group, index in enumerate(indices)
