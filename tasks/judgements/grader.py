@@ -12,7 +12,7 @@ from mmrl.rewards.judges.base import JudgeForm, NoAnswer
 from mmrl.rewards.judges.graded import AnswerGrader
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable, answer_of
 from tasks.checks import final_line
-from tasks.judgements.principles import HIGH, LOW, PRINCIPLE, read_reply, write_question
+from tasks.judgements.principles import HIGH, LOW, PRINCIPLE, read_reply, split_reasons, write_question
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,12 @@ class PrincipleGrader(AnswerGrader):
     Args:
         principle: as +b or +b-n.
         ranked: the judge writes the ranking too.
+        reasons: the judge writes the counts of each answer before the grades.
     """
 
     principle: str
     ranked: bool = False
+    reasons: bool = False
 
     low = LOW
     high = HIGH
@@ -39,7 +41,13 @@ class PrincipleGrader(AnswerGrader):
         return Question(text, lambda reply: self._read(reply, len(answers)))
 
     def _read(self, reply: Reply, count: int) -> list[float]:
-        grades = read_reply(reply.text.strip(), count, self.ranked)
+        text = reply.text.strip()
+        if self.reasons:
+            pieces = split_reasons(text, count, len(self.principle) // 2)
+            if pieces is None:
+                raise Unreadable(f"it does not begin with the counts of {count} answers")
+            text = pieces[1]
+        grades = read_reply(text, count, self.ranked)
         if grades is None:
             raise Unreadable(f"it is not {count} grades from {LOW} to {HIGH}{' and their ranking' * self.ranked}")
         return [float(each) for each in grades]
