@@ -20,12 +20,12 @@ class PrincipleGrader(AnswerGrader):
     """Asks a judge of sentences for grades by a principle: +b badi kabe?
 
     Args:
-        principle: as +b or +b-n.
+        principle: as +b or +b-n; None for that of the prompt, `Prompt.info["principle"]`.
         ranked: the judge writes the ranking too.
         reasons: the judge writes the counts of each answer before the grades.
     """
 
-    principle: str
+    principle: str | None = None
     ranked: bool = False
     reasons: bool = False
 
@@ -33,17 +33,23 @@ class PrincipleGrader(AnswerGrader):
     high = HIGH
 
     def __post_init__(self) -> None:
-        if not PRINCIPLE.fullmatch(self.principle):
+        if self.principle is not None and not PRINCIPLE.fullmatch(self.principle):
             raise ValueError(f"principle_grader.principle must be + or - and a letter, as +b-n; got {self.principle!r}")
 
     def ask(self, episode: Episode, answers: Sequence[str]) -> Question:
-        text = write_question(self.principle, [final_line(answer) for answer in answers])
-        return Question(text, lambda reply: self._read(reply, len(answers)))
+        principle = self.principle or episode.prompt.info.get("principle")
+        if principle is None:
+            raise ConfigError(
+                f"principle_grader.principle is not set, and {episode.prompt.key!r} has none in Prompt.info; set it, "
+                "as in principle=+b"
+            )
+        text = write_question(principle, [final_line(answer) for answer in answers])
+        return Question(text, lambda reply: self._read(reply, len(answers), len(principle) // 2))
 
-    def _read(self, reply: Reply, count: int) -> list[float]:
+    def _read(self, reply: Reply, count: int, parts: int) -> list[float]:
         text = reply.text.strip()
         if self.reasons:
-            pieces = split_reasons(text, count, len(self.principle) // 2)
+            pieces = split_reasons(text, count, parts)
             if pieces is None:
                 raise Unreadable(f"it does not begin with the counts of {count} answers")
             text = pieces[1]

@@ -135,7 +135,7 @@ class Judgements(GeneratedTask):
         grades = problem.grades
         if self.binary:
             grades = tuple(HIGH if each >= SATISFIED else LOW for each in grades)
-        info: dict[str, Any] = {"grades": grades, "principle": problem.principle}
+        info: dict[str, Any] = {"grades": grades, "principle": problem.principle, "answers": problem.answers}
         reasons = write_reasons(problem.principle, problem.answers)
         if self.reasons:
             info["reasons"] = reasons
