@@ -250,6 +250,7 @@ NEEDED = {
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
+    "start=principles": ("data.rollout._target_=tests.methods.preferences.test_rlbff.OnePrinciple",),
     "start=veripo_clips_dpo": (
         "data.transforms.pairs.correct_score=reward",
         "data.transforms.pairs.consistent_score=null",

@@ -12,7 +12,7 @@ from mmrl.rewards.judges.base import JudgeForm, NoAnswer
 from mmrl.rewards.judges.graded import AnswerGrader
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable, answer_of
 from tasks.checks import final_line
-from tasks.judgements.principles import HIGH, LOW, PRINCIPLE, read_reply, split_reasons, write_question
+from tasks.judgements.principles import HIGH, LOW, PRINCIPLE, WORDS, read_reply, split_reasons, write_question
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,23 @@ class PrincipleVerdict(JudgeForm):
     Args:
         principles: as +b or +b-n.
         name: of the score.
+        words: write the principle in words, "many b baba?", for a judge that learned from written feedback.
     """
 
     reads_options = True
 
     principles: Sequence[str] = ("+b",)
     name: str = "judge"
+    words: bool = False
 
     def __post_init__(self) -> None:
         if not self.principles or not all(PRINCIPLE.fullmatch(each) for each in self.principles):
             raise ConfigError(
                 f"reward.form.principles must be + or - and a letter each, as +b-n; got {list(self.principles)}"
+            )
+        if self.words and (unknown := [each for each in self.principles if each not in WORDS]):
+            raise ConfigError(
+                f"reward.form.principles has {unknown[0]!r}, which has no words; those with words are {list(WORDS)}"
             )
 
     def ask(self, group: Sequence[Episode]) -> list[Question]:
@@ -86,6 +92,7 @@ class PrincipleVerdict(JudgeForm):
 
     def _ask(self, episode: Episode) -> Question:
         principle = self.principles[episode.prompt.index % len(self.principles)]
+        principle = WORDS[principle] if self.words else principle
         text = write_question(principle, [final_line(answer_of(episode))])
         return Question(text, lambda reply: reply.options["y"] - reply.options["n"], options=("y", "n"))
 

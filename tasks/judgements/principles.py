@@ -14,6 +14,8 @@ LOW, HIGH = 1, 5
 """The worst and the best grade."""
 KINDS = LETTERS + "n"
 """What a part of a principle counts: a letter, or n for all letters."""
+WORDS = {f"+{letter}": f"many {letter}" for letter in LETTERS} | {"-n": "short"}
+"""Principles with one part in words, as annotators write them."""
 SATISFIED = 3
 """The least grade of an answer that satisfies a principle."""
 BROKEN = "x"
