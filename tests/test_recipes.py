@@ -219,6 +219,10 @@ NEEDED = {
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
     "recipe=glam_new_names": ("policy.reduction=mean",),
     "recipe=flag_trader": ("model.learning_rates=null",),  # the only layer of a tiny model is the frozen one
+    **dict.fromkeys(
+        ["recipe=goal_filtering", "recipe=goal_beam"],
+        ("model.frozen_models.reward_model._target_=tests.methods.preferences.test_goal_guidance.AnyGoal",),
+    ),
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
     "recipe=relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
