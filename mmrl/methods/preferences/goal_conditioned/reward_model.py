@@ -5,7 +5,7 @@ Learning Goal-Conditioned Representations for Language Reward Models, 2024, arXi
 - sim+ = mean sigmoid(cos(h+_source, h+_goal)), sim- = mean sigmoid(cos(h+_source, h-_goal)) of sampled tokens, and
   L = -log sim+ - log(1 - sim-): `goal_contrastive_loss`, `GoalContrastiveLoss`
 - the goal, a mean of the last states of preferred answers, and Q = cos(h, goal) of an answer or the beginning of one:
-  `GoalScoringPolicy`; answers are discarded and steered by it while they are sampled: `goal_guidance.py`
+  `GoalScoringPolicy`; answers are discarded and steered by it while they are sampled: `guidance.py`
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class GoalContrastiveLoss(Term):
         if "token_features" not in out.extra:
             raise ValueError(
                 "goal_contrastive_loss needs the states of tokens: "
-                "policy._target_=mmrl.methods.preferences.goal_conditioned.GoalScoringPolicy"
+                "policy._target_=mmrl.methods.preferences.goal_conditioned.reward_model.GoalScoringPolicy"
             )
         states, places = out.extra["token_features"], out.extra["token_places"].cpu()
         values = [0 * states[i].sum() for i in range(len(states))]

@@ -19,7 +19,7 @@ from mmrl.core.errors import ConfigError, check_at_least, check_interval
 from mmrl.core.rng import advance_seed, derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.evaluation.metrics.vote import FilteredVote
-from mmrl.methods.preferences.goal_conditioned import GoalScoringPolicy
+from mmrl.methods.preferences.goal_conditioned.reward_model import GoalScoringPolicy
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.joined import join, with_versions
 
@@ -94,8 +94,8 @@ class _Segments(Rollout):
         scorer = dict(ctx.models.items()).get(self.model)  # a ModuleDict has no get
         if not isinstance(scorer, GoalScoringPolicy):
             raise ConfigError(
-                f"rollout.model={self.model!r} is no model of the run that knows a goal; add +model.frozen_models."
-                f"{self.model}={{_target_: mmrl.methods.preferences.goal_conditioned.GoalScoringPolicy, path: FOLDER}}"
+                f"rollout.model={self.model!r} is no model of the run that knows a goal; add a GoalScoringPolicy of "
+                f"{GoalScoringPolicy.__module__} as model.frozen_models.{self.model}, with the path of its folder"
             )
         sampled = [(answer, answer.part) for answer in answers if answer.part is not None]
         for start in range(0, len(sampled), self.batch_size):

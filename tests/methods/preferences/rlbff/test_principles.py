@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Completion, Context, Sampling
-from mmrl.methods.preferences.rlbff import (
+from mmrl.methods.preferences.rlbff.principles import (
     Extraction,
     FeedbackDemonstrations,
     drop_duplicates,

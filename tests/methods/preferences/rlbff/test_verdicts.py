@@ -7,7 +7,7 @@ import torch
 
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Completion, Turn
-from mmrl.methods.preferences.rlbff_judge import VerdictReward, signed_odds
+from mmrl.methods.preferences.rlbff.verdicts import VerdictReward, signed_odds
 from tasks.judgements import Judgements
 from tests.tasks.replies import reply
 

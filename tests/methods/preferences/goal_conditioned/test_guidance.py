@@ -8,8 +8,8 @@ import torch
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Completion, Context, Episode, Sampling
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.preferences.goal_conditioned import GoalScoringPolicy
-from mmrl.methods.preferences.goal_guidance import GoalBeam, GoalFilter, KeptVote
+from mmrl.methods.preferences.goal_conditioned.guidance import GoalBeam, GoalFilter, KeptVote
+from mmrl.methods.preferences.goal_conditioned.reward_model import GoalScoringPolicy
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
 from tasks.arithmetic.mistakes import RunningSumPairs, inject_mistake
