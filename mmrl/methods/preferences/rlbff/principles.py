@@ -104,7 +104,7 @@ def select_agreed(
 ) -> list[Extraction]:
     """Extractions for which every other annotator of the sample has a principle with a cosine above `least`.
 
-    A single annotator agrees with nobody. Source: RLBFF, 2025, arXiv:2509.21319: 0.8; 0.7 and 0.9 were worse.
+    A single annotator has no consensus. Source: RLBFF, 2025, arXiv:2509.21319: 0.8; 0.7 and 0.9 were worse.
 
     Args:
         by_annotator: of one response, the extractions from each annotator's feedback.

@@ -2,6 +2,8 @@
 
 import pytest
 
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
 from mmrl.methods.rewards.reward_anything.consensus import (
     ConsensusReward,
@@ -103,3 +105,9 @@ def test_wrong_arguments_are_refused():
         reward_of("531:123", agreeing=1).check_task(Grammar())
     with pytest.raises(ConfigError, match="principle"):
         PrincipleGrader().ask(reply(Grammar()[0], ""), ["ba"])
+
+
+def test_an_unknown_judge_is_refused_before_the_run():
+    words = ("recipe=reward_anything_judge", "data.reward.judges.judge_1.model=other")
+    with pytest.raises(ConfigError, match=r"EngineJudge of data samples from \['other'\]"):
+        CLI(to_lightning(compose([*words, "trainer.callbacks.warm_start.stages=null"])))
