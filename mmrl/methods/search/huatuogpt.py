@@ -83,24 +83,24 @@ class CoarseReward(WeightedSum):
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ChainAttempt:
     """A chain of reasoning, and the strategy that led to it; "" for the first one."""
 
     strategy: str
     text: str
 
 
-def write_context(question: str, attempts: Sequence[Attempt], strategy: str) -> str:
+def write_context(question: str, attempts: Sequence[ChainAttempt], strategy: str) -> str:
     """What the searching model reads: the question, and after attempts these and the words of the next strategy."""
     return f"{question}\n{write_thought(attempts)}\n{STRATEGIES[strategy]}\n" if attempts else question
 
 
-def write_thought(attempts: Sequence[Attempt]) -> str:
+def write_thought(attempts: Sequence[ChainAttempt]) -> str:
     """Join attempts into one thought, each revision after the words of its strategy."""
     return "\n".join(f"{STRATEGIES[a.strategy]}\n{a.text}" if a.strategy else a.text for a in attempts)
 
 
-def write_trace(attempts: Sequence[Attempt]) -> str:
+def write_trace(attempts: Sequence[ChainAttempt]) -> str:
     """Write a searched chain: all attempts as the thought, and the last line of the last one as the response."""
     response = attempts[-1].text.strip().split("\n")[-1]
     return f"{THINKING}\n{write_thought(attempts)}\n{RESPONSE}\n{response}"
@@ -144,8 +144,8 @@ class SearchedTraces(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         self._counts = Counter(prompts=len(prompts))
-        attempts: dict[int, list[Attempt]] = {slot: [] for slot, _ in prompts}
-        solved: dict[int, list[Attempt]] = {}
+        attempts: dict[int, list[ChainAttempt]] = {slot: [] for slot, _ in prompts}
+        solved: dict[int, list[ChainAttempt]] = {}
         for trial in range(self.restarts * (self.depth + 1)):
             if trial % (self.depth + 1) == 0:  # a new search
                 attempts = {slot: [] for slot, _ in prompts}
@@ -165,8 +165,12 @@ class SearchedTraces(Rollout):
         ]  # fmt: skip
 
     def _try(
-        self, prompts: Sequence[tuple[int, Prompt]], attempts: Mapping[int, Sequence[Attempt]], trial: int, ctx: Context
-    ) -> list[tuple[Attempt, Completion]]:
+        self,
+        prompts: Sequence[tuple[int, Prompt]],
+        attempts: Mapping[int, Sequence[ChainAttempt]],
+        trial: int,
+        ctx: Context,
+    ) -> list[tuple[ChainAttempt, Completion]]:
         """One more attempt at each prompt."""
         strategies, requests = [], []
         for slot, prompt in prompts:
@@ -179,7 +183,7 @@ class SearchedTraces(Rollout):
             strategies.append(strategy)
             requests.append(Request(observation, turn_seed(slot, trial, ctx), model=self.searcher))
         completions = ctx.engine.sample(requests, ctx.sampling) if requests else []
-        return [(Attempt(name, str(done.output)), done) for name, done in zip(strategies, completions)]
+        return [(ChainAttempt(name, str(done.output)), done) for name, done in zip(strategies, completions)]
 
     def metrics(self) -> dict[str, float]:
         """Prompts of the last collection over all ranks, those that were solved, and the revisions of these."""
@@ -209,7 +213,7 @@ class RevisionDemonstrations(Demonstrations):
         rng = derive_rng("revision_demonstrations", ctx.seed, ctx.purpose, ctx.iteration, last["content"])
         if rng.random() < self.revised:
             other = ctx.task[int(rng.integers(len(ctx.task)))]
-            wrong = [Attempt("", str(ctx.task.demonstrations([other])[0][0][1]))]
+            wrong = [ChainAttempt("", str(ctx.task.demonstrations([other])[0][0][1]))]
             content = write_context(last["content"], wrong, choose_strategy(0, rng.random()))
             raw = {**raw, "messages": (*before, {**last, "content": content})}
         return super().encode(raw, output, ctx)

@@ -6,7 +6,7 @@ import torch
 from mmrl.core.types import Completion, Context, Sampling
 from mmrl.methods.search.huatuogpt import (
     STRATEGIES,
-    Attempt,
+    ChainAttempt,
     CoarseReward,
     RevisionDemonstrations,
     SearchedTraces,
@@ -61,7 +61,7 @@ def test_the_reward_of_replies():
 
 
 def test_a_trace_by_hand():
-    attempts = [Attempt("", "11\n13"), Attempt("verify", "11\n12")]
+    attempts = [ChainAttempt("", "11\n13"), ChainAttempt("verify", "11\n12")]
     assert write_trace(attempts) == "## Thinking\n11\n13\nLet me check.\n11\n12\n## Final Response\n12"
     assert write_context("3+8+1=", [], "verify") == "3+8+1="
     assert write_context("3+8+1=", attempts[:1], "correct") == "3+8+1=\n11\n13\nThat is wrong.\n"
@@ -94,7 +94,7 @@ class FirstAttempt(SearchedTraces):
     def _try(self, prompts, attempts, trial, ctx):
         super()._try(prompts, attempts, trial, ctx)
         text = "1"
-        return [(Attempt("", text), Completion({}, None, None, None, output=text)) for _ in prompts]
+        return [(ChainAttempt("", text), Completion({}, None, None, None, output=text)) for _ in prompts]
 
 
 @pytest.fixture(scope="module")
