@@ -223,6 +223,10 @@ NEEDED = {
     "recipe=glam": ("policy.reduction=mean",),  # by the sum a random network always takes the shortest action
     "recipe=glam_new_names": ("policy.reduction=mean",),
     "recipe=flag_trader": ("model.learning_rates=null",),  # the only layer of a tiny model is the frozen one
+    **dict.fromkeys(
+        ["recipe=goal_filtering", "recipe=goal_beam"],
+        ("model.frozen_models.reward_model._target_=tests.methods.preferences.goal_conditioned.test_guidance.AnyGoal",),
+    ),
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
     "recipe=relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
@@ -254,6 +258,8 @@ NEEDED = {
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
+    "start=huatuogpt_traces": ("data.rollout._target_=tests.methods.search.test_huatuogpt.FirstAttempt",),
+    "start=principles": ("data.rollout._target_=tests.methods.preferences.rlbff.test_principles.OnePrinciple",),
     "start=veripo_clips_dpo": (
         "data.transforms.pairs.correct_score=reward",
         "data.transforms.pairs.consistent_score=null",

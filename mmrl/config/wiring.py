@@ -148,7 +148,8 @@ def build_samplers(module: Mapping[str, Any], transforms: Sequence[Any]) -> list
     """
     rollout = module["rollout"]
     samples = issubclass(load(rollout["class_path"]), SamplesModels)
-    judges = [spec["init_args"]["judge"] for spec in _find_judges(module.get("reward"))]
+    reward = module.get("reward")
+    judges = [*(spec["init_args"]["judge"] for spec in _find_judges(reward)), *_find_named_judges(reward)]
     parts = [*([build_nested(rollout)] if samples else []), *transforms, *map(build_nested, judges)]
     return [part for part in parts if isinstance(part, SamplesModels)]
 
@@ -161,6 +162,16 @@ def _find_judges(spec: Any) -> Iterator[Mapping[str, Any]]:
         yield spec
     for value in arguments.values():
         yield from _find_judges(value)
+
+
+def _find_named_judges(spec: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the judges of a reward with several of them, within a reward too, that are models of the run."""
+    arguments = (spec.get("init_args") or {}) if isinstance(spec, Mapping) else {}
+    for judge in (arguments.get("judges") or {}).values():
+        if getattr(load(judge["class_path"]), "of_run", False):
+            yield judge
+    for value in arguments.values():
+        yield from _find_named_judges(value)
 
 
 def _check_judges(module: Mapping[str, Any], where: str) -> None:

@@ -28,29 +28,24 @@ class Comparisons(Judgements):
     judge that learns them prefers no place. Of `Judgements` it takes principles, combined and broken.
     """
 
+    both_orders: bool = True
+
     name = "comparisons"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.candidates != 2 or self.fewest not in (None, 2) or self.ranked or self.binary:
+        if self.candidates != 2 or self.fewest not in (None, 2) or self.ranked or self.binary or self.reasons:
             raise ConfigError(
-                f"task {self.name!r}: two answers are compared by a label; leave candidates, fewest, ranked and binary "
-                "as they are, or take task=judgements"
+                f"task {self.name!r}: two answers are compared by a label; leave candidates, fewest, ranked, binary "
+                "and reasons as they are, or take task=judgements"
             )
-
-    def problem(self, index: int) -> Problem:
-        pair = super().problem(index - index % 2)
-        return Problem(pair.principle, pair.answers[::-1], pair.grades[::-1]) if index % 2 else pair
-
-    def split_key(self, problem: Problem) -> str:
-        return super().split_key(Problem(problem.principle, tuple(sorted(problem.answers)), problem.grades))
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         question = write_question(problem.principle, problem.answers)
         info = {"grades": problem.grades, "principle": problem.principle}
         return Prompt(key, ask_user(question), answer=self._write(problem.grades), info=info)
 
-    def _write(self, grades: Sequence[int]) -> str:
+    def _write(self, grades: Sequence[int], reasons: str = "") -> str:
         return LABELS[int(grades[1] > grades[0])]
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:

@@ -14,8 +14,12 @@ LOW, HIGH = 1, 5
 """The worst and the best grade."""
 KINDS = LETTERS + "n"
 """What a part of a principle counts: a letter, or n for all letters."""
+WORDS = {f"+{letter}": f"many {letter}" for letter in LETTERS} | {"-n": "short"}
+"""Principles with one part in words, as annotators write them."""
 SATISFIED = 3
 """The least grade of an answer that satisfies a principle."""
+BROKEN = "x"
+"""What stands for an answer that a judge cannot read, and for the counts of what is no sentence."""
 PRINCIPLE = re.compile(rf"(?:[+-][{KINDS}])+")
 
 
@@ -28,12 +32,17 @@ def grade(principle: str, text: str) -> int:
     """
     if not is_sentence(text, LONGEST):
         return LOW
-    parts = [(principle[i], principle[i + 1]) for i in range(0, len(principle), 2)]
+    parts = split_parts(principle)
     quarters = 0  # of all parts, each from 0 to 4
     for sign, kind in parts:
         count = len(text) // 2 if kind == "n" else text.count(kind)
         quarters += count if sign == "+" else HIGH - LOW - count
     return LOW + (2 * quarters + len(parts)) // (2 * len(parts))
+
+
+def split_parts(principle: str) -> list[tuple[str, str]]:
+    """Return sign and kind of each part of a principle."""
+    return [(principle[i], principle[i + 1]) for i in range(0, len(principle), 2)]
 
 
 def write_question(principle: str, answers: Sequence[str]) -> str:
@@ -43,7 +52,36 @@ def write_question(principle: str, answers: Sequence[str]) -> str:
 
 def show_answer(answer: str) -> str:
     """Return an answer as the judge reads it: what has other characters than letters, or is too long, is shown as x."""
-    return answer if re.fullmatch(rf"[a-z]{{1,{LONGEST}}}", answer) else "x"
+    return answer if re.fullmatch(rf"[a-z]{{1,{LONGEST}}}", answer) else BROKEN
+
+
+def write_reasons(principle: str, answers: Sequence[str]) -> str:
+    """Write why answers have their grades: the count of each part of the principle in each answer, as 24,02.
+
+    +b-n baba diki: two b and four letters, no b and four letters: 24,04. What is no sentence has the reason x.
+    """
+    kinds = [kind for _, kind in split_parts(principle)]
+    counts = [
+        "".join(str(len(text) if kind == "n" else text.count(kind)) for kind in kinds)
+        if is_sentence(text, LONGEST)
+        else BROKEN
+        for text in answers
+    ]
+    return ",".join(counts)
+
+
+def split_reasons(text: str, count: int, parts: int) -> tuple[str, str] | None:
+    """Split a reply with reasons, 24,04=34, into the reasons and the rest; None where a reason is absent or unreadable.
+
+    Args:
+        text: of the reply.
+        count: number of answers.
+        parts: of the principle.
+    """
+    reasons, equals, rest = text.partition("=")
+    each = reasons.split(",")
+    readable = len(each) == count and all(re.fullmatch(rf"[0-{LONGEST}]{{{parts}}}|{BROKEN}", one) for one in each)
+    return (reasons, rest) if equals and readable else None
 
 
 def write_reply(grades: Sequence[int], ranked: bool) -> str:

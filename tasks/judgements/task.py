@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from tasks.judgements.principles import (
     grade,
     read_reply,
     read_verdicts,
+    split_reasons,
     write_question,
+    write_reasons,
     write_reply,
     write_verdicts,
 )
@@ -51,6 +54,8 @@ class Judgements(GeneratedTask):
             alone, so that held-out ones are new.
         ranked: the reply ends with the ranking, which must not contradict the grades.
         binary: the reply says of each answer whether it satisfies the principle, a grade of at least 3: y or n.
+        reasons: the reply begins with the counts of each answer, from which the grades follow: 2,0=31.
+        both_orders: problems 2 i and 2 i + 1 are one pair of answers in both orders, `Prompt.info["pair"]`.
         broken: share of the answers that are no sentences.
     """
 
@@ -61,6 +66,8 @@ class Judgements(GeneratedTask):
     ranked: bool = False
     binary: bool = False
     broken: float = 0.15
+    reasons: bool = False
+    both_orders: bool = False
 
     name = "judgements"
 
@@ -73,6 +80,11 @@ class Judgements(GeneratedTask):
             raise ValueError(
                 f"task {self.name!r}: ranked=true needs grades, and binary=true has none; set one to false"
             )
+        if self.both_orders and not self._fewest == self.candidates == 2:
+            raise ValueError(
+                f"task {self.name!r}: both_orders=true needs pairs, and questions have from {self._fewest} to "
+                f"{self.candidates} answers; set candidates=2 fewest=null"
+            )
         if wrong := [each for each in self.principles if not PRINCIPLE.fullmatch(each)]:
             raise ValueError(
                 f"task {self.name!r}: a principle is one or more of + or - and a letter of {KINDS!r}, as +b-n; got "
@@ -82,6 +94,12 @@ class Judgements(GeneratedTask):
     @property
     def _fewest(self) -> int:
         return self.candidates if self.fewest is None else self.fewest
+
+    def problem(self, index: int) -> Problem:
+        if not self.both_orders:
+            return super().problem(index)
+        pair = super().problem(index - index % 2)
+        return Problem(pair.principle, pair.answers[::-1], pair.grades[::-1]) if index % 2 else pair
 
     def draw(self, rng: np.random.Generator) -> Problem | None:
         principle = self._draw_principle(rng)
@@ -107,7 +125,8 @@ class Judgements(GeneratedTask):
 
     def split_key(self, problem: Problem) -> str:
         if len(problem.principle) == 2:
-            return write_question(problem.principle, problem.answers)
+            answers = sorted(problem.answers) if self.both_orders else problem.answers
+            return write_question(problem.principle, answers)
         parts = sorted(problem.principle[i : i + 2] for i in range(0, len(problem.principle), 2))
         return "".join(parts)
 
@@ -116,25 +135,40 @@ class Judgements(GeneratedTask):
         grades = problem.grades
         if self.binary:
             grades = tuple(HIGH if each >= SATISFIED else LOW for each in grades)
-        info = {"grades": grades, "principle": problem.principle}
-        return Prompt(key, ask_user(question), answer=self._write(problem.grades), info=info)
+        info: dict[str, Any] = {"grades": grades, "principle": problem.principle, "answers": problem.answers}
+        reasons = write_reasons(problem.principle, problem.answers)
+        if self.reasons:
+            info["reasons"] = reasons
+        if self.both_orders:
+            info["pair"] = write_question(problem.principle, sorted(problem.answers))
+        return Prompt(key, ask_user(question), answer=self._write(problem.grades, reasons), info=info)
 
-    def _write(self, grades: Sequence[int]) -> str:
-        return write_verdicts(grades) if self.binary else write_reply(grades, self.ranked)
+    def _write(self, grades: Sequence[int], reasons: str) -> str:
+        """Write a reply, with the reasons where the task asks for them."""
+        reply = write_verdicts(grades) if self.binary else write_reply(grades, self.ranked)
+        return f"{reasons}={reply}" if self.reasons else reply
 
-    def _read(self, text: str, count: int) -> list[int] | None:
-        return read_verdicts(text, count) if self.binary else read_reply(text, count, self.ranked)
+    def _read(self, text: str, count: int, parts: int) -> tuple[list[int] | None, str]:
+        """Read the grades of a reply, None where it is unreadable, and its reasons."""
+        reasons = ""
+        if self.reasons:
+            pieces = split_reasons(text, count, parts)
+            if pieces is None:
+                return None, ""
+            reasons, text = pieces
+        return read_verdicts(text, count) if self.binary else read_reply(text, count, self.ranked), reasons
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: all grades are right; format: readable, and the ranking agrees; tau: Kendall's tau-b with the right
         grades; match: 1 - the mean distance of grades / 4; accuracy: share of the pairs with different right grades
         that are in the right order, and exact where there is no such pair; margin: of such pairs, the signed difference
-        of the grades / 4.
+        of the grades / 4; where reasons are asked for, reasons: share of the answers whose counts are right.
         """
         right = prompt.info["grades"]
-        grades = self._read(final_line(answer), len(right))
+        grades, reasons = self._read(final_line(answer), len(right), len(prompt.info["principle"]) // 2)
         if grades is None:
-            return dict.fromkeys(("exact", "format", "tau", "match", "accuracy", "margin"), 0.0)
+            names = ("exact", "format", "tau", "match", "accuracy", "margin", *(["reasons"] if self.reasons else []))
+            return dict.fromkeys(names, 0.0)
         span = HIGH - LOW
         pairs = [(i, j) for i in range(len(right)) for j in range(len(right)) if right[i] > right[j]]
         leads = [grades[i] - grades[j] for i, j in pairs]
@@ -146,10 +180,21 @@ class Judgements(GeneratedTask):
             "match": 1 - sum(abs(a - b) for a, b in zip(grades, right)) / (span * len(right)),
             "accuracy": sum(lead > 0 for lead in leads) / len(leads) if leads else exact,
             "margin": sum(leads) / (span * max(len(leads), 1)),
+            **({"reasons": _share_equal(reasons, prompt.info["reasons"])} if self.reasons else {}),
         }
 
     def demonstrate(self, index: int) -> str:
-        return self.write_answer(self._write(self.problem(index).grades))
+        problem = self.problem(index)
+        return self.write_answer(self._write(problem.grades, write_reasons(problem.principle, problem.answers)))
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
-        return self.write_answer(self._write(rng.integers(LOW, HIGH + 1, size=len(prompt.info["grades"])).tolist()))
+        count, parts = len(prompt.info["grades"]), len(prompt.info["principle"]) // 2
+        grades = rng.integers(LOW, HIGH + 1, size=count).tolist()
+        reasons = ["".join(map(str, rng.integers(LONGEST + 1, size=parts))) for _ in range(count)]
+        return self.write_answer(self._write(grades, ",".join(reasons)))
+
+
+def _share_equal(reasons: str, right: str) -> float:
+    """Share of the answers whose counts are the right ones."""
+    pairs = list(zip(reasons.split(","), right.split(","), strict=True))
+    return sum(one == other for one, other in pairs) / len(pairs)

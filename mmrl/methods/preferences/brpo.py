@@ -5,17 +5,25 @@ Writing-Zero: Bridge the Gap Between Non-verifiable Problems and Verifiable Rewa
 - a generative judge grades each answer beside the bootstrapped reference: `BootstrappedReference`
 - R_i = 1 where s_i > s_ref, else -1; R_ref = 0; A_i = R_i, without a baseline and without a scale
 - groups whose |sum_i R_i| / G is too large are sampled anew: `skew`, `BalancedGroups`
+
+The judge is trained by GRPO with accuracy, format and margin, and against the preference for a place:
+`position_weight`, `PositionWeightedSum`, on both orders of a pair in one iteration: `BothOrders`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mmrl.core.errors import check_fraction
-from mmrl.core.types import Episode
+from mmrl.core.errors import ConfigError, check_fraction
+from mmrl.core.groups import group_episodes
+from mmrl.core.types import Context, Episode, Prompt, Task
+from mmrl.curricula.base import Curriculum
+from mmrl.curricula.sampler import Shuffled
+from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.judges.base import JudgeForm, NoAnswer
 from mmrl.rewards.judges.graded import AnswerGrader, SheetGrader
 from mmrl.rewards.judges.questions import Question, answer_of
@@ -119,3 +127,113 @@ class BalancedGroups(DynamicSampling):
     def _with_variance(self, groups: dict[int, list[Episode]]) -> dict[int, list[Episode]]:
         varied = super()._with_variance(groups)
         return {key: group for key, group in varied.items() if skew([e.reward for e in group]) <= self.max_skew}
+
+
+def position_weight(right: float, other: float, strength: float) -> float:
+    """Weight of the accuracy of replies about a pair in one order: w = 1 - strength (a - a').
+
+    a and a' are the shares of right replies in this order and in the other one. A judge that prefers a place is right
+    where the better answer stands there: w < 1 in that order, w > 1 in the other one, and 1 where both are judged
+    alike. Source: Writing-Zero, 2025, section 3.2, arXiv:2506.00103, rewards that are weighted against position bias;
+    the paper gives no equation, and this form is ours.
+    """
+    return 1 - strength * (right - other)
+
+
+@dataclass(frozen=True)
+class PositionWeightedSum(WeightedSum):
+    """Reward of a reply about a pair: sum_k weights_k * scores_k, that of `accuracy` times its `position_weight`.
+
+    The two orders of a pair are prompts with the same `info["pair"]`. Scores that it adds: `position_weight`, 1 where
+    the other order is not among the episodes, and `position_bias` = |a - a'|.
+
+    Args:
+        weights: by name of the score.
+        strength: of the weighting, in [0, 1]; 0 leaves all weights at 1.
+        accuracy: name of the score that is 1 for a right reply and 0 for a wrong one.
+    """
+
+    strength: float = 1.0
+    accuracy: str = "accuracy"
+
+    def __post_init__(self) -> None:
+        check_fraction("reward", strength=self.strength)
+        if self.accuracy not in self.weights:
+            raise ConfigError(
+                f"reward.accuracy={self.accuracy!r} has no weight in reward.weights, which names {list(self.weights)}; "
+                "add it there"
+            )
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task whose problems 2 i and 2 i + 1 are not one pair in both orders."""
+        pairs = [task[index].info.get("pair") for index in range(min(2, len(task)))]
+        if len(pairs) < 2 or pairs[0] is None or pairs[0] != pairs[1]:
+            raise ConfigError(
+                f"reward needs both orders of each pair of answers, and problems 0 and 1 of task {task.name!r} are no "
+                "such pair; set task.both_orders=true of task=judgements, or write the same Prompt.info['pair'] into "
+                "both"
+            )
+
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        groups = group_episodes(episodes)
+        shares = {key: sum(e.scores[self.accuracy] for e in group) / len(group) for key, group in groups.items()}
+        orders: dict[Any, list[int]] = defaultdict(list)  # of each pair, the groups of its prompts
+        for key, group in groups.items():
+            orders[group[0].prompt.info["pair"]].append(key)
+        scores: dict[int, dict[str, float]] = {}
+        for keys in orders.values():
+            for key in keys:
+                question = groups[key][0].prompt.messages
+                others = [shares[k] for k in keys if groups[k][0].prompt.messages != question]
+                other = sum(others) / len(others) if others else shares[key]
+                weight = position_weight(shares[key], other, self.strength)
+                scores[key] = {"position_weight": weight, "position_bias": abs(shares[key] - other)}
+        return [scores[episode.group] for episode in episodes]
+
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
+        share = self.weights[self.accuracy]
+        return [
+            reward + share * (episode.scores["position_weight"] - 1) * episode.scores[self.accuracy]
+            for reward, episode in zip(super().__call__(group), group)
+        ]
+
+
+class _Pairs(Task):
+    """The pairs of a task with both orders, as the curriculum counts them."""
+
+    def __init__(self, task: Task):
+        self.task, self.name, self.split = task, task.name, task.split
+
+    def __len__(self) -> int:
+        return len(self.task) // 2
+
+    def __getitem__(self, index: int) -> Prompt:
+        return self.task[2 * index]
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return self.task.score(episode)
+
+    def on(self, split: str) -> _Pairs:
+        return _Pairs(self.task.on(split))
+
+
+class BothOrders(Curriculum):
+    """Select pairs of answers in seeded permutations, each in both orders in one iteration and on one process.
+
+    Problems 2 i and 2 i + 1 of the task are one pair. Processes take every W-th problem, so W pairs follow each other
+    in one order, and then in the other one.
+    """
+
+    def __init__(self) -> None:
+        self._pairs = Shuffled()
+
+    def select(self, count: int, ctx: Context) -> list[int]:
+        pairs = self._pairs.select(-(-count // 2), replace(ctx, task=_Pairs(ctx.task)))
+        parts = [pairs[start : start + ctx.world_size] for start in range(0, len(pairs), ctx.world_size)]
+        return [2 * pair + order for part in parts for order in (0, 1) for pair in part][:count]
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._pairs.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._pairs.load_state_dict(dict(state))

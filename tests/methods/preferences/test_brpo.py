@@ -2,12 +2,21 @@
 
 import pytest
 
+from mmrl.core.errors import ConfigError
 from mmrl.core.types import Collector, Context, Episode, Sampling
-from mmrl.methods.preferences.brpo import BalancedGroups, BootstrappedReference, skew
+from mmrl.methods.preferences.brpo import (
+    BalancedGroups,
+    BootstrappedReference,
+    BothOrders,
+    PositionWeightedSum,
+    position_weight,
+    skew,
+)
 from mmrl.rewards.judges.base import LanguageJudge, NoAnswer
 from mmrl.rewards.judges.questions import Reply
 from mmrl.rewards.judges.reward import JudgeReward
 from tasks.grammar import Grammar
+from tasks.judgements import Judgements
 from tasks.judgements.grader import PrincipleGrader
 from tasks.judgements.principles import grade
 from tests.tasks.replies import reply
@@ -115,3 +124,67 @@ def test_skewed_groups_are_replaced():
 def test_wrong_numbers_are_refused(wrong):
     with pytest.raises(ValueError):
         BalancedGroups(**wrong)
+
+
+ORDERS = Judgements(both_orders=True, reasons=True)
+WEIGHTS = {"accuracy": 1.0, "format": 0.2, "margin": 0.2}
+
+
+def test_position_weights_by_hand():
+    """All of four replies are right in one order and one of four in the other: 1 - (1 - 1/4), 1 - (1/4 - 1)."""
+    assert position_weight(1.0, 0.25, 1.0) == 0.25 and position_weight(0.25, 1.0, 1.0) == 1.75
+    assert position_weight(1.0, 0.25, 0.5) == 0.625 and position_weight(0.5, 0.5, 1.0) == 1.0
+
+
+def verdicts_of(accuracies):
+    """Four replies to each problem with these accuracies, readable and without a margin."""
+    return [
+        Episode(ORDERS[index], index, i, scores={"accuracy": accuracy, "format": 1.0, "margin": 0.0})
+        for index, each in accuracies.items()
+        for i, accuracy in enumerate(each)
+    ]
+
+
+def test_a_right_verdict_of_the_preferred_place_is_paid_less():
+    """0 and 1 are a pair: 1 of 4 and 4 of 4 are right, weights 1.75 and 0.25; of 2 the other order is not there."""
+    episodes = verdicts_of({0: (1, 0, 0, 0), 1: (1, 1, 1, 1), 2: (1, 0, 0, 0)})
+    reward = PositionWeightedSum(WEIGHTS)
+    for episode, further in zip(episodes, reward.scores(episodes)):
+        episode.scores |= further
+    assert [e.scores["position_bias"] for e in episodes] == [0.75] * 8 + [0.0] * 4
+    assert reward(episodes[:4]) == pytest.approx([1.95, 0.2, 0.2, 0.2])
+    assert reward(episodes[4:8]) == pytest.approx([0.45] * 4)
+    assert reward(episodes[8:]) == pytest.approx([1.2, 0.2, 0.2, 0.2])
+    # strength 0: no weight
+    plain = PositionWeightedSum(WEIGHTS, strength=0.0)
+    assert {each["position_weight"] for each in plain.scores(verdicts_of({0: (1, 0), 1: (1, 1)}))} == {1.0}
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_both_orders_come_to_one_process(world_size):
+    ctx = Context(ORDERS, None, None, Sampling(), seed=0, iteration=0, world_size=world_size)
+    selected = BothOrders().select(16, ctx)
+    assert len(set(selected)) == 16
+    for rank in range(world_size):
+        mine = selected[rank::world_size]
+        assert {index ^ 1 for index in mine} == set(mine)
+
+
+def test_pairs_go_on_after_a_resume():
+    def context(iteration):
+        return Context(ORDERS, None, None, Sampling(), seed=0, iteration=iteration)
+
+    first, second = BothOrders(), BothOrders()
+    drawn = first.select(8, context(0))
+    second.load_state_dict(first.state_dict())
+    assert first.select(8, context(1)) == second.select(8, context(1)) != drawn
+
+
+def test_single_orders_are_refused():
+    with pytest.raises(ConfigError, match="both_orders"):
+        PositionWeightedSum(WEIGHTS).check_task(Judgements())
+    PositionWeightedSum(WEIGHTS).check_task(ORDERS)
+    with pytest.raises(ConfigError, match="has no weight"):
+        PositionWeightedSum({"format": 1.0})
+    with pytest.raises(ValueError, match="strength"):
+        PositionWeightedSum(WEIGHTS, strength=2.0)

@@ -11,7 +11,16 @@ from mmrl.rewards.judges.questions import Reply, Unreadable
 from mmrl.rewards.measures import kendall_tau
 from tasks.judgements import Judgements
 from tasks.judgements.grader import PrincipleGrader, PrincipleVerdict
-from tasks.judgements.principles import grade, read_reply, read_verdicts, write_question, write_reply, write_verdicts
+from tasks.judgements.principles import (
+    grade,
+    read_reply,
+    read_verdicts,
+    split_reasons,
+    write_question,
+    write_reasons,
+    write_reply,
+    write_verdicts,
+)
 from tests.tasks.replies import reply
 
 
@@ -129,3 +138,37 @@ def test_the_right_grades_have_full_accuracy_where_no_pair_differs(options):
         if len(set(right)) == 1:  # a wrong answer that keeps the grades equal
             other = next(letter for letter in ("yn" if task.binary else "15") if letter != right[0]) * len(right)
             assert task.verify(other, prompt)["accuracy"] == task.verify(other, prompt)["exact"] == 0
+
+
+def test_reasons_by_hand():
+    """baba has two b and four letters, diki no b and four letters; kx is no sentence."""
+    assert write_reasons("+b-n", ["baba", "diki", "kx"]) == "24,04,x"
+    assert split_reasons("24,04,x=331", 3, 2) == ("24,04,x", "331")
+    for text in ("331", "24,04=331", "2,0,x=331", "24,94,x=331", "24,04,=331"):
+        assert split_reasons(text, 3, 2) is None
+    task = Judgements(reasons=True)
+    prompt = task[0]
+    prompt.info.update({"grades": (3, 1), "reasons": "2,0", "principle": "+b"})
+    assert task.verify("2,0=31", prompt)["reasons"] == task.verify("2,0=31", prompt)["exact"] == 1
+    # a wrong reason with right grades, and right reasons with wrong grades
+    assert task.verify("2,1=31", prompt)["reasons"] == 0.5 and task.verify("2,1=31", prompt)["exact"] == 1
+    assert task.verify("2,0=13", prompt)["reasons"] == 1 and task.verify("2,0=13", prompt)["accuracy"] == 0
+    for text in ("31", "2=31", "2,0=3", "2,0 31"):
+        assert set(task.verify(text, prompt).values()) == {0.0}
+    grader = PrincipleGrader("+b", reasons=True)
+    question = grader.ask(reply(prompt, ""), ["baba", "diki"])
+    assert question.read(Reply("2,0=31\n")) == [3.0, 1.0]
+    with pytest.raises(Unreadable, match="counts"):
+        question.read(Reply("31"))
+
+
+def test_both_orders_of_a_pair():
+    task = Judgements(both_orders=True)
+    for index in range(0, 20, 2):
+        one, other = task.problem(index), task.problem(index + 1)
+        assert one.answers == other.answers[::-1] and one.grades == other.grades[::-1]
+        assert task[index].info["pair"] == task[index + 1].info["pair"] and task[index].key != task[index + 1].key
+    train, held_out = ({task.on(split)[i].info["pair"] for i in range(200)} for split in ("train", "held_out"))
+    assert not train & held_out
+    with pytest.raises(ValueError, match="needs pairs"):
+        Judgements(both_orders=True, candidates=3)

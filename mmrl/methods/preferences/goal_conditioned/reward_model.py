@@ -5,12 +5,12 @@ Learning Goal-Conditioned Representations for Language Reward Models, 2024, arXi
 - sim+ = mean sigmoid(cos(h+_source, h+_goal)), sim- = mean sigmoid(cos(h+_source, h-_goal)) of sampled tokens, and
   L = -log sim+ - log(1 - sim-): `goal_contrastive_loss`, `GoalContrastiveLoss`
 - the goal, a mean of the last states of preferred answers, and Q = cos(h, goal) of an answer or the beginning of one:
-  `GoalScoringPolicy`
+  `GoalScoringPolicy`; answers are discarded and steered by it while they are sampled: `guidance.py`
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError, check_at_least, check_interval
+from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import PolicyOutput
 from mmrl.objectives.objective import Term
@@ -107,6 +108,26 @@ class GoalScoringPolicy(ScoringPolicy):
     def head_scores(self, observation: Mapping[str, Any]) -> Tensor:
         if self.scored_by == "head":
             return super().head_scores(observation)
+        return self._compare_goal(observation)[:, None]
+
+    @torch.no_grad()
+    def score_beginnings(self, rows: Sequence[Mapping[str, Any]], ended: Sequence[bool]) -> list[float]:
+        """Q = cos(h_t, goal) of the last token t of answers and of beginnings of answers.
+
+        Args:
+            rows: messages and answer so far.
+            ended: whether an answer has ended; the last token of one is the end, of a beginning its last character.
+        """
+        if not rows:
+            return []
+        encoded = [self.encode(row) for row in rows]
+        cut = [e if end else {**e, "input_ids": e["input_ids"][:-1]} for e, end in zip(encoded, ended, strict=True)]
+        observation = {name: column.to(self.device) for name, column in self.collate(cut).items()}
+        with evaluation_mode(self):
+            return self._compare_goal(observation).tolist()
+
+    def _compare_goal(self, observation: Mapping[str, Any]) -> Tensor:
+        """Cosine [N] of the state of the last token of each row with the goal."""
         if not bool(self.goal.any()):
             raise ConfigError(
                 "policy.scored_by=goal: there is no goal yet, which training on pairs finds; train first, or give "
@@ -115,7 +136,7 @@ class GoalScoringPolicy(ScoringPolicy):
         states, _ = self._states(observation)
         last = observation["attention_mask"].sum(1) - 1
         ends = states[torch.arange(len(last), device=last.device), last]
-        return cosine_similarity(ends, self.goal.to(ends), dim=-1)[:, None]
+        return cosine_similarity(ends, self.goal.to(ends), dim=-1)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the classifier, and the goal beside it."""
@@ -171,7 +192,7 @@ class GoalContrastiveLoss(Term):
         if "token_features" not in out.extra:
             raise ValueError(
                 "goal_contrastive_loss needs the states of tokens: "
-                "policy._target_=mmrl.methods.preferences.goal_conditioned.GoalScoringPolicy"
+                "policy._target_=mmrl.methods.preferences.goal_conditioned.reward_model.GoalScoringPolicy"
             )
         states, places = out.extra["token_features"], out.extra["token_places"].cpu()
         values = [0 * states[i].sum() for i in range(len(states))]

@@ -8,7 +8,11 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from mmrl.core.errors import ConfigError
-from mmrl.methods.preferences.goal_conditioned import GoalContrastiveLoss, GoalScoringPolicy, goal_contrastive_loss
+from mmrl.methods.preferences.goal_conditioned.reward_model import (
+    GoalContrastiveLoss,
+    GoalScoringPolicy,
+    goal_contrastive_loss,
+)
 from tests.laws.example import Example
 from tests.policies.text.oracle import TINY
 
