@@ -51,7 +51,7 @@ class InterventionRollout(FixedHorizon):
 
     def metrics(self) -> dict[str, float]:
         """Those of `FixedHorizon`, and the share of the last collection's decisions that the human took."""
-        return {**super().metrics(), "interventions": self._human_steps / max(self._decisions, 1)}
+        return {**super().metrics(), "rollout/interventions": self._human_steps / max(self._decisions, 1)}
 
     def take_over(self, acts: ActionBatch, ctx: Context) -> ActionBatch:
         """Replace the actions of the environments in which the human acts, and mark them."""

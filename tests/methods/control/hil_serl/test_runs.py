@@ -70,7 +70,7 @@ def test_the_humans_actions_are_those_of_the_expert_and_are_marked():
             assert np.array_equal(sim.expert(env)[0, 0], output) == human
             env.step(output[None])
     human = sum(int(flags.sum()) for flags in column(episodes, "intervention"))
-    assert rollout.metrics()["interventions"] == human / 24 and human > 0
+    assert rollout.metrics()["rollout/interventions"] == human / 24 and human > 0
 
 
 def test_stored_choices_are_the_actions_that_were_played():
@@ -84,7 +84,7 @@ def test_stored_choices_are_the_actions_that_were_played():
 
 def test_a_policy_that_gets_on_is_left_alone():
     episodes, rollout = collect(TabletopPositions(Reach(level="easy")), patience=100)
-    assert rollout.metrics()["interventions"] == 0
+    assert rollout.metrics()["rollout/interventions"] == 0
     assert not np.concatenate(column(episodes, "intervention")).any()
 
 
@@ -97,7 +97,7 @@ def test_a_run_has_demonstrations_and_interventions(tmp_path):
     """Of 3 episodes of the expert, about 7 steps each and all terminal, every transition is in the human's buffer."""
     run = mmrl.fit(*TINY, "data.demonstrations=3", "trainer.max_epochs=2", run_dir=tmp_path / "run")
     metrics = run.last_metrics
-    assert 0 < metrics["interventions"] < 1 and metrics["replay/human_rows"] > 18
+    assert 0 < metrics["rollout/interventions"] < 1 and metrics["replay/human_rows"] > 18
 
 
 def test_a_resumed_run_goes_on_with_its_human(tmp_path):
