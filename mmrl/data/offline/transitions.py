@@ -74,6 +74,7 @@ def encode_transitions(
 ) -> tuple[Batch, Batch]:
     """Convert episodes to the arguments of `ReplayBuffer.add`.
 
+    The actions are those that were executed, which a recording with noise has beside those of its expert.
     The final observation of an episode that did not terminate is the recorded one. Where none was recorded, the
     observation before the last action takes its place, and that action is left out, as D4RL does.
 
@@ -98,7 +99,7 @@ def encode_transitions(
         stored.append(number)
         lengths.append(length)
         rewards.append(episode.rewards[:length])
-        actions.append(episode.actions[:length])
+        actions.append(_played_actions(episode, policy)[:length])
         for name, rows in episode.observations.items():
             observations.setdefault(name, []).append(rows[:length])
         if not episode.terminated:
@@ -122,6 +123,16 @@ def encode_transitions(
         is_terminal=last & ~torch.isin(episode_of_row, end),
     )
     return rows, Batch(_encode({name: np.stack(parts) for name, parts in final.items()}, policy), episode=end)
+
+
+def _played_actions(episode: OfflineEpisode, policy: ActorPolicy) -> np.ndarray:
+    """The actions [T, A] that led to the recorded rewards and observations.
+
+    Where noise was added to an expert's actions, those with the noise: within the box, at which simulators stop it.
+    """
+    if episode.executed is None:
+        return episode.actions
+    return np.clip(episode.executed, policy.low.cpu().numpy(), policy.high.cpu().numpy())
 
 
 def _encode(columns: dict[str, np.ndarray], policy: ActorPolicy) -> dict[str, Tensor]:

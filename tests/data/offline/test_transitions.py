@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -103,6 +105,16 @@ def test_a_lerobot_recording_with_rewards(tmp_path):
     np.testing.assert_array_equal(replay.storage.columns["obs.state"][:7].numpy(), states)
     assert replay.storage.columns["reward"][:7].tolist() == [0, 0, 1, 0, 0, 0, 0]
     assert replay.storage.columns["end"][:7].tolist() == [0, 0, 2, 0, 0, 1, 3] and replay.num_transitions == 6
+
+
+def test_actions_that_noise_changed_are_stored_as_they_were_played(tmp_path):
+    """What followed is that of the noisy action; one beyond the box was stopped at its edge."""
+    plain = episode(3, 0, True)
+    noisy = plain.actions + np.array([[0.25, -0.5, 0.0], [0, 0, 0.125], [3, -3, 0]], np.float32)
+    folder = write_lerobot(tmp_path / "log", [replace(plain, executed=noisy)])
+    replay = ReplayBuffer(capacity=20)
+    fill_replay(replay, open_dataset(folder), TanhMeanPolicy(5, 3, state="proprio", hidden=[4]))
+    np.testing.assert_allclose(replay.storage.columns["action"][:3, 0], noisy.clip(-1, 1), atol=1e-6)
 
 
 def test_states_are_normalised_by_those_of_the_data(tmp_path):
