@@ -77,7 +77,7 @@ def test_every_command_prints_its_usage(arguments, capsys):
 def test_unknown_commands_and_help(capsys):
     assert main(["fti"]) == 2
     known = (
-        "commands are fit, rounds, plan, evaluate, compare, weights, show, chat, serve, push, data, new, list, doctor"
+        "commands are fit, rounds, plan, evaluate, compare, weights, show, chat, serve, robot, push, data, new, list"
     )
     assert known in capsys.readouterr().err
     assert main(["--help"]) == 0

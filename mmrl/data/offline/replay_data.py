@@ -50,7 +50,7 @@ class OfflineReplayData(ReplayData):
             check_at_least(0, "data", collect_from=collect_from)
         self.path, self.collect_from, self.checks_ends = path, collect_from, checks_ends
         self.log, self.relabelling = log, relabelling
-        self._relabelling_metrics: dict[str, float] = {}
+        self._recording_metrics: dict[str, float] = {}
         if self._recorded:
             self.learning_starts = 1  # no decision is drawn uniformly
         if relabelling is not None and (collect_from is not None or not self._recorded):
@@ -74,7 +74,7 @@ class OfflineReplayData(ReplayData):
             try:
                 if self.relabelling is not None:
                     folder, device = Path(self.trainer.default_root_dir), parallel.device_of(self.trainer)
-                    dataset, self._relabelling_metrics = self.relabelling.relabel(dataset, self.seed, folder, device)
+                    dataset, self._recording_metrics = self.relabelling.relabel(dataset, self.seed, folder, device)
                 fill_replay(self.replay, dataset, self.trainer.lightning_module.policy, self.checks_ends)
             finally:
                 dataset.close()
@@ -98,7 +98,7 @@ class OfflineReplayData(ReplayData):
         super()._finish_collection(ctx)
         if self.iteration == 0:  # normalise by the statistics of the recorded states from the first update on
             self.trainer.lightning_module.policy.include_rows()
-            self.metrics |= self._relabelling_metrics
+            self.metrics |= self._recording_metrics
 
     # ---------------------------------------------------------------- checkpoints
 
