@@ -137,7 +137,8 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
             "data.replay.capacity=100",
         ]
         words += ["data.log.num_episodes=3"] if plain.data.get("log") else []
-        words += ["data.log.num_episodes=30", "data.held_back=20", "data.steps=2"] if "held_back" in plain.data else []
+        if "held_back" in plain.data:
+            words += ["data.log.num_episodes=12", "data.held_back=10", "data.num_demonstrations=1", "data.steps=2"]
         if plain.data.get("relabelling"):
             words += [f"data.relabelling.{word}" for word in ("num_pairs=16", "members=1", "passes=1")]
     else:
