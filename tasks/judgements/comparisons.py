@@ -33,12 +33,12 @@ class Comparisons(Judgements):
     name = "comparisons"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.candidates != 2 or self.fewest not in (None, 2) or self.ranked or self.binary or self.reasons:
             raise ConfigError(
                 f"task {self.name!r}: two answers are compared by a label; leave candidates, fewest, ranked, binary "
                 "and reasons as they are, or take task=judgements"
             )
+        super().__post_init__()
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         question = write_question(problem.principle, problem.answers)
