@@ -30,7 +30,7 @@ from mmrl.config.part_checks import check_decodes, check_division, check_parts, 
 from mmrl.config.paths import move_outputs, resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
-from mmrl.config.signatures import pass_workers
+from mmrl.config.signatures import pass_nulls, pass_workers
 from mmrl.config.strategy_checks import check_strategy_options
 from mmrl.config.thread_checks import check_threads
 from mmrl.config.wiring import check_wiring, find_row_readers
@@ -290,6 +290,6 @@ def load_run(
     config = Path(config)
     read = enter_project_of(config, trust)
     check_argument_names(read, arguments)
-    arguments = pass_workers(read, arguments)
+    arguments = pass_nulls(read, pass_workers(read, arguments))
     none = [] if loggers else ["--trainer.logger=false"]
     return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments], trains=False, check=check)

@@ -123,6 +123,33 @@ def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[st
     ]
 
 
+def pass_nulls(config: Mapping[str, Any], arguments: Sequence[str]) -> list[str]:
+    """Write LightningCLI arguments KEY=null of parts as mappings, of which the parser keeps the null.
+
+    Of --data.task.sim.KEY=null it would make the text "None", or refuse None where a part may be without a number.
+
+    Args:
+        config: of the run, its parts as {class_path, init_args}.
+        arguments: of LightningCLI.
+    """
+    return [_nest_null(config, argument) if argument.endswith(("=null", "=~")) else argument for argument in arguments]
+
+
+def _nest_null(config: Mapping[str, Any], argument: str) -> str:
+    path: list[str] = []
+    node: Any = config
+    for name in argument.removeprefix("--").rpartition("=")[0].split("."):
+        if isinstance(node, Mapping) and "class_path" in node and name not in node:
+            path, node = [*path, "init_args"], node.get("init_args")
+        path, node = [*path, name], node.get(name) if isinstance(node, Mapping) else None
+    if "init_args" not in path[1:]:
+        return argument
+    nested: Any = None
+    for name in reversed(path[1:]):
+        nested = {name: nested}
+    return f"--{path[0]}={json.dumps(nested)}"
+
+
 _NO_DEFAULT = "no default"
 
 
