@@ -13,7 +13,7 @@ import numpy as np
 from mmrl.api.robots.chunks import ChunkQueue
 from mmrl.api.robots.clock import Clock
 from mmrl.api.robots.inference import ChunkQuery, ChunkReply, Inference
-from mmrl.api.robots.robot import Feedback, Robot
+from mmrl.api.robots.robot import Robot, RobotFeedback
 from mmrl.api.robots.timing import TimingReport
 from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.rng import derive_seed
@@ -104,7 +104,7 @@ class RealTimePlayer:
         """
         self.robot.begin(seed)
         progress = _Progress(seed, TimingReport(1 / self.fps), ChunkQueue(self.blend), deque(maxlen=DELAYS))
-        feedback, interrupted = Feedback(), False
+        feedback, interrupted = RobotFeedback(), False
         try:
             # the first chunk is waited for; the control steps begin when it is there
             self._ask(progress, self.robot.read(), 0)
@@ -129,7 +129,7 @@ class RealTimePlayer:
                 self.inference.wait()  # an answer of this episode must not reach the next one
         return PlayedEpisode(self._build_episode(progress, feedback), progress.timing, interrupted)
 
-    def _play_step(self, progress: _Progress, step: int) -> Feedback:
+    def _play_step(self, progress: _Progress, step: int) -> RobotFeedback:
         """Read the robot, give one command, and note both."""
         observation = self.robot.read()
         if (reply := self.inference.poll()) is not None:
@@ -196,7 +196,7 @@ class RealTimePlayer:
             )
         return action
 
-    def _build_episode(self, progress: _Progress, feedback: Feedback) -> OfflineEpisode:
+    def _build_episode(self, progress: _Progress, feedback: RobotFeedback) -> OfflineEpisode:
         """The rows of the episode; rewards where the robot gives them."""
         scores = {} if feedback.success is None else {"success": float(feedback.success)}
         episode = build_episode(progress.seed, progress.steps, (feedback.terminated, feedback.truncated, False, scores))

@@ -11,7 +11,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Feedback:
+class RobotFeedback:
     """What a robot knows about the episode after a command; a robot without sensors for it knows nothing.
 
     Args:
@@ -63,9 +63,9 @@ class Robot(ABC):
     def begin(self, seed: int) -> None:
         """Go to the start of an episode; a simulated robot has an initial state for every seed."""
 
-    def feedback(self) -> Feedback:
+    def feedback(self) -> RobotFeedback:
         """What is known after the last command. By default nothing: the episode ends after `max_steps`."""
-        return Feedback()
+        return RobotFeedback()
 
     def close(self) -> None:
         """Stop the motors and release the devices; it is called after errors too."""

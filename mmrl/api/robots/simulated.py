@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.api.environments import SingleEnv
 from mmrl.api.robots.clock import Clock
-from mmrl.api.robots.robot import Feedback, Robot
+from mmrl.api.robots.robot import Robot, RobotFeedback
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Sim
 
@@ -43,11 +43,12 @@ class SimulatedRobot(Robot):
         self.action_dims = int(np.prod(space.shape))
         self.missed = 0  # control steps that passed without a command
         self._observation: Any = None
-        self._feedback, self._last, self._due = Feedback(), np.zeros(self.action_dims, np.float32), math.inf
+        self._feedback, self._last, self._due = RobotFeedback(), np.zeros(self.action_dims, np.float32), math.inf
 
     def begin(self, seed: int) -> None:
         self._observation, _ = self._env.reset(seed=seed)
-        self._feedback, self._last, self._due = Feedback(reward=0.0, success=False), np.zeros_like(self._last), math.inf
+        self._feedback = RobotFeedback(reward=0.0, success=False)
+        self._last, self._due = np.zeros_like(self._last), math.inf
 
     def read(self) -> Mapping[str, Any]:
         observation = self._observation
@@ -58,7 +59,7 @@ class SimulatedRobot(Robot):
         missed = max(math.floor((now - self._due) * self.fps + 1e-6), 0) if self._due < math.inf else 0
         self.missed += missed
         rewards = [self._step(each) for each in [*[self.hold()] * missed, action] if not self._feedback.over]
-        self._feedback = Feedback(**{**vars(self._feedback), "reward": float(sum(rewards))})
+        self._feedback = RobotFeedback(**{**vars(self._feedback), "reward": float(sum(rewards))})
         self._last, self._due = np.array(action, np.float32), now + 1 / self.fps
 
     def _step(self, action: np.ndarray) -> float:
@@ -69,7 +70,7 @@ class SimulatedRobot(Robot):
             raise RuntimeError(f"sim {self.sim.name!r} failed: {infos['error']}")
         scores = {name: float(value) for name, value in infos.get("scores", {}).items()}
         success = bool(scores["success"]) if "success" in scores else None
-        self._feedback = Feedback(reward, terminated, truncated and not terminated, success, scores)
+        self._feedback = RobotFeedback(reward, terminated, truncated and not terminated, success, scores)
         return reward
 
     def hold(self) -> np.ndarray:
@@ -77,7 +78,7 @@ class SimulatedRobot(Robot):
         action[:_DISPLACEMENTS] = 0
         return action
 
-    def feedback(self) -> Feedback:
+    def feedback(self) -> RobotFeedback:
         return self._feedback
 
     def expert(self) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.api.robots.clock import Clock
 from mmrl.api.robots.inference import ChunkQuery
-from mmrl.api.robots.robot import Feedback, Robot
+from mmrl.api.robots.robot import Robot, RobotFeedback
 
 
 class Arm(Robot):
@@ -42,9 +42,9 @@ class Arm(Robot):
     def hold(self) -> np.ndarray:
         return np.array([-1.0], np.float32)
 
-    def feedback(self) -> Feedback:
+    def feedback(self) -> RobotFeedback:
         over = self.steps is not None and len(self.commands) >= self.steps
-        return Feedback(reward=float(over), terminated=over, success=over)
+        return RobotFeedback(reward=float(over), terminated=over, success=over)
 
     def close(self) -> None:
         self.closed = True
