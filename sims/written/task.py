@@ -82,9 +82,9 @@ class WrittenRewardTask(SimTask):
         Returns:
             One trace an episode; its score is the simulator's success where it reports one, else its own return.
         """
-        own = replace(self.on("held_out"), program=None, split="train")
-        chosen = derive_rng("recorded states", self.name, seed).integers(len(own), size=count)
-        seeds, env = [int(own[int(index)].info["seed"]) for index in chosen], own.sim.make(count)
+        plain_task = replace(self.on("held_out"), program=None, split="train")
+        chosen = derive_rng("recorded states", self.name, seed).integers(len(plain_task), size=count)
+        seeds, env = [int(plain_task[int(index)].info["seed"]) for index in chosen], plain_task.sim.make(count)
         try:
             observation, _ = env.reset(seed=seeds)  # type: ignore[arg-type]  # one seed per environment
             states, traces = read_states(env, observation, self.state_names), [Trace() for _ in seeds]

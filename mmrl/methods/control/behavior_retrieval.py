@@ -176,8 +176,9 @@ class RetrievedReplayData(OfflineReplayData):
         dataset = super()._open_recording()
         episodes = [dataset[number] for number in range(len(dataset))]
         if self.demonstrations is not None:
-            given = open_dataset(self.demonstrations)
-            shown = [given[number] for number in range(min(len(given), self.num_demonstrations))]
+            demonstrations = open_dataset(self.demonstrations)
+            shown = [demonstrations[number] for number in range(min(len(demonstrations), self.num_demonstrations))]
+            demonstrations.close()
         else:
             check_interval("data", f"[1, {len(episodes) - 1}]", held_back=self.held_back)
             ends = episodes[-self.held_back :]
@@ -194,9 +195,8 @@ class RetrievedReplayData(OfflineReplayData):
             "retrieval/rows": float(count),
             "retrieval/demonstrated_rows": float(shown_count * repeats),
         }
-        made = EpisodeDataset([*whole * repeats, *retrieved], str(dataset.path))
         dataset.close()
-        return made
+        return EpisodeDataset([*whole * repeats, *retrieved], str(dataset.path))
 
     def _retrieve(self, episodes: Sequence[OfflineEpisode], shown: Sequence[OfflineEpisode]) -> list[OfflineEpisode]:
         """The rows of the recording that are like those of the demonstrations."""
@@ -207,8 +207,8 @@ class RetrievedReplayData(OfflineReplayData):
         model = fit_autoencoder(recorded, self.steps, self.lr, derive_seed("behavior retrieval", self.seed) >> 33)
         with torch.no_grad():
             scores = score_rows(model.embed(recorded), model.embed(demonstrated))
-        kept = (scores >= self.delta).split([len(each) for each in rows])
-        return [part for episode, flags in zip(episodes, kept) for part in cut_episode(episode, flags.numpy())]
+        kept_rows = (scores >= self.delta).split([len(each) for each in rows])
+        return [part for episode, flags in zip(episodes, kept_rows) for part in cut_episode(episode, flags.numpy())]
 
     def _rows(self, episode: OfflineEpisode) -> Tensor:
         """States and actions side by side, float32 [T, D]."""

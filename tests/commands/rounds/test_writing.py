@@ -51,18 +51,18 @@ def execution(tmp_path, monkeypatch):
 
     def build(programs, **write):
         file = rounds_file(tmp_path, programs, **write)
-        made = Execution(file, list_steps(file), tmp_path / "run")
-        monkeypatch.setattr(made, "_start", lambda step, arguments: write_stage(tmp_path / "run" / step.name))
-        return made
+        rounds = Execution(file, list_steps(file), tmp_path / "run")
+        monkeypatch.setattr(rounds, "_start", lambda step, arguments: write_stage(tmp_path / "run" / step.name))
+        return rounds
 
     return build
 
 
 def test_a_program_that_fails_is_answered_with_the_reason_and_the_next_one_is_taken(execution):
-    made = execution([BROKEN, UP])
-    receipt = made.run(made.steps[0])
+    rounds = execution([BROKEN, UP])
+    receipt = rounds.run(rounds.steps[0])
     assert receipt.result == {"accepted": True} and receipt.note == "answer 2 accepted"
-    folder = made.run_dir / "1" / "write"
+    folder = rounds.run_dir / "1" / "write"
     first, answer, refused = json.loads((folder / "conversation.json").read_text())
     assert "'speed': float" in first["content"] and "stand still" in first["content"]
     assert "return after['z']" in answer["content"]
@@ -72,44 +72,44 @@ def test_a_program_that_fails_is_answered_with_the_reason_and_the_next_one_is_ta
 
 
 def test_what_is_behind_a_closed_gate_is_skipped(execution):
-    made = execution([BROKEN, BROKEN], attempts=1)
-    write, fit, measure = made.steps[:3]
-    assert made.run(write).result == {"accepted": False}
-    assert made.run(fit).note == made.run(measure).note == "skipped: its program was refused"
-    again = made.steps[3]
-    assert again.name == "2/write" and not made.run(again).result["accepted"]
-    told = json.loads((made.run_dir / "2" / "write" / "conversation.json").read_text())
+    rounds = execution([BROKEN, BROKEN], attempts=1)
+    write, fit, measure = rounds.steps[:3]
+    assert rounds.run(write).result == {"accepted": False}
+    assert rounds.run(fit).note == rounds.run(measure).note == "skipped: its program was refused"
+    again = rounds.steps[3]
+    assert again.name == "2/write" and not rounds.run(again).result["accepted"]
+    told = json.loads((rounds.run_dir / "2" / "write" / "conversation.json").read_text())
     assert [message["role"] for message in told] == ["user", "assistant", "user", "assistant", "user"]
     assert "KeyError: 'z'" in told[2]["content"]  # of the round before
 
 
 def test_the_next_round_reads_what_the_policy_reached_and_a_persons_words(execution):
-    made = execution([UP, DOWN], comments=["It swings too fast."])
-    write, fit, measure, again = made.steps[:4]
-    made.run(write)
-    write_receipt_of(made, fit, Receipt(note="skipped: no rows"))  # so that no policy is recorded
-    write_receipt_of(made, measure, Receipt(result={"metric": "greedy/returns/return", "mean": -123.4}))
-    made.run(again)
-    told = json.loads((made.run_dir / "2" / "write" / "conversation.json").read_text())
+    rounds = execution([UP, DOWN], comments=["It swings too fast."])
+    write, fit, measure, again = rounds.steps[:4]
+    rounds.run(write)
+    write_receipt_of(rounds, fit, Receipt(note="skipped: no rows"))  # so that no policy is recorded
+    write_receipt_of(rounds, measure, Receipt(result={"metric": "greedy/returns/return", "mean": -123.4}))
+    rounds.run(again)
+    told = json.loads((rounds.run_dir / "2" / "write" / "conversation.json").read_text())
     assert told[1]["content"] == f"```python\n{UP}```"
     words = told[2]["content"]
     assert "Held-out greedy/returns/return: -123.400" in words and "It swings too fast." in words
     assert "up: " in words and "slow: " in words
-    assert "-    return {'up'" in (made.run_dir / "2" / "write" / "reward.diff").read_text()
+    assert "-    return {'up'" in (rounds.run_dir / "2" / "write" / "reward.diff").read_text()
 
 
-def write_receipt_of(made, step, receipt):
-    (made.run_dir / step.name).mkdir(parents=True, exist_ok=True)
-    write_receipt(made.run_dir / step.name, receipt)
+def write_receipt_of(rounds, step, receipt):
+    (rounds.run_dir / step.name).mkdir(parents=True, exist_ok=True)
+    write_receipt(rounds.run_dir / step.name, receipt)
 
 
 def test_an_answer_is_asked_for_once(execution):
     """A stage that was killed after its first answer goes on with it."""
-    made = execution([BROKEN, UP])
-    folder = made.run_dir / "1" / "write"
+    rounds = execution([BROKEN, UP])
+    folder = rounds.run_dir / "1" / "write"
     (folder / "answers").mkdir(parents=True)
     (folder / "answers" / "1.md").write_text(f"```python\n{DOWN}```")
-    assert made.run(made.steps[0]).note == "answer 1 accepted"
+    assert rounds.run(rounds.steps[0]).note == "answer 1 accepted"
     assert (folder / "reward.py").read_text() == DOWN
     assert read_receipt(folder) is not None and json.loads((folder / REPORT).read_text())["accepted"]
 
@@ -168,7 +168,7 @@ def test_a_gate_is_a_write_stage(tmp_path):
 
 
 def test_the_request_is_plain(execution):
-    made = execution([UP])
-    made.run(made.steps[0])
-    request = json.loads((made.run_dir / "1" / "write" / "writing.json").read_text())
+    rounds = execution([UP])
+    rounds.run(rounds.steps[0])
+    request = json.loads((rounds.run_dir / "1" / "write" / "writing.json").read_text())
     assert set(request) == set(WriteRequest.__dataclass_fields__) and request["before"] == []
