@@ -76,7 +76,7 @@ class ChatWriter(ServerConnection):
         body = {**self.options, "messages": [dict(message) for message in messages], "seed": number}
         (text,) = self.client.ask_all("/chat/completions", [body], _read_content, Counter())
         if isinstance(text, NoAnswer):
-            raise OSError(f"the model that writes rewards gave no answer: {text.reason}")
+            raise OSError(f"the model gave no answer: {text.reason}")
         return text
 
 
