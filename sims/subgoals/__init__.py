@@ -1,4 +1,4 @@
-"""Grid worlds whose training episodes come with a list of subgoals that somebody wrote beforehand."""
+"""Grid worlds with subgoals on the way to a distant reward."""
 
 from sims.subgoals.sim import SubgoalSim
 
