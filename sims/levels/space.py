@@ -50,15 +50,24 @@ class LevelSpace:
         Raises:
             ValueError: the level does not name exactly the parameters, or one is out of its bounds.
         """
-        if level.keys() != self.bounds.keys():
-            raise ValueError(f"a level must name {sorted(self.bounds)}, got {sorted(level)}")
         code, most = 0, 2**self.bits - 1
-        for name, (low, high) in self.bounds.items():
-            value = float(level[name])
-            if not low <= value <= high:
-                raise ValueError(f"level {name}={value:g} is out of its bounds [{low:g}, {high:g}]")
+        for name, value in self.check(level).items():
+            low, high = self.bounds[name]
             code = code << self.bits | round((value - low) / (high - low) * most)
         return code << START_BITS | start % 2**START_BITS
+
+    def check(self, level: Mapping[str, float]) -> dict[str, float]:
+        """The level with its parameters in the order of the bounds.
+
+        Raises:
+            ValueError: it does not name exactly the parameters, or one is out of its bounds.
+        """
+        if level.keys() != self.bounds.keys():
+            raise ValueError(f"a level must name {sorted(self.bounds)}, got {sorted(level)}")
+        for name, (low, high) in self.bounds.items():
+            if not low <= float(level[name]) <= high:
+                raise ValueError(f"level {name}={float(level[name]):g} is out of its bounds [{low:g}, {high:g}]")
+        return {name: float(level[name]) for name in self.bounds}
 
     def decode(self, seed: int) -> dict[str, float]:
         """Return the level that an episode with this seed has; every seed has one, and uniform seeds uniform ones."""

@@ -46,7 +46,7 @@ class LevelWrapper(gymnasium.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         chosen = (options or {}).get("level")
         if chosen is not None:
-            self.level = {name: float(chosen[name]) for name in self.levels.bounds}
+            self.level = self.levels.check(chosen)
         elif seed is not None:
             self.level = self.levels.decode(int(seed))
         if self.takes_options:

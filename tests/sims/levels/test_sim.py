@@ -70,6 +70,19 @@ def test_options_choose_a_level_and_a_reset_without_any_keeps_it():
     assert env.reset()[0][:2].tolist() == [2.0, 0.25]
 
 
+@pytest.mark.parametrize(
+    ("level", "message"),
+    [
+        ({"steps": 2.0}, r"a level must name \['gift', 'steps'\], got \['steps'\]"),
+        ({"steps": 2.0, "gift": 0.5, "slope": 1.0}, r"a level must name"),
+        ({"steps": 2.0, "gift": 7.0}, r"level gift=7 is out of its bounds \[-1, 1\]"),
+    ],
+)
+def test_options_with_another_level_are_refused(level, message):
+    with pytest.raises(ValueError, match=message):
+        CLIMB.make_registered().reset(seed=1, options={"level": level})
+
+
 def test_a_saved_environment_goes_on_at_its_level():
     env, other = CLIMB.make(2), CLIMB.make(2)
     env.reset(seed=[seed_at(CLIMB, steps=5.0, gift=0.5), seed_at(CLIMB, steps=2.0, gift=0.5)])
