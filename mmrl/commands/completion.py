@@ -116,10 +116,8 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
             return groups()[described[arguments[0]]] if arguments[0] in described else []
         return list(map(plural, (*groups(), *PARTS)))
     if command == "data":
-        options = (
-            [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if arguments[:1] == ["record"] else ["out=", "write="]
-        )
-        return options if arguments else ["record", "inspect", "--help"]
+        options = {"record": (*RECORD_OPTIONS, "sim"), "inspect": ("out", "write"), "convert": ("out",)}
+        return [f"{name}=" for name in options.get(arguments[0], ())] if arguments else [*options, "--help"]
     if command in ("new", "completion") and not arguments:
         return list(KINDS if command == "new" else SCRIPTS)
     return []

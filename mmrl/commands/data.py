@@ -1,4 +1,4 @@
-"""`mmrl data`: record episodes, inspect a dataset."""
+"""`mmrl data`: record episodes, inspect a dataset, convert one of an older format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mmrl.core.errors import ConfigError
 
 
 def data(arguments: Sequence[str]) -> None:
-    """Run record or inspect; without arguments print the usage."""
+    """Run record, inspect or convert; without arguments print the usage."""
     if not arguments:
         print(USAGES["data"], end="")
         return
@@ -22,5 +22,9 @@ def data(arguments: Sequence[str]) -> None:
         from mmrl.commands.data_inspect import inspect
 
         inspect(rest)
+    elif verb == "convert":
+        from mmrl.commands.data_convert import convert_dataset
+
+        convert_dataset(rest)
     else:
-        raise ConfigError(f"mmrl data {verb}: unknown; the commands of mmrl data are record and inspect")
+        raise ConfigError(f"mmrl data {verb}: unknown; the commands of mmrl data are record, inspect and convert")

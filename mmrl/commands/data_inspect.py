@@ -44,11 +44,12 @@ def inspect(arguments: Sequence[str]) -> None:
     unusable = _numbers(console, dataset, episodes, statistics)
     _print_images(console, dataset)
     if write:
-        _write(console, dataset, statistics)
+        write_statistics(console, dataset)
     else:
         _drift(console, dataset, statistics)
-    folder = Path(options["out"]) if "out" in options else place if place.is_dir() else place.parent
-    name = "contact_sheet.png" if place.is_dir() else f"{place.stem}_contact_sheet.png"
+    beside = place if place.is_dir() else place.parent if place.exists() else Path()  # not into the hub's cache
+    folder = Path(options["out"]) if "out" in options else beside
+    name = f"{place.stem}_contact_sheet.png" if place.is_file() else "contact_sheet.png"
     failed = [number for number, episode in enumerate(episodes) if episode.success is False]
     with writable(folder / name, "out"):
         sheet = write_contact_sheet(dataset, folder / name, failed=failed)
@@ -151,13 +152,16 @@ def _drift(console: Console, dataset: Dataset, by_name: dict[str, Statistics]) -
                 )
 
 
-def _write(console: Console, dataset: Dataset, statistics: dict[str, Statistics]) -> None:
+def write_statistics(console: Console, dataset: Dataset) -> None:
+    """Compute the statistics of a dataset, of its images too, and store them beside it.
+
+    Raises:
+        ConfigError: its format has no file for them.
+    """
     if not isinstance(dataset, LeRobotDataset):
         raise ConfigError(f"write=true: {dataset.format} files hold no statistics")
-    whole = (
-        compute_statistics(dataset, cameras=True) if any(f.camera for f in dataset.features.values()) else statistics
-    )
     keys = {name: key for key, name in dataset.names.items()} | {"action": layout.ACTION}
+    whole = compute_statistics(dataset, cameras=any(f.camera for f in dataset.features.values()))
     plain = {keys[name]: {part: value.tolist() for part, value in s.items()} for name, s in whole.items()}
     path = dataset.path / layout.STATS
     with writable(path, "write=true"):

@@ -174,7 +174,9 @@ def edit(root, name, **values):
 def test_another_version_is_refused_with_the_way_to_convert_it(broken):
     root = broken()
     edit(root, "meta/info.json", codebase_version="v2.1")
-    with pytest.raises(ValueError, match=r"info\.json: codebase_version is 'v2\.1'.*convert_dataset_v21_to_v30"):
+    with pytest.raises(
+        ValueError, match=r"info\.json: codebase_version is 'v2\.1'.*convert it once: mmrl data convert"
+    ):
         LeRobotDataset(root)
 
 

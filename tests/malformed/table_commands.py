@@ -34,7 +34,7 @@ EVALUATE: list[Row] = [
 ]
 
 DATA_COMMAND: list[Row] = [
-    ("data nope", "nope", "record and inspect"),
+    ("data nope", "nope", "record, inspect and convert"),
     ("data record", "out=FOLDER", "missing"),
     ("data record out=", "out=", "folder"),
     ("data record sim=reach out=OUT format=hdf5", "format=hdf5", "lerobot"),

@@ -186,11 +186,12 @@ Options:
   endpoint=URL         of a Hub other than huggingface.co
   --dry-run            write the card alone
 """,
-    "data": """mmrl data: record episodes of a simulator, or inspect a dataset
+    "data": """mmrl data: record episodes of a simulator, inspect a dataset, or convert one of an older format
 
   mmrl data record sim=NAME out=FOLDER [OPTION=VALUE ...]         episodes of the simulator's scripted expert
   mmrl data record run=RUN_FOLDER out=FOLDER [OPTION=VALUE ...]   episodes of a trained policy, in its simulator
   mmrl data inspect FOLDER|FILE.hdf5 [out=FOLDER] [write=true]    schema, counts, statistics, contact sheet
+  mmrl data convert FOLDER|HUB_ID out=FOLDER                      a LeRobotDataset v2.0 or v2.1 as v3.0
 
 Options of record:
   num_episodes=50      episodes
@@ -207,7 +208,7 @@ Options of inspect:
   out=FOLDER           folder of contact_sheet.png; default: the dataset's
   write=true           compute meta/stats.json again from the data; default: false
 
-Read are LeRobotDataset v3.0, Minari HDF5 and robomimic HDF5.
+Read are LeRobotDataset v3.0, also by hub id, Minari HDF5 and robomimic HDF5.
 
 Examples:
   mmrl data record sim=reach num_episodes=50 out=data/reach

@@ -30,11 +30,10 @@ def check_version(info: Mapping[str, Any], file: Path) -> None:
     if version == layout.VERSION:
         return
     how = "this is newer than what can be read here"
-    if str(version).startswith(("v1", "v2")):
-        how = (
-            "convert it once, with lerobot installed: python -m lerobot.datasets.v30.convert_dataset_v21_to_v30 "
-            "--repo-id=NAME (lerobot/scripts in newer releases)"
-        )
+    if str(version).startswith("v2"):
+        how = f"convert it once: mmrl data convert {file.parent.parent} out=NEW_FOLDER"
+    elif str(version).startswith("v1"):
+        how = "convert it to v2.0 with an older lerobot, then with mmrl data convert"
     raise ValueError(f"{file}: codebase_version is {quote(version)}, not {layout.VERSION!r}; {how}")
 
 
@@ -90,32 +89,46 @@ def _is_number(dtype: str) -> bool:
         return False
 
 
-_FIELDS = ("video_key", "chunk_index", "file_index")
+_FIELDS = {"video_key": "camera", "chunk_index": 0, "file_index": 0}
 _NUMBER = re.compile(r"(0?[1-9]d?)?")
 """The form of a number: its width, at most nine digits."""
 
 
 def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
     """Read the path patterns of data and video files; refuses unknown fields and paths outside of the folder."""
-    video = info.get("video_path")
-    patterns = {"data_path": info.get("data_path"), **({} if video is None else {"video_path": video})}
-    for name, pattern in patterns.items():
-        if not isinstance(pattern, str):
-            raise ValueError(f"{file}: {name} is {kind(pattern)}; it must be a text such as {layout.DATA!r}")
-        try:
-            for _, field, form, conversion in string.Formatter().parse(pattern):
-                if field is not None and not (
-                    field in _FIELDS and _NUMBER.fullmatch(form or "") and conversion is None
-                ):
-                    raise ValueError(field)
-            example = pattern.format(video_key="camera", chunk_index=0, file_index=0)
-        except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
-            raise ValueError(
-                f"{file}: {name} is {quote(pattern)}; its fields may be chunk_index, file_index and video_key, as in "
-                f"{layout.DATA!r}"
-            ) from error
-        resolve_inside(Path(), example, f"{file}: {name}")
-    return patterns["data_path"], video
+    data = read_pattern(info, "data_path", _FIELDS, layout.DATA, file)
+    return data, None if info.get("video_path") is None else read_pattern(
+        info, "video_path", _FIELDS, layout.DATA, file
+    )
+
+
+def read_pattern(info: Mapping[str, Any], name: str, fields: Mapping[str, str | int], example: str, file: Path) -> str:
+    """Read one path pattern.
+
+    Args:
+        info: content of meta/info.json.
+        name: of the entry.
+        fields: that it may have, each with a value.
+        example: a good one, for messages.
+        file: path of meta/info.json, for messages.
+
+    Raises:
+        ValueError: it is no text, has other fields, or leads outside of the folder.
+    """
+    pattern = info.get(name)
+    if not isinstance(pattern, str):
+        raise ValueError(f"{file}: {name} is {kind(pattern)}; it must be a text such as {example!r}")
+    try:
+        for _, field, form, conversion in string.Formatter().parse(pattern):
+            if field is not None and not (field in fields and _NUMBER.fullmatch(form or "") and conversion is None):
+                raise ValueError(field)
+        path = pattern.format(**fields)
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"{file}: {name} is {quote(pattern)}; its fields may be {', '.join(sorted(fields))}, as in {example!r}"
+        ) from error
+    resolve_inside(Path(), path, f"{file}: {name}")
+    return pattern
 
 
 def resolve_inside(folder: Path, name: str, place: str) -> Path:
