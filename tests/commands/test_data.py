@@ -107,7 +107,7 @@ REFUSED = {
     "no number": (("record", "sim=reach", "out=x", "num_episodes=many"), 2, "num_episodes=many"),
     "another format": (("record", "sim=reach", "out=x", "format=hdf5"), 2, "format=lerobot"),
     "a simulator without a script": (("record", "sim=gym", "sim.id=CartPole-v1", "out=x"), 2, "no scripted expert"),
-    "another verb": (("convert",), 2, "record and inspect"),
+    "another verb": (("join",), 2, "record, inspect and convert"),
     "a folder that is not there": (("inspect", "/no/such"), 1, "no such folder"),
     "two folders": (("inspect", "a", "b"), 2, "one dataset"),
 }
