@@ -13,7 +13,7 @@ from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.help.jobs import JOBS
 from mmrl.commands.help.usage import PLAN_OPTIONS
 from mmrl.commands.new.new import KINDS
-from mmrl.commands.options import RECORD_OPTIONS, ROBOT_OPTIONS, SERVE_OPTIONS, WEIGHTS_OPTIONS
+from mmrl.commands.options import CONVERT_OPTIONS, RECORD_OPTIONS, ROBOT_OPTIONS, SERVE_OPTIONS, WEIGHTS_OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.core.errors import ConfigError
@@ -116,7 +116,7 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
             return groups()[described[arguments[0]]] if arguments[0] in described else []
         return list(map(plural, (*groups(), *PARTS)))
     if command == "data":
-        options = {"record": (*RECORD_OPTIONS, "sim"), "inspect": ("out", "write"), "convert": ("out",)}
+        options = {"record": (*RECORD_OPTIONS, "sim"), "inspect": ("out", "write"), "convert": CONVERT_OPTIONS}
         return [f"{name}=" for name in options.get(arguments[0], ())] if arguments else [*options, "--help"]
     if command in ("new", "completion") and not arguments:
         return list(KINDS if command == "new" else SCRIPTS)

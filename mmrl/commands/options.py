@@ -12,6 +12,8 @@ RECORD_OPTIONS = (
     *("num_episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "offset", "split"),
 )
 
+CONVERT_OPTIONS = ("out", "fps", "split", "action", "video")
+
 WEIGHTS_OPTIONS = ("rank", "share", "out", "other", "trust")
 
 SERVE_OPTIONS = ("host", "port", "token_file", "checkpoint", "decode", "seed", "device", "max_batch", "trust")

@@ -1,4 +1,4 @@
-"""Import the optional packages pyarrow and h5py, with an error that names the command to install them."""
+"""Import the optional packages pyarrow, h5py and protobuf, with an error that names the command to install them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def parquet() -> Any:
 def hdf5() -> Any:
     """Import h5py."""
     return _need("h5py")
+
+
+def protobuf() -> Any:
+    """Import google.protobuf with the modules that build message classes."""
+    for name in ("descriptor_pb2", "descriptor_pool", "message_factory"):
+        _need(f"google.protobuf.{name}")
+    return _need("google.protobuf")
 
 
 def _need(name: str) -> Any:

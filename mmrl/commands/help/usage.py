@@ -191,7 +191,7 @@ Options:
   mmrl data record sim=NAME out=FOLDER [OPTION=VALUE ...]         episodes of the simulator's scripted expert
   mmrl data record run=RUN_FOLDER out=FOLDER [OPTION=VALUE ...]   episodes of a trained policy, in its simulator
   mmrl data inspect FOLDER|FILE.hdf5 [out=FOLDER] [write=true]    schema, counts, statistics, contact sheet
-  mmrl data convert FOLDER|HUB_ID out=FOLDER                      a LeRobotDataset v2.0 or v2.1 as v3.0
+  mmrl data convert FOLDER|HUB_ID out=FOLDER [OPTION=VALUE ...]   a LeRobotDataset v2.0 or v2.1, or RLDS, as v3.0
 
 Options of record:
   num_episodes=50      episodes
@@ -207,6 +207,12 @@ Options of record:
 Options of inspect:
   out=FOLDER           folder of contact_sheet.png; default: the dataset's
   write=true           compute meta/stats.json again from the data; default: false
+
+Options of convert, for RLDS as TensorFlow Datasets writes it (Open X-Embodiment):
+  fps=NUMBER           control steps per second, which RLDS does not state
+  split=train          part of the dataset
+  action=PART,PART     parts of an action with named parts, in this order
+  video=true           as for record
 
 Read are LeRobotDataset v3.0, also by hub id, Minari HDF5 and robomimic HDF5.
 

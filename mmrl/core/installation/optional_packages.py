@@ -23,7 +23,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "robotics": {"gymnasium_robotics": "gymnasium-robotics"},
     "ogbench": {"ogbench": "ogbench"},
     "dmc": {"dm_control": "dm_control", "shimmy": "shimmy"},
-    "data": {"pyarrow": "pyarrow", "h5py": "h5py", "av": "av"},
+    "data": {"pyarrow": "pyarrow", "h5py": "h5py", "av": "av", "google": "protobuf"},
     "datasets": {"datasets": "datasets"},
     "math": {"math_verify": "math-verify"},
     "reasoning": {"reasoning_gym": "reasoning-gym"},

@@ -1,0 +1,1 @@
+"""Read folders in the format RLDS, as TensorFlow Datasets writes them, without TensorFlow."""
