@@ -49,7 +49,7 @@ COMMANDS: dict[str, Command] = {
     "serve": _load_lazily("serve", "serve", "mmrl.api"),
     "robot": _load_lazily("robots.command", "play_robot", "mmrl.api"),
     "push": _load_lazily("push", "push"),
-    "data": _load_lazily("data", "data"),
+    "data": _load_lazily("datasets.data", "data"),
     "new": _load_lazily("new.new", "new"),
     "list": _load_lazily("catalogue.listing", "print_list"),
     "doctor": _load_lazily("doctor.doctor", "doctor"),

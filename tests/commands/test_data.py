@@ -166,7 +166,7 @@ def test_cloning_from_what_was_recorded(recorded, tmp_path, capsys):
 
 def test_a_missing_video_package_is_told_before_an_episode_is_recorded(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("mmrl.datasets.video_file.av", None)
-    monkeypatch.setattr("mmrl.commands.data_record.record_episodes", lambda *_: pytest.fail("recorded"))
+    monkeypatch.setattr("mmrl.commands.datasets.record.record_episodes", lambda *_: pytest.fail("recorded"))
     words = ["sim=reach", "num_episodes=1", f"out={tmp_path / 'data'}"]
     assert main(["data", "record", *words]) == 2
     assert "a video of a dataset needs the package av: pip install 'mmrl-lightning[data]'" in capsys.readouterr().err

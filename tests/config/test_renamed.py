@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mmrl.commands.catalogue.listing import find_group
-from mmrl.commands.data_record import record
+from mmrl.commands.datasets.record import record
 from mmrl.commands.evaluation import arguments as evaluation_arguments
 from mmrl.commands.fit import fit
 from mmrl.commands.options import RECORD_OPTIONS

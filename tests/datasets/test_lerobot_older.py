@@ -154,7 +154,7 @@ def test_a_video_that_is_missing_and_a_folder_that_is_not_empty_are_refused(sour
         ([], "give one dataset and out=FOLDER"),
         (["one", "two", "out=x"], "give one dataset and out=FOLDER"),
         (["."], "give one dataset and out=FOLDER"),
-        ([".", "out=x", "fps=3"], "unknown option fps=3"),
+        ([".", "out=x", "rate=3"], "unknown option rate=3"),
         ([".", "out=x"], "has no meta/info.json"),
     ],
 )

@@ -178,7 +178,7 @@ def direct_writes(source: str) -> list[int]:
 def test_what_writes_into_a_run_replaces_files():
     rooms = ("callbacks", "commands", "evaluation", "samples", "runs", "loggers", "rollouts")
     files = [*(file for room in rooms for file in (ROOT / room).rglob("*.py")), ROOT / "files" / "contract.py"]
-    elsewhere = {"files.py", "commands/new/files.py", "commands/data_inspect.py"}  # not into the folder of a run
+    elsewhere = {"files.py", "commands/new/files.py", "commands/datasets/inspect.py"}  # not into the folder of a run
     elsewhere.add("runs/checkpoint_file.py")  # parts of an archive
     places = {str(file.relative_to(ROOT)): direct_writes(file.read_text()) for file in files}
     assert {name for name, lines in places.items() if lines} <= elsewhere

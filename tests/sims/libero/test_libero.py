@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sims
-from mmrl.commands.data_record import record
+from mmrl.commands.datasets.record import record
 from mmrl.commands.evaluate import evaluate
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.types import Sim

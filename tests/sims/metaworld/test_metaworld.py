@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mmrl.commands.data_record import record
+from mmrl.commands.datasets.record import record
 from mmrl.core.types import Sim
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.policies.vla.scale import Scale

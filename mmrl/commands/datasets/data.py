@@ -15,15 +15,15 @@ def data(arguments: Sequence[str]) -> None:
         return
     verb, rest = arguments[0], list(arguments[1:])
     if verb == "record":
-        from mmrl.commands.data_record import record
+        from mmrl.commands.datasets.record import record
 
         record(rest)
     elif verb == "inspect":
-        from mmrl.commands.data_inspect import inspect
+        from mmrl.commands.datasets.inspect import inspect
 
         inspect(rest)
     elif verb == "convert":
-        from mmrl.commands.data_convert import convert_dataset
+        from mmrl.commands.datasets.convert import convert_dataset
 
         convert_dataset(rest)
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mmrl.commands.data_inspect import write_statistics
+from mmrl.commands.datasets.inspect import write_statistics
 from mmrl.commands.options import CONVERT_OPTIONS, parse_number, parse_switch, split_options
 from mmrl.core.errors import ConfigError
 from mmrl.datasets.hub import locate_dataset

@@ -1,0 +1,1 @@
+"""`mmrl data`: record, inspect and convert recorded episodes."""
