@@ -8,6 +8,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundErro
 
 from mmrl.__main__ import main
 from mmrl.datasets.formats import open_dataset
+from mmrl.rollouts.offline.episodes import OfflineRollout
 from tests.datasets.episodes import episode, write
 
 OLDER = Path(__file__).parent / "lerobot_v21" / "image"
@@ -59,6 +60,14 @@ def test_what_the_hub_does_not_give_is_refused_with_its_reason(monkeypatch, tmp_
     for path in ("none", "a/b/c", "/data/none", "data/a b"):
         with pytest.raises(ValueError, match="no such folder or file; name"):
             open_dataset(path)
+
+
+def test_rollouts_take_ids(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Hub(monkeypatch, {"lerobot/new": {"v3.0": write(tmp_path / "cached", [episode(3, 0)])}})
+    OfflineRollout("lerobot/new")
+    with pytest.raises(ValueError, match=r"rollout\.path=lerobot/none: no such folder or file, and the hub gave no"):
+        OfflineRollout("lerobot/none")
 
 
 def test_an_older_one_is_converted_by_its_id(monkeypatch, tmp_path, capsys):

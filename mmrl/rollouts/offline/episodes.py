@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from mmrl.core.types import Completion, Context, Episode, Prompt, Task, Turn
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.formats import open_dataset
+from mmrl.datasets.hub import locate_dataset
 from mmrl.datasets.offline_episodes import Decision, OfflineEpisode
 from mmrl.files.contract import differences
 from mmrl.rollouts.base import Rollout
@@ -43,8 +43,10 @@ class OfflineRollout(Rollout):
     ):
         if path is None:
             raise ValueError("rollout=offline needs a dataset: rollout.path=FOLDER, or task=offline task.path=FOLDER")
-        if not Path(path).exists():
-            raise ValueError(f"rollout.path={path}: no such folder or file; name the folder or file of a dataset")
+        try:
+            locate_dataset(path)
+        except ValueError as error:
+            raise ValueError(f"rollout.path={error}") from error
         if stride is not None and stride < 1:
             raise ValueError(f"rollout.stride must be at least 1, got {stride}")
         self.path, self.stride, self.include_failures, self.cache_episodes, self.ignore_contract = (
