@@ -1,4 +1,4 @@
-"""The point in a maze: moves around the wall by hand, goals beyond it, time, seeds, and a log that stays out of zones."""
+"""The point in a maze: moves around the wall by hand, goals beyond it, time, seeds, and a log outside of the zones."""
 
 import numpy as np
 import pytest

@@ -71,8 +71,8 @@ class HindsightReplayBuffer(ReplayBuffer):
     """Replay buffer of a recording whose samples have hindsight goals, in the columns obs.goal and next.goal.
 
     The reward of a sample is 0 and its discount 0 where the goal is the state itself; else they are -1 and gamma. So
-    the value of a goal is minus the discounted number of decisions to it. A terminal transition has no next state and is
-    not sampled.
+    the value of a goal is minus the discounted number of decisions to it. A terminal transition has no next state and
+    is not sampled.
 
     Args:
         goals: distribution of the goals.

@@ -1,12 +1,13 @@
 """Hilbert representations: an embedding whose distances are temporal distances, and an actor that moves in it.
 
-Foundation Policies with Hilbert Representations, 2024, arXiv:2402.15567: Hilbert representations (the value of a goal is
-a negative distance), and zero-shot prompting (what a direction is at test time).
+Foundation Policies with Hilbert Representations, 2024, arXiv:2402.15567: Hilbert representations (the value of a goal
+is a negative distance), and zero-shot prompting (what a direction is at test time).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ def choose_midpoints(
     aim: Tensor,  # [N, D]
     landmarks: Tensor,  # [M, D]
 ) -> Tensor:  # [N, D]
-    """The landmark w with the smallest max(||here - w||, ||w - aim||), or the aim where that is not below ||here - aim||.
+    """The landmark w with the least max(||here - w||, ||w - aim||), or the aim where that is not below ||here - aim||.
 
     Without the exception a state next to an aim that lies apart from all landmarks would never move on to it.
     Source: "Test-time planning".
@@ -84,7 +85,7 @@ class HilbertRepresentation(nn.Module):
 
 def _network(widths: Sequence[int], dims: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:]):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.LayerNorm(after), nn.GELU()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], dims))
 

@@ -59,7 +59,7 @@ def test_observations_without_the_goal_are_refused():
         policy.check_spaces(spaces.Dict({"state": box, "goal": box}), action)
     with pytest.raises(ValueError, match="no goal among"):
         policy.features({"state": torch.zeros(1, 3)})
-    with pytest.raises(ValueError, match="policy.goal_dims=3"):
+    with pytest.raises(ValueError, match=r"policy\.goal_dims=3"):
         policy.encode_batch({"state": np.zeros((1, 3)), "aim": np.zeros((1, 2))})
 
 

@@ -1,4 +1,4 @@
-"""HILP: losses and rewards by hand, the distance is a metric, what is trained, directions, and rewards without training."""
+"""HILP: losses and rewards by hand, the distance is a metric, what is trained, directions, and recorded rewards."""
 
 import copy
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def test_errors_and_loss_by_hand():
 
 
 def test_the_smaller_target_and_the_mean_value_decide_the_weight():
-    """V'(s', g) = -2 and -6, V'(s, g) = -3 and -4: u = -1 - 0.5 * 6 + 3.5 = -0.5, e = -1 - 1 + 3 = 1 and -1 - 3 + 4 = 0.
+    """V'(s', g) = -2, -6 and V'(s, g) = -3, -4: u = -1 - 0.5 * 6 + 3.5 = -0.5, e = -1 - 1 + 3 = 1 and -1 - 3 + 4 = 0.
 
     So the weight is 0.1 of expectile 0.9, whatever the sign of e is: the loss is 0.1 * (1 + 0).
     """
