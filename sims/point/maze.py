@@ -150,15 +150,15 @@ class PointMazeVectorEnv(VectorEnv):
     def _distance(self) -> np.ndarray:
         return np.linalg.norm(self._places[:, 0] - self._places[:, 1], axis=1)
 
-    def _reached(self) -> np.ndarray:
+    def _is_at_goal(self) -> np.ndarray:
         return (self._distance() <= self.sim.radius_m) & self.sim.goals
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        over = (self._steps >= self.sim.steps) | self._reached()
+        over = (self._steps >= self.sim.steps) | self._is_at_goal()
         before = self._places[:, 0].copy()
         self._places[:, 0] = np.where(over[:, None], before, self.sim.move(before, actions))
         self._steps = self._steps + ~over
-        height, reached = self._places[:, 0, 1].copy(), self._reached()
+        height, reached = self._places[:, 0, 1].copy(), self._is_at_goal()
         scores = {"success": reached.astype(np.float64), "distance_m": self._distance(), "height_m": height}
         time_up = (self._steps >= self.sim.steps) & ~reached
         return self._observation(), height - before[:, 1], reached, time_up, {"scores": scores}

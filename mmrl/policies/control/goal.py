@@ -31,11 +31,11 @@ class GoalPolicy(TanhMeanPolicy):
         super().__init__(*args, goal_dims=goal_dims, goal=goal, **kwargs)
 
     def _head(self, features: int) -> TanhMeanHead:
-        dims, given = self.encoder.observation_dims, self.config["goal_dims"]
-        self.goal_dims, self.goal = dims if given is None else given, self.config["goal"]
+        dims, size = self.encoder.observation_dims, self.config["goal_dims"]
+        self.goal_dims, self.goal = dims if size is None else size, self.config["goal"]
         if not dims or not self.goal_dims or self.goal_dims < 1:
             raise ValueError(
-                f"policy.goal_dims={given}, policy.observation_dims={dims}: a goal-conditioned policy needs a state "
+                f"policy.goal_dims={size}, policy.observation_dims={dims}: a goal-conditioned policy needs a state "
                 "vector and a goal of at least one number"
             )
         if self.encoder.statistics is not None and self.goal_dims != dims:
