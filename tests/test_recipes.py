@@ -83,6 +83,8 @@ SMALL = {
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
     "tanh_mean": ("policy.hidden=[16]",),
+    "goal": ("policy.hidden=[16]",),
+    "hilbert": ("policy.hidden=[16]", "policy.representation_hidden=[16]", "policy.landmarks=8"),
     "mean_flow": ("policy.hidden=[16]", "policy.flow_hidden=[16]"),
     "pixels": ("policy.hidden=[16]",),
 }
@@ -134,7 +136,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
             "data.gradient_steps=2",
             "data.learning_starts=8",
             "data.replay.batch_size=4",
-            "data.replay.capacity=100",
+            "data.replay.capacity=1000",
         ]
         words += ["data.log.num_episodes=3"] if plain.data.get("log") else []
         if "held_back" in plain.data:

@@ -86,6 +86,8 @@ class Tabular(nn.Module):
             "min_target_q": self.value.flip(0)[state],
             "q_logprobs": choices,
             "skill_reward": self.logits[state][..., 0],
+            "temporal_errors": self.logits[state],
+            "temporal_advantage": self.value.flip(0)[state],
             "slack": self.logits[state][..., 1],
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
