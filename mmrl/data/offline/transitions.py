@@ -125,8 +125,9 @@ def encode_transitions(
     for number, episode in zip(numbers, episodes):
         if episode.rewards is None:
             raise ValueError(
-                f"{episode.where}: it has no rewards, which offline RL learns from; add them (`rewards` in HDF5, "
-                "next.reward in a LeRobotDataset), or imitate the actions: recipe=bc"
+                f"{episode.where}: it has no rewards, which offline RL learns from; add them (`rewards` in HDF5 and "
+                ".npz, next.reward in a LeRobotDataset), name a goal (data.relabelling._target_=mmrl.data.offline."
+                "goal_reward.GoalReward), or imitate the actions: recipe=bc"
             )
         length = len(episode) - (not episode.terminated and episode.final is None)
         if not length:
