@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.data.offline.checks import check_episode
 from mmrl.data.offline.ends import check_ends
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.datasets.base import Dataset
@@ -123,18 +124,13 @@ def encode_transitions(
     final: dict[str, list[np.ndarray]] = {}
     closed, stored = [], []  # numbers of the episodes with a final observation, and of those with rows
     for number, episode in zip(numbers, episodes):
-        if episode.rewards is None:
-            raise ValueError(
-                f"{episode.where}: it has no rewards, which offline RL learns from; add them (`rewards` in HDF5 and "
-                ".npz, next.reward in a LeRobotDataset), name a goal (data.relabelling._target_=mmrl.data.offline."
-                "goal_reward.GoalReward), or imitate the actions: recipe=bc"
-            )
+        episode_rewards = check_episode(episode)
         length = len(episode) - (not episode.terminated and episode.final is None)
         if not length:
             continue
         stored.append(number)
         lengths.append(length)
-        rewards.append(episode.rewards[:length])
+        rewards.append(episode_rewards[:length])
         actions.append(_played_actions(episode, policy)[:length])
         for name, rows in episode.observations.items():
             observations.setdefault(name, []).append(rows[:length])
