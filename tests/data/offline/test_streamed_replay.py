@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
-import h5py
-import numpy as np
 import pytest
 import torch
 
@@ -20,10 +19,12 @@ from mmrl.data.offline.transitions import exceeds_memory, fill_replay
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.datasets.formats import open_dataset
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy
+from scripts.control.measure_loading import write_log
 from tests.data.offline.recordings import arrays, write
 from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET
 
+SCRIPT = Path(__file__).parents[3] / "scripts/control/measure_loading.py"
 LENGTHS, ENDS = [3, 4, 2, 3, 6, 1], ["done", "time", "time", "done", "time", "done"]
 SMALL = (*QUIET, "policy.hidden=[8]", "data.gradient_steps=4", "data.replay.batch_size=8", "data.replay.capacity=100")
 
@@ -72,62 +73,25 @@ def test_rows_of_a_file_by_their_numbers(tmp_path):
     rows.close()
 
 
-MEASURE = """
-import re, sys
-from pathlib import Path
-import numpy as np
-from mmrl.data.offline.streamed_replay import StreamedReplay
-from mmrl.data.offline.transitions import fill_replay
-from mmrl.data.replay_buffer import ReplayBuffer
-from mmrl.datasets.formats import open_dataset
-from mmrl.policies.control.tanh_mean import TanhMeanPolicy
-
-def status(name):
-    return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
-
-path, folder, on_disk = sys.argv[1], sys.argv[2], sys.argv[3] == "disk"
-replay, policy = ReplayBuffer(500_000, 64), TanhMeanPolicy(100, 2, hidden=[4])
-dataset = open_dataset(path)
-if on_disk:
-    replay = StreamedReplay(replay, Path(folder))
-policy.encode_batch({"state": np.zeros((1000, 100), np.float32)})
-open("/proc/self/clear_refs", "w").write("5")  # VmHWM begins again
-before = status("VmRSS")
-fill_replay(replay, dataset, policy)
-rng = np.random.default_rng(0)
-for _ in range(5):
-    batch = replay.sample(16, rng)
-print(replay.num_transitions, float(batch["obs.state"].double().sum()), status("VmHWM") - before)
-"""
-
-
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
+def large(tmp_path_factory) -> Path:
     """200 MB of rows: 500,000 transitions of 100 observed numbers, in episodes of 1,000."""
-    path, rows = tmp_path_factory.mktemp("large") / "log.hdf5", 500_000
-    block = np.random.default_rng(0).normal(size=(5000, 100)).astype(np.float32)
-    with h5py.File(path, "w") as file:
-        observations = file.create_dataset("observations", (rows, 100), np.float32)
-        for start in range(0, rows, len(block)):
-            observations[start : start + len(block)] = block + start
-        file["actions"], file["rewards"] = np.zeros((rows, 2), np.float32), np.arange(rows, dtype=np.float32)
-        file["terminals"], file["timeouts"] = np.zeros(rows, bool), np.arange(rows) % 1000 == 999
+    path = tmp_path_factory.mktemp("large") / "log.hdf5"
+    write_log(path, 500_000, dims=100, actions=2, steps=1000)
     return path
 
 
-def test_a_recording_of_several_times_the_memory(large, tmp_path):
-    """On disk the process grows by less than 60 MB over 200 MB of rows, in memory by as much as they have."""
-    results, program = {}, tmp_path / "measure.py"
-    program.write_text(MEASURE)
+def test_a_recording_of_several_times_the_memory(large):
+    """On disk the process grows by less than 60 MB over 206 MB of rows, in memory by at most 1.5 times as much."""
+    results = {}
     for place in ("disk", "memory"):
-        command = [quick_python(), str(program), str(large), str(tmp_path / "rows"), place]
+        command = [quick_python(), str(SCRIPT), "--file", str(large), "--place", place, "--batches", "64"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert not done.returncode, done.stderr
-        *batch, growth = done.stdout.split()
-        results[place] = (batch, float(growth))
-    assert results["disk"][0] == results["memory"][0] and results["disk"][0][0] == "499500"
-    assert results["disk"][1] < 60 and results["memory"][1] > 190
-    assert not list((tmp_path / "rows").iterdir())
+        results[place] = json.loads(done.stdout)
+    disk, memory = results["disk"], results["memory"]
+    assert disk["sum"] == memory["sum"] and disk["transitions"] == memory["transitions"] == 499_500
+    assert disk["size_mb"] == 206.5 and disk["growth_mb"] < 60 and 200 < memory["growth_mb"] < 1.5 * 206.5
 
 
 # ---------------------------------------------------------------- runs
