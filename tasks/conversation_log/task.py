@@ -1,4 +1,4 @@
-"""Conversations that somebody else had, with rewards, to learn from without playing."""
+"""Logged conversations with rewards, to learn from without playing."""
 
 from __future__ import annotations
 
