@@ -88,7 +88,8 @@ class RowFile:
             first: number of the first row of each window, int64 [N].
             width: rows of a window.
         """
-        assert self.layout is not None
+        if self.layout is None or not self._close.alive:  # its number may be another file's by now
+            raise ValueError(f"{self.folder}: the file of the recording has no rows, or is closed")
         rows = np.zeros((len(first), width), self.layout)
         content, window = memoryview(rows.view(np.uint8).reshape(-1)), width * self.layout.itemsize
         starts = first.numpy() * self.layout.itemsize

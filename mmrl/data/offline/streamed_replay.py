@@ -64,8 +64,9 @@ class StreamedReplay(ReplayBuffer):
         return {"replay/rows": float(self.rows.size)} | {name: size / 2**30 for name, size in sizes.items()}
 
     def close(self) -> None:
-        """Remove the file."""
+        """Remove the file, after which the buffer is empty; a later fit fills another one."""
         self.rows.close()
+        self.num_transitions = 0
 
     def state_dict(self) -> dict[str, Any]:
         raise NotImplementedError("a recording on disk is read again from its dataset, and no checkpoint holds it")

@@ -71,6 +71,9 @@ def test_rows_of_a_file_by_their_numbers(tmp_path):
     with pytest.raises(ValueError, match="have columns"):
         rows.append({"number": torch.zeros(2)})
     rows.close()
+    rows.close()
+    with pytest.raises(ValueError, match="is closed"):
+        rows.read(torch.tensor([0]), 1)
 
 
 @pytest.fixture(scope="module")
