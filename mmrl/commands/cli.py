@@ -22,6 +22,7 @@ from mmrl.config.code.slots import check_empty_names, check_slots
 from mmrl.config.code.trust import check_named_code
 from mmrl.config.dry_calls.answers import check_answers
 from mmrl.config.dry_calls.data import check_data, check_row_columns
+from mmrl.config.dry_calls.logged_rewards import check_logged_rewards
 from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.dry_calls.processor import build_configured, check_processor
 from mmrl.config.errors.parser import check_empty, format_parser_error
@@ -160,6 +161,7 @@ class CLI(LightningCLI):
         if self._trains:
             config = self._plain()
             check_answers(data, reward, config, scores)
+            check_logged_rewards(data)
             check_row_columns(data, find_row_readers(config["model"], config["data"]))
         check_processor(self._processor, data)
 

@@ -30,5 +30,5 @@ def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
     raise ValueError(
         f"{path}: not a dataset that can be read here; give another place: a LeRobotDataset v3.0 folder has "
         f"{layout.INFO}, a Minari folder has data/{FILE}, a robomimic dataset is one .hdf5 file, and so are "
-        "D4RL's flat arrays"
+        "D4RL's flat arrays; transitions in an .npz file are for offline RL alone"
     )

@@ -45,6 +45,7 @@ OTHERS = {
     "gym_text": "environments without an expert",
     "textarena": "games without an expert",
     "openenv": "environments of a server",
+    "conversation_log": "conversations of a file, whose rewards are recorded",
     "bandit": "one answer is right for all prompts",
     "cyclic": "preferences between answers; no answer is right",
     "drifted_preferences": "pairs of words; a policy's own answer has a reward, and none is right",

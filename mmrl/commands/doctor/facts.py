@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 import mmrl
+from mmrl.distributed.free_memory import available_memory
 from mmrl.distributed.ports import try_port
 from mmrl.runs.versions import find_version
 
@@ -101,17 +102,6 @@ def hash_source() -> str:
 def is_visible(path: str) -> bool:
     """Whether this process sees a file."""
     return Path(path).is_file()
-
-
-def available_memory() -> int:
-    """Bytes of host memory that can be had without swapping, within the limit of a container."""
-    sizes = []
-    with open("/proc/meminfo") as file:
-        sizes += [int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable")]
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.is_file() and limit.read_text().strip().isdigit():
-        sizes.append(int(limit.read_text()) - int(used.read_text()))
-    return min(sizes)
 
 
 def resident_memory() -> int:

@@ -50,6 +50,9 @@ class RewardedDataset(Dataset):
     def read(self, number: int) -> OfflineEpisode:
         return replace(self.dataset.read(number), rewards=self.rewards[number])
 
+    def lengths(self) -> list[int]:
+        return self.dataset.lengths()
+
     def statistics(self) -> dict[str, Statistics]:
         return self.dataset.statistics()
 

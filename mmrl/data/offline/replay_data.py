@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mmrl.core.errors import check_at_least
+from mmrl.core.errors import ConfigError, check_at_least
 from mmrl.core.types import Context
 from mmrl.data.collector import Collected
 from mmrl.data.offline.played_log import PlayedLog
 from mmrl.data.offline.relabelling import Relabelling
-from mmrl.data.offline.transitions import fill_replay
+from mmrl.data.offline.streamed_replay import StreamedReplay
+from mmrl.data.offline.transitions import exceeds_memory, fill_replay
 from mmrl.data.replay_data import ReplayData
 from mmrl.data.rollout_data import RolloutData
 from mmrl.datasets.base import Dataset
-from mmrl.datasets.formats import open_dataset
+from mmrl.datasets.recordings import open_recording
 from mmrl.distributed import parallel
+from mmrl.policies.control.actor import ActorPolicy
 from mmrl.rollouts.base import simulator_of
 
 
@@ -34,6 +36,9 @@ class OfflineReplayData(ReplayData):
         checks_ends: refuse a dataset whose terminal states and time limits look exchanged.
         log: played by the simulator's script in place of a dataset; `path` takes precedence.
         relabelling: gives the recorded transitions their rewards; None takes the recorded ones.
+        on_disk: keep the transitions of the recording in a file and draw batches from there (`StreamedReplay`), in one
+            process that collects nothing; None where they need more than half of the available memory.
+        folder: of that file, which is gone when the run ends; None is the folder of the run.
     """
 
     def __init__(
@@ -43,6 +48,8 @@ class OfflineReplayData(ReplayData):
         checks_ends: bool = True,
         log: PlayedLog | None = None,
         relabelling: Relabelling | None = None,
+        on_disk: bool | None = None,
+        folder: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -50,6 +57,7 @@ class OfflineReplayData(ReplayData):
             check_at_least(0, "data", collect_from=collect_from)
         self.path, self.collect_from, self.checks_ends = path, collect_from, checks_ends
         self.log, self.relabelling = log, relabelling
+        self.on_disk, self.folder = on_disk, folder
         self._recording_metrics: dict[str, float] = {}
         if self._recorded:
             self.learning_starts = 1  # no decision is drawn uniformly
@@ -58,6 +66,11 @@ class OfflineReplayData(ReplayData):
                 f"data.relabelling gives the transitions of a recording their rewards (data.path={path}), and none "
                 f"that the policy collects later (data.collect_from={collect_from}); name a file and set "
                 "data.collect_from=null"
+            )
+        if on_disk and (collect_from is not None or not self._recorded):
+            raise ValueError(
+                f"data.on_disk=true keeps a recording on disk (data.path={path}), to which no transitions are added "
+                f"(data.collect_from={collect_from}); name a file and set data.collect_from=null, or data.on_disk=false"
             )
 
     @property
@@ -75,13 +88,34 @@ class OfflineReplayData(ReplayData):
                 if self.relabelling is not None:
                     folder, device = Path(self.trainer.default_root_dir), parallel.device_of(self.trainer)
                     dataset, self._recording_metrics = self.relabelling.relabel(dataset, self.seed, folder, device)
-                fill_replay(self.replay, dataset, self.trainer.lightning_module.policy, self.checks_ends)
+                policy = self.trainer.lightning_module.policy
+                if self._stays_on_disk(dataset, policy):
+                    self.replay = StreamedReplay(self.replay, Path(self.folder or self.trainer.default_root_dir))
+                fill_replay(self.replay, dataset, policy, self.checks_ends)
             finally:
                 dataset.close()
 
+    def _stays_on_disk(self, dataset: Dataset, policy: ActorPolicy) -> bool:
+        processes = parallel.rank_and_size()[1]
+        if self.on_disk is None:
+            if self.collect_from is not None or processes > 1:
+                return False
+            return exceeds_memory(dataset, policy, self.replay.capacity)
+        if self.on_disk and processes > 1:
+            raise ConfigError(
+                f"data.on_disk=true reads the recording in one process, and there are {processes}; set "
+                "trainer.devices=1, or data.on_disk=false, with which each process has its share in memory"
+            )
+        return self.on_disk
+
+    def close(self) -> None:
+        super().close()
+        if isinstance(self.replay, StreamedReplay):
+            self.replay.close()
+
     def _open_recording(self) -> Dataset:
         if self.path is not None:
-            return open_dataset(self.path)
+            return open_recording(self.path)
         assert self.log is not None
         return self.log.play(self.task, self.seed)
 

@@ -9,16 +9,22 @@ import torch
 from torch import Tensor
 
 from mmrl.core.batch import Batch
+from mmrl.data.offline.checks import check_episode
 from mmrl.data.offline.ends import check_ends
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.distributed import parallel
+from mmrl.distributed.free_memory import available_memory
 from mmrl.policies.control.actor import ActorPolicy
 
 MAX_BLOCK = 64
 """Episodes that are encoded and stored together are at most so many, and at most a hundredth of all: the memory beside
 the buffer stays small, and many short episodes take few calls."""
+MAX_BLOCK_BYTES = 2**23
+"""Bytes of encoded rows, above which fewer episodes than `MAX_BLOCK` are taken together."""
+MEMORY_SHARE = 0.5
+"""Of the available memory, which a recording may take before it stays on disk."""
 _TOLERANCE = 1e-4  # of the box's width: rounding of float32, not another scale
 
 
@@ -40,7 +46,11 @@ def fill_replay(replay: ReplayBuffer, dataset: Dataset, policy: ActorPolicy, che
     _check_actions(dataset, policy)
     rank, size = parallel.rank_and_size()
     ends: list[tuple[int, str]] = []
+    num_final = 0  # rows with a final observation that this process stored
     block = min(MAX_BLOCK, max(1, len(dataset) // (100 * size)))
+    if block > 1:
+        first = dataset[0]
+        block = max(1, min(block, MAX_BLOCK_BYTES // max(1, len(first) * _row_bytes(first, policy))))
     for start in range(0, len(dataset), block * size):
         numbers = range(start + rank, min(start + block * size, len(dataset)), size)
         episodes = [dataset[number] for number in numbers]
@@ -48,14 +58,40 @@ def fill_replay(replay: ReplayBuffer, dataset: Dataset, policy: ActorPolicy, che
         rows, final = encode_transitions(episodes, list(numbers), policy)
         policy.count_rows(rows, lambda sums: parallel.total(sums, policy.device))
         replay.add(rows, final)
-        if replay.num_transitions > replay.capacity:
-            raise ValueError(
-                f"{dataset.path} has more transitions than data.replay.capacity={replay.capacity:,}; raise it"
-            )
+        num_final += len(final["episode"])
+        _check_capacity(replay, replay.num_transitions, dataset)
+    _check_capacity(replay, replay.num_transitions + sum(parallel.gather([num_final])), dataset)
     if checks_ends:
         check_ends(dataset.path, parallel.gather(ends))
     if not replay.num_transitions:
         raise ValueError(f"{dataset.path}: no episode has a transition whose next observation is known")
+
+
+def exceeds_memory(dataset: Dataset, policy: ActorPolicy, capacity: int) -> bool:
+    """Whether the rows of a dataset need more than `MEMORY_SHARE` of the available memory.
+
+    Args:
+        dataset: recorded episodes.
+        policy: encodes observations and actions.
+        capacity: rows of the buffer, which takes no larger dataset.
+    """
+    limit = MEMORY_SHARE * available_memory()
+    row = _row_bytes(dataset[0], policy)
+    return row * capacity > limit and row * (sum(dataset.lengths()) + len(dataset)) > limit
+
+
+def _row_bytes(episode: OfflineEpisode, policy: ActorPolicy) -> int:
+    """Bytes of a stored row: reward, kind, action, and the observations that the policy reads."""
+    columns = {name: np.asarray(rows[:1]) for name, rows in episode.observations.items()}
+    return 5 + 4 * episode.actions[0].size + sum(column.nbytes for column in _encode(columns, policy).values())
+
+
+def _check_capacity(replay: ReplayBuffer, rows: int, dataset: Dataset) -> None:
+    if rows > replay.capacity:
+        raise ValueError(
+            f"{dataset.path} has more transitions than data.replay.capacity={replay.capacity:,}, final observations "
+            "included; raise it, or set data.on_disk=true"
+        )
 
 
 def _check_actions(dataset: Dataset, policy: ActorPolicy) -> None:
@@ -88,17 +124,13 @@ def encode_transitions(
     final: dict[str, list[np.ndarray]] = {}
     closed, stored = [], []  # numbers of the episodes with a final observation, and of those with rows
     for number, episode in zip(numbers, episodes):
-        if episode.rewards is None:
-            raise ValueError(
-                f"{episode.where}: it has no rewards, which offline RL learns from; add them (`rewards` in HDF5, "
-                "next.reward in a LeRobotDataset), or imitate the actions: recipe=bc"
-            )
+        episode_rewards = check_episode(episode)
         length = len(episode) - (not episode.terminated and episode.final is None)
         if not length:
             continue
         stored.append(number)
         lengths.append(length)
-        rewards.append(episode.rewards[:length])
+        rewards.append(episode_rewards[:length])
         actions.append(_played_actions(episode, policy)[:length])
         for name, rows in episode.observations.items():
             observations.setdefault(name, []).append(rows[:length])

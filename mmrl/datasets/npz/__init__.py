@@ -1,0 +1,1 @@
+"""Flat arrays of transitions in NumPy's .npz files."""
