@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl.core.types import Episode, Prompt, Task
-from mmrl.datasets.recordings import open_recording
+from mmrl.datasets.formats import open_dataset
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OfflineTask(Task):
     @functools.cached_property
     def episode_indices(self) -> tuple[int, ...]:
         """Indices of the split's episodes that did not fail."""
-        dataset = open_recording(self.path)
+        dataset = open_dataset(self.path)
         held_out = self.split == "held_out"
         mine = (n for n in range(len(dataset)) if (n % self.every == self.every - 1) is held_out)
         indices = tuple(n for n in mine if dataset.success(n) is not False)
@@ -61,11 +61,11 @@ class OfflineTask(Task):
 
     def contract(self) -> dict[str, Any]:
         """Contract of the simulator that recorded the episodes; empty if the dataset does not state it."""
-        return dict(open_recording(self.path).contract or {})
+        return dict(open_dataset(self.path).contract or {})
 
     def sizes(self) -> dict[str, Any]:
         """Constructor arguments of a policy that follow from the dataset, as `Sim.sizes`."""
-        dataset = open_recording(self.path)
+        dataset = open_dataset(self.path)
         sizes = {"action_dims": dataset.features["action"].shape[0]}
         vectors = {n: f for n, f in dataset.features.items() if n != "action" and not f.camera and len(f.shape) == 1}
         for name, argument in (("proprio", "proprio_dims"), ("state", "observation_dims")):

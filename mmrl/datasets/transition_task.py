@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.base import Dataset
-from mmrl.datasets.recordings import open_recording
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.task import OfflineTask
 
 
@@ -23,14 +23,14 @@ class TransitionTask(OfflineTask):
 
     @functools.cached_property
     def episode_indices(self) -> tuple[int, ...]:
-        dataset = open_recording(self.path)
+        dataset = open_dataset(self.path)
         count = len(dataset)
         dataset.close()
         return tuple(range(count))
 
     def sizes(self) -> dict[str, Any]:
         """Constructor arguments of a policy with real actions."""
-        dataset = open_recording(self.path)
+        dataset = open_dataset(self.path)
         sizes = {**super().sizes(), "actions": dataset.features["action"].shape[0]}
         if not dataset.features["action"].dtype.startswith("float"):
             return {**sizes, "kind": "categorical"}

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from mmrl.data.offline.streamed_replay import StreamedReplay  # noqa: E402
 from mmrl.data.offline.transitions import fill_replay  # noqa: E402
 from mmrl.data.replay_buffer import ReplayBuffer  # noqa: E402
-from mmrl.datasets.recordings import open_recording  # noqa: E402
+from mmrl.datasets.formats import open_dataset  # noqa: E402
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy  # noqa: E402
 from scripts.benchmark.fit_memory import read_status  # noqa: E402
 
@@ -56,7 +56,7 @@ def measure(path: Path, place: str, folder: Path, batches: int) -> dict[str, Any
         folder: of the file with the rows on disk.
         batches: that are drawn, 64 at once.
     """
-    dataset = open_recording(path)
+    dataset = open_dataset(path)
     dims, actions = (dataset.features[name].shape[0] for name in ("state", "action"))
     rows = sum(dataset.lengths())
     policy = TanhMeanPolicy(dims, actions, hidden=[4])

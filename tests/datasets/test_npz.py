@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.npz.arrays import NpzArray, NpzFile
-from mmrl.datasets.recordings import open_recording
 from tests.data.offline.recordings import arrays
 
 
@@ -34,7 +34,7 @@ def test_the_ends_of_ogbench(tmp_path, save):
     states = np.arange(14, dtype=np.float32).reshape(7, 2)
     terminals = np.array([0, 0, 0, 1, 0, 0, 1], np.float32)
     save(tmp_path / "maze.npz", observations=states, actions=np.ones((7, 1)), terminals=terminals, qpos=states)
-    dataset = open_recording(tmp_path / "maze.npz")
+    dataset = open_dataset(tmp_path / "maze.npz")
     assert dataset.lengths() == [4, 3] and dataset.features.keys() == {"state", "action"}
     for number, rows in ((1, slice(4, 7)), (0, slice(0, 4))):
         episode = dataset[number]
@@ -47,7 +47,7 @@ def test_the_ends_of_ogbench(tmp_path, save):
 def test_pictures_are_the_image(tmp_path, save):
     frames = np.random.default_rng(0).integers(0, 255, (5, 8, 8, 3)).astype(np.uint8)
     save(tmp_path / "seen.npz", observations=frames, actions=np.ones((5, 2)), terminals=np.eye(5)[4])
-    dataset = open_recording(tmp_path / "seen.npz")
+    dataset = open_dataset(tmp_path / "seen.npz")
     assert dataset.features["image"].camera
     np.testing.assert_array_equal(dataset[0].observations["image"], frames)
 
@@ -55,7 +55,7 @@ def test_pictures_are_the_image(tmp_path, save):
 def test_names_of_d4rl_mean_the_same_as_in_hdf5(tmp_path, save):
     columns = arrays([3, 4, 2], ["done", "time", "cut"])
     save(tmp_path / "log.npz", **columns, next_observations=columns["observations"] + 1)
-    episodes = list(open_recording(tmp_path / "log.npz"))
+    episodes = list(open_dataset(tmp_path / "log.npz"))
     assert [episode.ended for episode in episodes] == ["done", "time", "cut"]
     np.testing.assert_array_equal(np.concatenate([one.rewards for one in episodes]), columns["rewards"])
     np.testing.assert_array_equal(episodes[1].final["state"], columns["observations"][6] + 1)
@@ -103,7 +103,7 @@ BROKEN = {
 def test_what_is_refused(tmp_path, build, message):
     build(tmp_path / "log.npz")
     with pytest.raises(ValueError, match=message):
-        open_recording(tmp_path / "log.npz")
+        open_dataset(tmp_path / "log.npz")
 
 
 def test_a_damaged_file_is_refused_where_it_is_read(tmp_path):
@@ -114,7 +114,7 @@ def test_a_damaged_file_is_refused_where_it_is_read(tmp_path):
     content[len(content) // 3 : len(content) // 3 + 40] = bytes(40)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"log\.npz.*not a readable \.npz file"):
-        open_recording(path)[0]
+        open_dataset(path)[0]
 
 
 def test_an_array_is_read_in_pieces(tmp_path, monkeypatch):

@@ -15,10 +15,10 @@ from mmrl.commands.options import parse_switch, split_options
 from mmrl.core.errors import ConfigError
 from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.contact_sheet import write_contact_sheet
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
-from mmrl.datasets.recordings import open_recording
 from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, compute_statistics, find_anomalies
 from mmrl.runs.writable import writable
 
@@ -35,7 +35,7 @@ def inspect(arguments: Sequence[str]) -> None:
     if len(places) != 1:
         raise ConfigError(f"mmrl data inspect: give one dataset, got {places}; for example `mmrl data inspect FOLDER`")
     place = Path(places[0])
-    dataset = open_recording(place, statistics=not write)
+    dataset = open_dataset(place, statistics=not write)
     episodes = [_light(dataset.read(number), dataset) for number in range(len(dataset))]
     console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)  # others' names
     _overview(console, dataset, episodes)

@@ -15,7 +15,7 @@ from mmrl.data.offline.transitions import exceeds_memory, fill_replay
 from mmrl.data.replay_data import ReplayData
 from mmrl.data.rollout_data import RolloutData
 from mmrl.datasets.base import Dataset
-from mmrl.datasets.recordings import open_recording
+from mmrl.datasets.formats import open_dataset
 from mmrl.distributed import parallel
 from mmrl.policies.control.actor import ActorPolicy
 from mmrl.rollouts.base import simulator_of
@@ -115,7 +115,7 @@ class OfflineReplayData(ReplayData):
 
     def _open_recording(self) -> Dataset:
         if self.path is not None:
-            return open_recording(self.path)
+            return open_dataset(self.path)
         assert self.log is not None
         return self.log.play(self.task, self.seed)
 

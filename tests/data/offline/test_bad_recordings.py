@@ -13,8 +13,8 @@ from mmrl.data.offline.checks import check_episode
 from mmrl.data.offline.streamed_replay import StreamedReplay
 from mmrl.data.offline.transitions import fill_replay
 from mmrl.data.replay_buffer import ReplayBuffer
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
-from mmrl.datasets.recordings import open_recording
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy
 from tests.data.offline.formats import FORMATS, Log
 
@@ -50,7 +50,7 @@ MISSING = {
 
 
 def fill(path: Path, folder: Path | None) -> ReplayBuffer:
-    dataset = open_recording(path)
+    dataset = open_dataset(path)
     torch.manual_seed(0)
     replay = ReplayBuffer(capacity=100, batch_size=8)
     replay = replay if folder is None else StreamedReplay(replay, folder)

@@ -10,7 +10,7 @@ import torch
 
 from mmrl.__main__ import main
 from mmrl.data.offline.goal_reward import GoalReward
-from mmrl.datasets.recordings import open_recording
+from mmrl.datasets.formats import open_dataset
 from tests.tiny_recipes import QUIET
 
 SMALL = (*QUIET, "policy.hidden=[8]", "data.gradient_steps=4", "data.replay.batch_size=8", "trainer.max_epochs=1")
@@ -27,7 +27,7 @@ def maze(tmp_path) -> Path:
 
 
 def relabel(path, **options):
-    dataset, _ = GoalReward(**options).relabel(open_recording(path), 0, Path(), torch.device("cpu"))
+    dataset, _ = GoalReward(**options).relabel(open_dataset(path), 0, Path(), torch.device("cpu"))
     return [dataset[number].rewards.tolist() for number in range(len(dataset))]
 
 
