@@ -188,9 +188,10 @@ def read_real_actions(*, _root_: DictConfig) -> Any:
     """Resolve ${real_actions:}: as ${sim:actions}, for policies of real numbers."""
     if read_sim_size("kind", None, _root_=_root_) not in (None, "gaussian"):
         sim = OmegaConf.select(_root_, "data.task.sim")
+        place = f"task.path={OmegaConf.select(_root_, 'data.task.path')}" if sim is None else f"sim.id={sim.get('id')}"
         raise ConfigError(
-            f"sim.id={sim.get('id')}: its actions are numbered, and this recipe's policy gives real numbers; use "
-            "recipe=ppo_control (policy=control)"
+            f"{place}: its actions are numbered, and this recipe's policy gives real numbers; use "
+            + ("a recording of real ones" if sim is None else "recipe=ppo_control (policy=control)")
         )
     return read_sim_size("actions", _root_=_root_)
 

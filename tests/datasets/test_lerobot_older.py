@@ -100,6 +100,10 @@ def edit(name, old, new):
     return apply
 
 
+def cut_last_line(path):
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+
+
 def remove(name):
     return lambda folder: (folder / name).unlink()
 
@@ -115,7 +119,10 @@ REFUSED = {
     "a length is true": (edit("meta/episodes.jsonl", '"length": 4', '"length": true'), "line 1: length is True"),
     "a number twice": (edit("meta/episodes.jsonl", 'index": 1', 'index": 0'), "must be numbered 0, 1, 2"),
     "a length too small": (
-        edit("meta/episodes.jsonl", '"length": 3', '"length": 2'),
+        lambda folder: [
+            edit("meta/episodes.jsonl", '"length": 3', '"length": 2')(folder),
+            edit("meta/info.json", '"total_frames": 7', '"total_frames": 6')(folder),
+        ],
         "has 3 rows.* says 2 of episode 1",
     ),
     "a table is missing": (remove(TABLE), "episode_000001.parquet of episode 1 is missing"),
@@ -123,6 +130,16 @@ REFUSED = {
     "another folder": (edit("meta/info.json", '"data/chunk', '"../data/chunk'), "leaves the folder"),
     "an attribute": (edit("meta/info.json", "{episode_index:06d}", "{episode_index.real}"), "its fields may be"),
     "a field of v3": (edit("meta/info.json", "{episode_index:06d}", "{file_index:06d}"), "its fields may be"),
+    "an episode is lost": (
+        lambda folder: cut_last_line(folder / "meta/episodes.jsonl"),
+        "info.json: total_episodes is 2, meta/episodes.jsonl has 1",
+    ),
+    "other counts": (edit("meta/info.json", '"total_frames": 7', '"total_frames": 9'), "total_frames is 9, .* has 7"),
+    "a text twice": (edit("meta/tasks.jsonl", "lift", "push"), "tasks.jsonl: each text and each task_index"),
+    "an index twice": (edit("meta/tasks.jsonl", 'index": 1', 'index": 0'), "each text and each task_index"),
+    "a large index": (edit("meta/tasks.jsonl", 'index": 1', f'index": {2**70}'), "each text and each task_index"),
+    "a task is a number": (edit("meta/episodes.jsonl", '["lift the block"]', "[3]"), r"tasks of episode 1 are \[3\]"),
+    "a chunk of a half": (edit("meta/info.json", '"chunks_size": 1000', '"chunks_size": 0.5'), "chunks_size is 0.5"),
     "a chunk of 0": (edit("meta/info.json", '"chunks_size": 1000', '"chunks_size": 0'), "chunks_size is 0"),
 }
 
@@ -135,6 +152,25 @@ def test_what_is_broken_is_refused_by_its_place_and_nothing_is_written(source, t
     with pytest.raises(ValueError, match=message):
         convert(OlderLeRobot(folder), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_empty_lines_are_no_rows(source, tmp_path):
+    folder = source()
+    with (folder / "meta/episodes.jsonl").open("a") as file:
+        file.write("\n\n")
+    convert(OlderLeRobot(folder), tmp_path / "new")
+    assert open_dataset(tmp_path / "new").lengths() == [4, 3]
+
+
+def test_what_fails_while_it_is_read_again_leaves_nothing_behind(source, tmp_path, capsys):
+    folder = source()
+    (folder / "meta/tasks.jsonl").write_text('{"task_index": 0, "task": "push the block"}\n')
+    for _ in range(2):  # the second try meets no folder
+        assert main(["data", "convert", str(folder), f"out={tmp_path / 'new'}"]) == 1
+        assert "task_index 1 is not in" in capsys.readouterr().err and not (tmp_path / "new").exists()
+    (tmp_path / "file").write_text("")
+    assert main(["data", "convert", str(SOURCES / "image"), f"out={tmp_path / 'file' / 'x'}"]) == 2
+    assert "out: " in capsys.readouterr().err
 
 
 def test_a_video_that_is_missing_and_a_folder_that_is_not_empty_are_refused(source, tmp_path):

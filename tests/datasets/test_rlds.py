@@ -127,8 +127,21 @@ REFUSED = {
     "a head that is cut": (cut(7), "record 0 is cut"),
     "a record that is cut": (cut(600), "record 0 is cut"),
     "a length that is damaged": (flip(2), "record 0 is damaged, or this is no TFRecord file"),
+    "a file is missing": (
+        lambda folder: shard(folder).rename(str(shard(folder)).replace("-of-00001", "-of-00003")),
+        "1 of the 3 files of split 'train' are there",
+    ),
+    "a record is missing": (
+        lambda folder: edit_text(folder / "dataset_info.json", '"2"', '"3"'),
+        "train.tfrecord-00000-of-00001 has 2 records, dataset_info.json says 3",
+    ),
     "no example": (nonsense, "record 0: no tf.train.Example"),
 }
+
+
+def edit_text(path, old, new):
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
 
 
 def rename(folder):

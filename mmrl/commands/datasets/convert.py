@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from mmrl.datasets.lerobot.older import OlderLeRobot, convert
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.rlds.folder import FEATURES, RldsFolder
+from mmrl.runs.writable import writable
 
 
 def convert_dataset(arguments: Sequence[str]) -> None:
@@ -27,6 +29,17 @@ def convert_dataset(arguments: Sequence[str]) -> None:
         raise ConfigError(f"mmrl data convert: give one dataset and out=FOLDER, got {list(arguments)}")
     source, out = locate_dataset(places[0]), Path(options["out"])
     console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)
+    fresh = not out.exists()
+    try:
+        with writable(out, "out"):
+            _convert(console, source, out, options)
+    except BaseException:
+        if fresh:  # half a dataset is none
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def _convert(console: Console, source: Path, out: Path, options: dict[str, str]) -> None:
     if (source / FEATURES).is_file():
         _convert_rlds(console, source, out, options)
     elif (source / layout.INFO).is_file():

@@ -20,6 +20,7 @@ from mmrl.data.replay_buffer import FINAL, TERMINATED, ReplayBuffer
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.distributed import parallel
+from mmrl.policies.control.actor import ActorPolicy
 
 register_columns({"actor_goal": Column("[N, G]", "as the state", "the hindsight goal that the actor learns from")})
 
@@ -190,6 +191,22 @@ class GoalReplayData(OfflineReplayData):
         if parallel.rank_and_size()[1] > 1:
             raise ConfigError("trainer.devices: hindsight goals are drawn by one process; set trainer.devices=1")
         super().setup(stage)
+        policy, entries = self.trainer.lightning_module.policy, self.replay.goal_entries
+        dims = getattr(policy, "goal_dims", None)
+        given = policy.encoder.observation_dims if entries is None else len(entries)
+        if dims is not None and dims != given:
+            raise ConfigError(
+                f"policy.goal_dims={dims}, and goals have {given} numbers (data.replay.goal_entries={entries}); set "
+                f"policy.goal_dims={given}, or name {dims} entries of the state"
+            )
+
+    def _stays_on_disk(self, dataset: Dataset, policy: ActorPolicy) -> bool:
+        if self.on_disk:
+            raise ConfigError(
+                "data.on_disk=true: hindsight goals are drawn from all states of a recording, which are in memory; set "
+                "data.on_disk=false"
+            )
+        return False
 
     def _open_recording(self) -> Dataset:
         return RewardlessDataset(super()._open_recording())

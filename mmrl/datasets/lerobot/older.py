@@ -44,15 +44,37 @@ class OlderLeRobot:
             )
         check_sizes(self.info, file)
         self.fps, self.columns = read_fps(self.info, file), read_features(self.info, file)
-        self.chunk_size = int(self.info.get("chunks_size", layout.FILES_PER_CHUNK))
+        self.chunk_size = self.info.get("chunks_size", layout.FILES_PER_CHUNK)
+        if not isinstance(self.chunk_size, int):
+            raise ValueError(f"{file}: chunks_size is {quote(self.chunk_size)}; it must be a whole number; {_REMEDY}")
         self.videos = [key for key, feature in self.columns.items() if feature.dtype == "video"]
         self.data_path = read_pattern(self.info, "data_path", _FIELDS, DATA, file)
         self.video_path = read_pattern(self.info, "video_path", _FIELDS, "", file) if self.videos else None
-        self.tasks = {row["task"]: row["task_index"] for row in self._rows(TASKS, {"task": str, "task_index": int})}
+        self.tasks = self._tasks()
         self.episodes = self._rows(EPISODES, {"episode_index": int, "length": int, "tasks": list})
         numbers = [row["episode_index"] for row in self.episodes]
         if numbers != list(range(len(numbers))) or not numbers:
             raise ValueError(f"{path / EPISODES}: episodes must be numbered 0, 1, 2, ... in their order; {_REMEDY}")
+        counts = {"episodes": len(numbers), "frames": sum(row["length"] for row in self.episodes)}
+        for name, count in counts.items():
+            if self.info.get(f"total_{name}", count) != count:
+                stated = quote(self.info[f"total_{name}"])
+                raise ValueError(f"{file}: total_{name} is {stated}, {EPISODES} has {count}; {_REMEDY}")
+        for number, row in enumerate(self.episodes):
+            if not all(isinstance(text, str) for text in row["tasks"]):
+                raise ValueError(f"{path / EPISODES}: tasks of episode {number} are {quote(row['tasks'])}; {_REMEDY}")
+
+    def _tasks(self) -> dict[str, int]:
+        """Number of each instruction, each once."""
+        rows = self._rows(TASKS, {"task": str, "task_index": int})
+        tasks = {row["task"]: row["task_index"] for row in rows}
+        numbers = set(tasks.values())
+        if min(len(tasks), len(numbers)) < len(rows) or not all(0 <= number < 2**31 for number in numbers):
+            raise ValueError(
+                f"{self.path / TASKS}: each text and each task_index from 0 stands there once, got "
+                f"{quote([[row['task_index'], row['task']] for row in rows])[:200]}; {_REMEDY}"
+            )
+        return tasks
 
     def _rows(self, name: str, kinds: Mapping[str, type]) -> list[dict[str, Any]]:
         file = self.path / name
@@ -60,6 +82,8 @@ class OlderLeRobot:
             raise ValueError(f"{file} is missing; {_REMEDY}")
         rows = []
         for number, line in enumerate(read_foreign(file, _REMEDY, SMALL).splitlines(), 1):
+            if not line.strip():
+                continue
             try:
                 row = need_object(json.loads(line), f"{file}, line {number}", _REMEDY)
             except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

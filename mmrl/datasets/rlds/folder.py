@@ -16,7 +16,7 @@ from mmrl.datasets.offline_episodes import OfflineEpisode, split_instructions
 from mmrl.datasets.rlds.records import read_example, read_records
 from mmrl.files.strict_json import need_object, quote, read_json_object
 
-FEATURES = "features.json"
+FEATURES, INFO = "features.json", "dataset_info.json"
 _SHARD = re.compile(r".+-(?P<split>[\w.]+)\.tfrecord(-\d+-of-\d+)?")
 _REMEDY = "copy the dataset again from its source"
 _OBSERVATION, _INSTRUCTION = "observation/", "language_instruction"
@@ -70,6 +70,7 @@ class RldsFolder:
         if split not in shards:
             raise ValueError(f"{path}: no split {split!r}; its files of records have {sorted(shards) or 'none'}")
         self.shards = shards[split]
+        self.counts = self._stated_counts(split)
         self.observations = {
             name.removeprefix(_OBSERVATION).replace("/", "."): name
             for name, feature in self.features.items()
@@ -79,6 +80,26 @@ class RldsFolder:
         self.instruction = next((name for name in texts if self._kind(name) == "text"), None)
         read = {*self.observations.values(), *self.actions, self.instruction, "reward", "is_terminal", "is_last"}
         self.unread = sorted(set(self.features) - read - {"is_first", "discount"})
+
+    def _stated_counts(self, split: str) -> list[int] | None:
+        """Records of each file as dataset_info.json states them; None without that file.
+
+        Raises:
+            ValueError: there are other files than their names or dataset_info.json say.
+        """
+        names = [re.search(r"-of-(\d+)$", shard.name) for shard in self.shards]
+        whole = max((int(match[1]) for match in names if match), default=len(self.shards))
+        if whole != len(self.shards):
+            raise ValueError(
+                f"{self.path}: {len(self.shards)} of the {whole} files of split {split!r} are there; {_REMEDY}"
+            )
+        file = self.path / INFO
+        if not file.is_file():
+            return None
+        splits = read_json_object(file, _REMEDY).get("splits", [])
+        stated = [part for part in splits if isinstance(part, dict) and part.get("name") == split]
+        counts = [int(count) for count in stated[0].get("shardLengths", [])] if stated else []
+        return counts if len(counts) == len(self.shards) else None
 
     def _kind(self, name: str) -> str | None:
         return self.features[name].kind if name in self.features else None
@@ -95,10 +116,14 @@ class RldsFolder:
         return names
 
     def __iter__(self) -> Iterator[OfflineEpisode]:
-        for shard in self.shards:
-            for number, record in enumerate(read_records(shard)):
-                place = f"{shard} record {number}"
+        for index, shard in enumerate(self.shards):
+            count = 0
+            for record in read_records(shard):
+                place = f"{shard} record {count}"
                 yield self._episode(read_example(record, place), place).refuse_broken()
+                count += 1
+            if self.counts is not None and count != self.counts[index]:
+                raise ValueError(f"{shard} has {count} records, {INFO} says {self.counts[index]}; {_REMEDY}")
 
     def _episode(self, example: Mapping[str, Any], place: str) -> OfflineEpisode:
         parts = [self._numbers(example, name, place) for name in self.actions]

@@ -11,6 +11,7 @@ conf/phases/hilp.yaml, the embedding and what is done at test time in `mmrl.poli
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from mmrl.learners.phases.forward_pass import Output
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
 from mmrl.policies.control.hilbert import HilbertPolicy, fit_skill, hilbert_distance, unit_vectors
+
+log = logging.getLogger(__name__)
 
 
 def _next(batch: Batch) -> dict[str, Tensor]:
@@ -161,6 +164,8 @@ class ZeroShotSkill(L.Callback):
         rows = {name: column.to(policy.device) for name, column in replay.read(replay.draw(self.rows, rng)).items()}
         before = policy.embed(policy.encoder({"state": rows["obs.state"]}))
         change = policy.embed(policy.encoder({"state": rows["next.state"]})) - before
+        if not rows["reward"].any():
+            log.warning("all recorded rewards are 0, so HILP has a direction for goals and none for rewards")
         policy.skill.copy_(fit_skill(change.cpu(), rows["reward"].cpu()))
         places = replay.draw(len(policy.landmarks), rng)
         policy.landmarks.copy_(replay.storage.columns["obs.state"][places])

@@ -130,3 +130,17 @@ def test_own_data_in_one_line_and_without_rewards(tmp_path, recipe):
     if recipe == "hilp":  # the recorded rewards have a direction
         assert cli.model.policy.skill.norm().item() == pytest.approx(1, abs=1e-5)
         assert cli.model.policy.landmarks.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("data.on_disk=true", "hindsight goals are drawn from all states"),
+        ("data.replay.goal_entries=[0]", r"policy.goal_dims=\d, and goals have 1 numbers .* set policy.goal_dims=1"),
+    ],
+)
+def test_words_that_do_not_fit_goals_are_refused(tmp_path, word, message):
+    log = write(tmp_path / "log.hdf5", **arrays([6, 5], ["time", "done"]))
+    words = ["recipe=gcbc", "setting=transitions", f"task.path='{log}'", *SMALL, f"run_dir='{tmp_path}/run'", word]
+    with pytest.raises(ConfigError, match=message):
+        CLI(to_lightning(compose([*words, "capture=false"]))).fit()
