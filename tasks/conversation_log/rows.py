@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +12,8 @@ from tasks.dataset.source import Record, TableSource
 from tasks.dataset.tables import open_table
 
 _COLUMNS = ("messages", "rewards", "reward")
+LARGEST = 1e9
+"""Larger absolute rewards are refused."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,11 @@ def _read_rewards(record: Record, turns: int, place: str) -> tuple[float, ...]:
         count = f"{len(rewards)} numbers" if isinstance(rewards, list) else f"{quote(rewards)}, no list"
         raise ValueError(f"{place}: 'rewards' has {count}, and the assistant {turns} turns; write a number for each")
     for number, value in enumerate(rewards):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        if not real or not -LARGEST <= value <= LARGEST:
             raise ValueError(
-                f"{place}: the reward of the assistant's turn {number} is {quote(value)}, not a finite number; correct "
-                "it or leave the row out"
+                f"{place}: the reward of the assistant's turn {number} is {quote(value)[:40]}, not a finite number of "
+                f"at most {LARGEST:g}; correct it or leave the row out"
             )
     return tuple(map(float, rewards))
 

@@ -52,6 +52,7 @@ BROKEN = {
     "too few rewards": (talk("a", "b", "c", "d", rewards=[1]), "'rewards' has 1 numbers, and the assistant 2 turns"),
     "a number as the list": (talk("a", "b", rewards=1), "'rewards' has 1, no list, and the assistant 1 turns"),
     "a reward that is NaN": (talk("a", "b", "c", "d", rewards=[0, NAN]), "assistant's turn 1 is nan, not a finite"),
+    "a reward of 400 digits": (talk("a", "b", reward=10**400), "assistant's turn 0 is 1000.*, not a finite number of"),
     "a reward of text": (talk("a", "b", reward="1"), "assistant's turn 0 is '1', not a finite number"),
     "a truth value": (talk("a", "b", reward=True), "assistant's turn 0 is True"),
     "no turn of the assistant": (talk("a", reward=1), "no message is the assistant's"),
