@@ -190,5 +190,5 @@ def test_every_term_is_tried_on_some_head():
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
         "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
         "GoalContrastiveLoss", "ExpectileLoss", "ScaledActorLoss", "ActionRegression", "ConservativePenalty",
-        "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss",
+        "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss", "TemporalDistanceLoss",
     }  # fmt: skip
