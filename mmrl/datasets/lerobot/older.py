@@ -103,17 +103,17 @@ class OlderLeRobot:
         place = {"episode_chunk": number // self.chunk_size, "episode_index": number}
         names = {"data": self.data_path.format(**place)}
         names |= {key: str(self.video_path).format(**place, video_key=key) for key in self.videos}
-        found = {key: resolve_inside(self.path, name, f"a file of {self.path}") for key, name in names.items()}
-        for path in found.values():
+        paths = {key: resolve_inside(self.path, name, f"a file of {self.path}") for key, name in names.items()}
+        for path in paths.values():
             if not path.is_file():
                 raise ValueError(f"{path} of episode {number} is missing; {_REMEDY}")
             check_regular(path, _REMEDY)
-        rows, stated = open_table(found["data"]).metadata.num_rows, self.episodes[number]["length"]
+        rows, stated = open_table(paths["data"]).metadata.num_rows, self.episodes[number]["length"]
         if rows != stated:
             raise ValueError(
-                f"{found['data']} has {rows} rows, {EPISODES} says {stated} of episode {number}; {_REMEDY}"
+                f"{paths['data']} has {rows} rows, {EPISODES} says {stated} of episode {number}; {_REMEDY}"
             )
-        return found
+        return paths
 
 
 def convert(source: OlderLeRobot, folder: Path) -> None:
@@ -130,9 +130,9 @@ def convert(source: OlderLeRobot, folder: Path) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty; give the folder of a new dataset")
-    found = [source.files(number) for number in range(len(source.episodes))]  # before anything is written
+    files_of = [source.files(number) for number in range(len(source.episodes))]  # before anything is written
     entries, first = [], 0
-    for number, (row, files) in enumerate(zip(source.episodes, found)):
+    for number, (row, files) in enumerate(zip(source.episodes, files_of)):
         chunk, file = divmod(number, layout.FILES_PER_CHUNK)
         length, place = row["length"], {"chunk_index": chunk, "file_index": file}
         _copy(files["data"], folder / layout.DATA.format(**place))

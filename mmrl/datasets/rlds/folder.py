@@ -107,11 +107,11 @@ class RldsFolder:
     def _find_actions(self, parts: list[str], file: Path) -> list[str]:
         """The names of the action's parts, each a vector or a number."""
         names = [f"action/{part}" for part in parts] or ["action"]
-        there = sorted(name for name in self.features if name.split("/")[0] == "action")
+        action_names = sorted(name for name in self.features if name.split("/")[0] == "action")
         for name in names:
             if self._kind(name) != "numbers" or len(self.features[name].shape) > 1:
                 raise ValueError(
-                    f"{file}: steps/{name} is no vector of numbers; there are {there}: action=PART,PART joins parts"
+                    f"{file}: steps/{name} is no vector of numbers, of {action_names}: action=PART,PART joins parts"
                 )
         return names
 
