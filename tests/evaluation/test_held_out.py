@@ -12,6 +12,7 @@ from mmrl.core.types import Episode, Prompt, Sampling
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rollouts.text.single_turn import SingleTurn
+from tasks.arithmetic.task import Arithmetic
 from tasks.strings import Strings
 from tests.tiny_recipes import QUIET, TEXT
 
@@ -51,6 +52,13 @@ def test_held_out_problems_can_be_harder_than_those_of_training():
 def test_an_argument_that_the_task_lacks_is_refused():
     with pytest.raises(ConfigError, match=r"data.evaluation.task: task 'strings' has no \['depth'\]"):
         held_out(task={"depth": 3}).select_problems(Strings())
+
+
+def test_an_argument_of_another_type_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"data.evaluation.task=\{'digits': 99999\}: .*give values of the task's types"
+    ):
+        held_out(task={"digits": 99999}).select_problems(Arithmetic())
 
 
 @pytest.mark.parametrize("count", [0, 9])

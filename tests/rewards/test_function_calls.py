@@ -95,7 +95,13 @@ def test_a_parameter_that_is_no_column_is_named():
 
 
 @pytest.mark.parametrize(
-    ("function", "message"), [(positional, "'completion' by position only"), (both, "takes `completion`, which is one")]
+    ("function", "message"),
+    [
+        (positional, "'completion' by position only"),
+        (both, "takes `completion`, which is one"),
+        (max, "max has no signature; wrap it in a function of your own"),
+        (len, "len takes 'obj' by position only"),
+    ],
 )
 def test_parameters_that_cannot_be_given_are_refused(function, message):
     with pytest.raises(ValueError, match=message):

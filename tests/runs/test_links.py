@@ -12,6 +12,7 @@ import pytest
 import mmrl
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol
+from mmrl.evaluation.report.html_report import HtmlReport
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.video.encoder import write_video
 from mmrl.files.atomic import append_to, check_inside, replace_file, replace_folder, replace_path, write_file
@@ -37,11 +38,20 @@ def inside(folder):
         pass
 
 
+class Page(HtmlReport):
+    """A report without a measurement."""
+
+    def html(self):
+        return "new"
+
+
 WRITERS = {
     "contract.json": lambda folder: write_contract(folder, {"a": 1}),
     "environment.json": lambda folder: write_contract(folder, {"a": 1}, "environment.json"),
     "protocol.json": lambda folder: Protocol({"a": 1}).write(folder),
     "episodes.jsonl": lambda folder: EvaluationResult(Protocol({}), {}).write(folder),
+    "evaluation.json": lambda folder: EvaluationResult(Protocol({}), {}).write(folder, {"metrics": {}}),
+    "report.html": lambda folder: Page(folder, EvaluationResult(Protocol({}), {}), {}).write(),
     "metrics.csv": metrics,
     "rollouts/3.jsonl": lambda folder: SampleFolder(folder).write(3, [{"a": 1}]),
     "videos/greedy.mp4": lambda folder: write_video(FRAMES, folder / "videos/greedy.mp4"),

@@ -42,6 +42,15 @@ def write_commands(folder: Path, small: Sequence[str]) -> Path:
     return folder
 
 
+def test_a_name_and_a_folder_that_no_file_can_have_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "task", "a" * 300]) == 2
+    assert "300 letters, more than 60; choose a shorter name" in capsys.readouterr().err
+    monkeypatch.chdir("/sys")  # nobody, not even root, makes a file there
+    assert main(["new", "task", "mine"]) == 2
+    assert "/sys cannot be written" in (message := capsys.readouterr().err) and message.count("\n") == 1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_passes_its_test_and_trains(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -94,6 +94,25 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any], str | dict[str, Any]]] = [
     ("tools that are no JSON", talk(USER, said(), tools="search"), {}, "'tools'.*JSON"),
     # images
     ("mark in a conversation", talk({**USER, "content": "<image>\nq"}, said(), images=["a.png"]), {}, {"parts": "it"}),
+    (
+        "mark in a question",
+        {"question": "<image>\nq", "answer": "a", "p": "a.png"},
+        {"images": "p"},
+        {"parts": "it"},
+    ),
+    (
+        "two marks in a question, one image",
+        {"question": "<image><image>", "answer": "a", "p": "a.png"},
+        {"images": "p"},
+        "2 image part",
+    ),
+    ("mark in a prompt", {"prompt": "q <image>", "p": "a.png"}, {"format": "prompts", "images": "p"}, {"parts": "ti"}),
+    (
+        "two marks in a prompt, one image",
+        {"prompt": "<image> q <image>", "p": "a.png"},
+        {"format": "prompts", "images": "p"},
+        "2 image part",
+    ),
     ("two marks, one image", talk({**USER, "content": "<image><image>"}, said(), images=["a.png"]), {}, "2 image part"),
     (
         "mark of a model",
@@ -185,6 +204,7 @@ def fill(row: dict[str, Any], number: int) -> dict[str, Any]:
         "functions": [TOOL],
         "messages": [ask, said(str(number))],
         "question": f"plain {number}",
+        "prompt": f"plain {number}",
         "answer": str(number),
     }
     images = {"images": [], "p": "a.png", "r": "b.png"}

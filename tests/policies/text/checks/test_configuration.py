@@ -143,6 +143,14 @@ def test_names_that_a_configuration_has(kind, given):
     assert build_config(kind, given).model_type == kind
 
 
+def test_layers_alone_can_be_too_many(monkeypatch):
+    """100,000 layers of 128 and 384 are 100000 * 128 * (256 + 768) weights, 49 GiB in four bytes; 24 GiB are there."""
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 24 * 2**18}.get)
+    sizes = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 10**5, "vocab_size": 64}
+    with pytest.raises(ValueError, match=r"num_hidden_layers=100000 .* at least 49 GiB"):
+        build_config("qwen2", sizes)
+
+
 def test_a_large_model_is_planned_and_not_built():
     large = {**SMALL, "hidden_size": 2**15, "intermediate_size": 2**17, "num_hidden_layers": 100}
     with pytest.raises(ValueError, match="GiB of weights"):

@@ -1,0 +1,1 @@
+"""Planted subsequences: traces that search for the letters of a prompt."""
