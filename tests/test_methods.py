@@ -75,6 +75,7 @@ NEEDED = {
 SECOND = {
     "epo": "actor",
     "gkd": "teacher",
+    "huatuogpt": "verifier",
     "hunyuan_mt": "drafter",
     "rlcoder": "generator",
     "rlgf": "guide",

@@ -6,7 +6,7 @@ HuatuoGPT-o1, Towards Medical Complex Reasoning with LLMs, 2024, arXiv:2412.1892
   them joined into one thought and a final response: `write_trace`, `SearchedTraces`
 - demonstrations of revisions for the model that searches: `RevisionDemonstrations`
 - the reward of PPO, 1 where the verifier's p exceeds 0.4, 0.1 where not, 0 without the two headings: `coarse_reward`,
-  `CoarseReward`
+  of a learned verifier in `mmrl.methods.search.huatuogpt_verifier`
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request, Turn
 from mmrl.distributed import parallel
-from mmrl.rewards.compose import WeightedSum
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstration
 
@@ -50,36 +49,6 @@ def coarse_reward(p: float | None, threshold: float = 0.4, right: float = 1.0, w
     if p is None:
         return 0.0
     return right if p > threshold else wrong
-
-
-@dataclass(frozen=True)
-class CoarseReward(WeightedSum):
-    """Reward of a reply: sum_k weights_k * scores_k, with the score `coarse` among them, the `coarse_reward`.
-
-    Args:
-        weights: by name of the score.
-        verifier: name of the score in [0, 1] that stands for the verifier's p.
-        threshold: of p.
-        right: value above the threshold.
-        wrong: value up to the threshold.
-    """
-
-    weights: dict[str, float] = field(default_factory=lambda: {"coarse": 1.0})
-    verifier: str = "exact"
-    threshold: float = 0.4
-    right: float = 1.0
-    wrong: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_fraction("reward", threshold=self.threshold)
-
-    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        return [{"coarse": self._score(episode)} for episode in episodes]
-
-    def _score(self, episode: Episode) -> float:
-        formatted = read_response(str(episode.output)) is not None
-        p = episode.scores[self.verifier] if formatted else None
-        return coarse_reward(p, self.threshold, self.right, self.wrong)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from mmrl.core.types import Completion, Context, Sampling
 from mmrl.methods.search.huatuogpt import (
     STRATEGIES,
     ChainAttempt,
-    CoarseReward,
     RevisionDemonstrations,
     SearchedTraces,
     choose_strategy,
@@ -19,7 +18,6 @@ from mmrl.methods.search.huatuogpt import (
 from mmrl.policies.text.policy import TextPolicy
 from tasks.arithmetic.task import Arithmetic
 from tests.policies.text.oracle import TINY
-from tests.tasks.replies import reply
 
 TASK = Arithmetic(digits=[1, 1, 1], steps=True)
 RIGHT = "## Thinking\n11\n12\n## Final Response\n12"
@@ -47,17 +45,6 @@ def test_rewards_by_hand():
     assert coarse_reward(0.1) - 0.03 * 4 == pytest.approx(-0.02)
     assert coarse_reward(None) == 0.0
     assert coarse_reward(0.4) == 0.1 and coarse_reward(0.41) == 1.0
-
-
-def test_the_reward_of_replies():
-    prompt, reward = TASK[0], CoarseReward()
-    wrong = RIGHT.replace("12", str(prompt.answer + 1))
-    group = [reply(prompt, text) for text in (RIGHT.replace("12", str(prompt.answer)), wrong, str(prompt.answer))]
-    for episode in group:
-        episode.scores = TASK.score(episode)
-    for episode, scores in zip(group, reward.scores(group)):
-        episode.scores |= scores
-    assert list(reward(group)) == [1.0, 0.1, 0.0]  # the last one is right, and has no headings
 
 
 def test_a_trace_by_hand():
@@ -143,7 +130,6 @@ def test_wrong_arguments_are_refused():
         (SearchedTraces, {"depth": -1}, "depth"),
         (SearchedTraces, {"restarts": 0}, "restarts"),
         (RevisionDemonstrations, {"revised": 2.0}, "revised"),
-        (CoarseReward, {"threshold": 1.5}, "threshold"),
     ):
         with pytest.raises(ValueError, match=word):
             part(**wrong)
