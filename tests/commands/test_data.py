@@ -86,6 +86,17 @@ def test_inspection_says_what_is_there(recorded, capsys, tmp_path):
         assert sheet.width > 800 and np.asarray(sheet).std() > 20
 
 
+def test_inspection_refuses_rewards_that_are_no_numbers(capsys, tmp_path):
+    """Two episodes of three steps; the second one's reward is not finite at its second step."""
+    rewards = np.array([0, 0, 1, 0, np.nan, 1], np.float32)
+    rows = {"observations": np.ones((6, 2), np.float32) * np.arange(6, dtype=np.float32)[:, None]}
+    rows |= {"actions": np.zeros((6, 1), np.float32), "rewards": rewards, "terminals": np.arange(6) % 3 == 2}
+    np.savez(tmp_path / "log.npz", **rows)
+    assert main(["data", "inspect", str(tmp_path / "log.npz")]) == 1
+    assert "reward: 1 numbers not finite or beyond 1e+09, first in" in (message := capsys.readouterr().err)
+    assert "episode 1" in message
+
+
 def test_inspection_names_what_is_wrong(capsys, tmp_path):
     actions = np.zeros((40, 3), np.float32)
     actions[:, 0], actions[20:, 1] = np.linspace(-1, 1, 40), 1

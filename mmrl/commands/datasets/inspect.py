@@ -18,7 +18,7 @@ from mmrl.datasets.contact_sheet import write_contact_sheet
 from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
-from mmrl.datasets.offline_episodes import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode, find_unusable
 from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, compute_statistics, find_anomalies
 from mmrl.runs.writable import writable
 
@@ -41,7 +41,7 @@ def inspect(arguments: Sequence[str]) -> None:
     _overview(console, dataset, episodes)
     _schema(console, dataset)
     statistics = compute_statistics(dataset, episodes)
-    unusable = _numbers(console, dataset, episodes, statistics)
+    unusable = [*_numbers(console, dataset, episodes, statistics), *_beside(episodes)]
     _print_images(console, dataset)
     if write:
         write_statistics(console, dataset)
@@ -57,7 +57,7 @@ def inspect(arguments: Sequence[str]) -> None:
     dataset.close()
     if unusable:
         raise ValueError(
-            f"{place}: nothing may be trained on {len(unusable)} dimensions: {'; '.join(unusable[:4])}"
+            f"{place}: nothing may be trained on {len(unusable)} of these columns: {'; '.join(unusable[:4])}"
             f"{'; ...' if len(unusable) > 4 else ''}; leave those episodes out or mend them"
         )
 
@@ -121,6 +121,22 @@ def _numbers(
                 unusable.append(f"{name}[{label}]: {', '.join(broken)}")
     console.print(table)
     return unusable
+
+
+def _beside(episodes: Sequence[OfflineEpisode]) -> list[str]:
+    """Columns beside actions and observations whose numbers are refused in training, each with its first place."""
+    count: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for episode in episodes:
+        final = {f"observation {name} after the last action": row for name, row in (episode.final or {}).items()}
+        for name, rows in {"reward": episode.rewards, "executed action": episode.executed, **final}.items():
+            if rows is not None and (broken := len(find_unusable(np.asarray(rows)))):
+                count[name] += broken
+                first.setdefault(name, episode.where)
+    return [
+        f"{name}: {number} numbers {NOT_FINITE} or {TOO_LARGE}, first in {first[name]}"
+        for name, number in count.items()
+    ]
 
 
 def _print_images(console: Console, dataset: Dataset) -> None:
