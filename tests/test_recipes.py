@@ -262,7 +262,7 @@ NEEDED = {
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
-    "start=huatuogpt_traces": ("data.rollout._target_=tests.methods.search.test_huatuogpt.FirstAttempt",),
+    "start=huatuogpt_traces": ("data.rollout._target_=tests.methods.search.huatuogpt.test_traces.FirstAttempt",),
     "start=principles": ("data.rollout._target_=tests.methods.preferences.rlbff.test_principles.OnePrinciple",),
     "start=veripo_clips_dpo": (
         "data.transforms.pairs.correct_score=reward",

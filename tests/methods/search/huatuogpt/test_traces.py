@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.core.types import Completion, Context, Sampling
-from mmrl.methods.search.huatuogpt import (
+from mmrl.methods.search.huatuogpt.traces import (
     STRATEGIES,
     ChainAttempt,
     RevisionDemonstrations,

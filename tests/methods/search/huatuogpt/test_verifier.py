@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mmrl.methods.search.huatuogpt_verifier import VerifiedResponse
+from mmrl.methods.search.huatuogpt.verifier import VerifiedResponse
 from tasks.arithmetic.responses import FORMS, LabelledResponses, ask_verifier
 from tasks.arithmetic.task import Arithmetic
 from tests.tasks.replies import reply

@@ -6,7 +6,7 @@ HuatuoGPT-o1, Towards Medical Complex Reasoning with LLMs, 2024, arXiv:2412.1892
   them joined into one thought and a final response: `write_trace`, `SearchedTraces`
 - demonstrations of revisions for the model that searches: `RevisionDemonstrations`
 - the reward of PPO, 1 where the verifier's p exceeds 0.4, 0.1 where not, 0 without the two headings: `coarse_reward`,
-  of a learned verifier in `mmrl.methods.search.huatuogpt_verifier`
+  of a learned verifier in `mmrl.methods.search.huatuogpt.verifier`
 """
 
 from __future__ import annotations

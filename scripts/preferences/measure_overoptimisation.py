@@ -1,4 +1,4 @@
-"""What a policy does to a reward model that is its only reward: scripts/measure_overoptimisation.py --seeds 0 1 2
+"""Measure what a policy does to a reward model: scripts/preferences/measure_overoptimisation.py --seeds 0 1 2
 
 Runs examples/overoptimisation/rounds.yaml on every seed: pairs of a real model's own sentences by a gold score, a
 reward model of them, then GRPO with the reward model alone and without a penalty. The curve has the held-out means of
@@ -18,15 +18,19 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from mmrl.evaluation.report.plots import COLOURS
-from mmrl.evaluation.statistics.intervals import student_interval
-from mmrl.experiments.runner import describe_machine
-from scripts.measure_rounds import LEAST_SEEDS, ROOT, run_seed
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from mmrl.evaluation.report.plots import COLOURS  # noqa: E402
+from mmrl.evaluation.statistics.intervals import student_interval  # noqa: E402
+from mmrl.experiments.runner import describe_machine  # noqa: E402
+from scripts.measure_rounds import LEAST_SEEDS, run_seed  # noqa: E402
 
 OUT = ROOT / "docs" / "results" / "overoptimisation"
 FILE = "examples/overoptimisation/rounds.yaml"

@@ -8,7 +8,7 @@ import pytest
 from examples.overoptimisation.sentences import Sentences
 from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
-from scripts.measure_overoptimisation import FILE, ROOT, main, read_curve, read_gold, summarize, win_rate
+from scripts.preferences.measure_overoptimisation import FILE, ROOT, main, read_curve, read_gold, summarize, win_rate
 from tests.checkpoints import qwen2
 
 METRICS = """iterations,rollout/tokens_mean,train/kl/mean,val/greedy/scores/gold,val/greedy/scores/reward_model

@@ -14,7 +14,7 @@ import torch
 from mmrl.core.errors import check_fraction
 from mmrl.core.messages import join_contents
 from mmrl.core.types import Episode
-from mmrl.methods.search.huatuogpt import coarse_reward, read_response
+from mmrl.methods.search.huatuogpt.traces import coarse_reward, read_response
 from mmrl.rewards.models.scorer import ScorerReward
 
 
