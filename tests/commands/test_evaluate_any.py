@@ -1,6 +1,7 @@
 """`mmrl evaluate task=... policy.path=...` measures any checkpoint, under the protocol of a run's evaluation."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -44,6 +45,20 @@ def test_a_policy_folder_gives_the_numbers_of_its_run(tmp_path, monkeypatch):
     assert all(row["sample"]["messages"] and row["sample"]["answer"] is not None for row in rows)
     assert (tmp_path / "alone" / "report.html").stat().st_size < 3_000_000
     assert main(["evaluate", "alone", "count=3"]) == 0  # the folder can be evaluated again
+
+
+def test_a_recipe_says_what_a_path_is_read_by(tmp_path, monkeypatch):
+    """A reward model's folder is no text policy; its accuracy on other pairs is that of its run."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", *words_of("reward_model", "run")]) == 0
+    rows = [{"prompt": f"{i}+1=", "chosen": str(i + 1), "rejected": str(i)} for i in range(6)]
+    Path("bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    of_run = evaluate(["run", "task.held_out_path=bench.jsonl", "count=6"])
+    words = ["recipe=reward_model", "task.held_out_path=bench.jsonl", "policy.path=run/policy"]
+    alone = evaluate([*words, "run_dir=alone"])
+    (decode,) = alone["metrics"]["policy"]
+    assert alone["metrics"]["policy"][decode]["right"]["n"] == 6
+    assert alone["metrics"]["policy"] == of_run["metrics"]["last"]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ SIM_BASELINES = {
 """Words in which a simulator's scripted expert acts in place of a policy, or random actions, once for each state."""
 _OF_SIM = ["task=sim", "evaluation=sim", "data.reward.weights.exact=null"]
 """Words of an evaluation in a simulator where neither a recipe nor a task is named."""
+TEXT = "mmrl.policies.text.policy.TextPolicy"
+"""The policy that a path is read by, unless a recipe names another class, such as a reward model's."""
 _DEFAULTS = {"capture": "false", "trainer.callbacks.warm_start.stages": "null"}
 
 
@@ -50,8 +52,8 @@ def build_folder(arguments: Sequence[str]) -> list[str]:
     baselines = SIM_BASELINES if any(a.startswith("sim=") for a in arguments) else BASELINES
     words = [word for a in arguments if a not in options for word in baselines.get(a, [a])]
     keys = {word.partition("=")[0] for word in words}
-    if "policy.path" in keys and "policy" not in keys:
-        words.append("policy=text")
+    if "policy.path" in keys and "policy" not in keys and compose(words).model.policy.get("_target_") == TEXT:
+        words.append("policy=text")  # without the architecture of a small policy
     if "sim" in keys and not keys & {"recipe", "task"}:
         words += [word for word in _OF_SIM if word.partition("=")[0] not in keys]
     words += [f"{key}={value}" for key, value in _DEFAULTS.items() if key not in keys]
