@@ -12,23 +12,26 @@ from mmrl.rewards.judges.questions import Question, Reply, Unreadable
 from tasks.checks import final_line
 from tasks.worksheets.language import (
     ASPECTS,
-    FINE,
+    FLAW,
     KIND_OF_MARK,
     OPEN,
+    PLAIN,
     mark,
     read_answer,
-    read_critique,
     read_feedback,
+    read_remarks,
     write_lines,
+    write_remarks,
 )
 from tasks.worksheets.task import QUESTIONS
 
 
 @dataclass(frozen=True)
 class WorksheetFeedback(FeedbackForm):
-    """Asks a model that learned to rate: 347754? is answered 34y75n>122, the marks of the lines and the levels.
+    """Asks a model that learned to rate: 347.754.? is answered 347y752n>122, its results, marks and levels.
 
-    An answer with other lines is shown as the open worksheet, and has the readability 0.
+    The reason is the marks, so that the policy which refines does not read the results. An answer with other lines is
+    shown as the open worksheet, and has the readability 0.
     """
 
     def ask(self, episode: Episode, answer: str) -> Question:
@@ -41,36 +44,35 @@ class WorksheetFeedback(FeedbackForm):
         feedback = read_feedback(reply.text.strip(), sums)
         if feedback is None:
             raise Unreadable(f"it is not the marks of {len(sums)} lines, > and {len(ASPECTS)} levels")
-        marks, levels = feedback
+        _, marks, levels = feedback
         values = {name: float(level) for name, level in zip(ASPECTS, levels)}
-        return Feedback(values if readable else {**values, ASPECTS[-1]: 0.0}, write_lines(sums, marks))
+        return Feedback(values if readable else {**values, ASPECTS[-1]: 0.0}, marks)
 
     def write_refinement(self, episode: Episode, answer: str, feedback: Feedback) -> str:
         sums = _sums(episode.prompt)
         results = read_answer(final_line(answer), sums) or OPEN * len(sums)
-        return f"{write_lines(sums, results)}/{feedback.reason}{QUESTIONS['redo']}"
+        return write_lines(sums, results, feedback.reason) + QUESTIONS["redo"]
 
 
 @dataclass(frozen=True)
 class WorksheetCritique(CritiqueForm):
-    """Critiques of worksheets: 34.752 says that 75 should be 2; a unit quotes a line, its number from 0 before it."""
+    """Critiques of worksheets: 347.752x says that 75 should be 2; a unit quotes a line, its number from 0 before it."""
 
     def read(self, critique: str, prompt: Prompt) -> list[Unit] | None:
         sums = _sums(prompt)
-        remarks = read_critique(final_line(critique), sums)
+        remarks = read_remarks(final_line(critique), sums)
         if remarks is None:
             return None
-        # the flaw that a unit is about follows from the line that it quotes
+        # the kind of a flaw follows from the line that a unit quotes
         kinds = ["m" if result == OPEN else "w" for result in prompt.info["results"]]
-        units = [Unit(f"{n}:{pair}", kind, remark) for n, (pair, kind, remark) in enumerate(zip(sums, kinds, remarks))]
-        return [unit for unit in units if unit.suggestion != FINE]
+        rows = enumerate(zip(sums, kinds, remarks))
+        return [Unit(f"{n}:{pair}", kind, remark) for n, (pair, kind, remark) in rows if remark is not None]
 
     def write(self, units: Sequence[Unit], prompt: Prompt) -> str:
-        sums = _sums(prompt)
-        remarks = [FINE] * len(sums)
+        results, signs = list(prompt.info["results"]), [PLAIN] * len(_sums(prompt))
         for unit in units:
-            remarks[_line(unit)] = unit.suggestion
-        return write_lines(sums, remarks)
+            results[_line(unit)], signs[_line(unit)] = unit.suggestion, FLAW
+        return write_lines(_sums(prompt), results, signs)
 
     def is_right(self, unit: Unit, prompt: Prompt) -> bool:
         """Whether the line has a flaw of this kind, and the suggestion is its right result."""
@@ -79,8 +81,11 @@ class WorksheetCritique(CritiqueForm):
         return kind == unit.kind and right[line] == unit.suggestion
 
     def write_revision(self, prompt: Prompt, critique: str) -> str:
-        judged = write_lines(_sums(prompt), prompt.info["results"])
-        return f"{judged}/{final_line(critique)}{QUESTIONS['revise']}"
+        """The answer and the flaws that the critique names; a critique that cannot be read stands there as it is."""
+        sums = _sums(prompt)
+        remarks = read_remarks(final_line(critique), sums)
+        flaws = final_line(critique) if remarks is None else write_remarks(sums, remarks)
+        return f"{write_lines(sums, prompt.info['results'])}/{flaws}{QUESTIONS['revise']}"
 
     def grade(self, revision: str, prompt: Prompt) -> float:
         """Ten times the share of the lines that are right."""

@@ -1,7 +1,7 @@
 """How worksheets, answers, marks, levels and critiques are written, and what is right about them.
 
-A line is three characters. The worksheet 34_75_ asks for two sums modulo 10, or less; its answer is 347752, and 34775_
-leaves the second one open. Marks and remarks repeat the sums: 34y75m, 34.752.
+A line is four characters: the two digits of a sum, its result modulo 10 or less, and a sign. The worksheet 34_.75_.
+asks for two results; its answer is 347.752., and 347.75_. leaves the second one open. Marks and flaws stand as signs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 OPEN = "_"
 """The result of a line that has none."""
+PLAIN, FLAW = ".", "x"
+"""Signs of a line about which nothing is said, and of one in which a critique names a flaw."""
 RIGHT, WRONG, ABSENT = "y", "n", "m"
-"""Marks of a line: right, wrong, without a result."""
+"""Signs of a line that is marked: right, wrong, without a result."""
 ASPECTS = ("accuracy", "completeness", "readability")
 """What is rated, each from 0 to 2."""
-FINE = "."
-"""What a critique says about a line without a flaw."""
 KINDS = "wm"
 """Kinds of flaws: a wrong result, a missing one."""
 KIND_OF_MARK = {RIGHT: "", WRONG: "w", ABSENT: "m"}
@@ -27,26 +27,29 @@ def solve(sums: Sequence[str], modulus: int = 10) -> str:
     return "".join(str((int(one) + int(two)) % modulus) for one, two in sums)
 
 
-def write_lines(sums: Sequence[str], parts: Sequence[str]) -> str:
-    """Write a part, such as a result, a mark or a remark, after each sum: 347752."""
-    return "".join(pair + part for pair, part in zip(sums, parts, strict=True))
+def write_lines(sums: Sequence[str], results: Sequence[str], signs: Sequence[str] | None = None) -> str:
+    """Write sums, results and signs: 347.752. ; without signs they are plain."""
+    rows = zip(sums, results, signs or PLAIN * len(sums), strict=True)
+    return "".join(pair + result + sign for pair, result, sign in rows)
 
 
-def read_lines(text: str, sums: Sequence[str], part: str) -> str | None:
-    """Read the part of every line; None for a text that has other lines.
+def read_lines(text: str, sums: Sequence[str], signs: str) -> tuple[str, str] | None:
+    """Read results and signs of all lines; None for a text that has other lines.
 
     Args:
-        text: as 347752.
+        text: as 347.752.
         sums: of the worksheet.
-        part: characters of which a part is one.
+        signs: characters of which a sign is one.
     """
-    match = re.fullmatch("".join(f"{pair}([{re.escape(part)}])" for pair in sums), text)
-    return None if match is None else "".join(match.groups())
+    form = "".join(f"{pair}([0-9{OPEN}])([{re.escape(signs)}])" for pair in sums)
+    match = re.fullmatch(form, text)
+    return None if match is None else ("".join(match.groups()[::2]), "".join(match.groups()[1::2]))
 
 
 def read_answer(text: str, sums: Sequence[str]) -> str | None:
-    """Read the results of an answer, of which some may be left open."""
-    return read_lines(text, sums, f"0123456789{OPEN}")
+    """Read the results of an answer, of which some may be open."""
+    lines = read_lines(text, sums, PLAIN)
+    return lines[0] if lines else None
 
 
 def mark(right: Sequence[str], results: Sequence[str]) -> str:
@@ -65,24 +68,31 @@ def rate(marks: str) -> tuple[int, int, int]:
     return max(2 - marks.count(WRONG), 0), max(2 - marks.count(ABSENT), 0), 2
 
 
-def read_feedback(text: str, sums: Sequence[str]) -> tuple[str, str] | None:
-    """Read the marks, which are the reason, and the levels of 34y75n>122; None where it cannot be read."""
+def read_feedback(text: str, sums: Sequence[str]) -> tuple[str, str, str] | None:
+    """Read the results, the marks and the levels of 347y752n>122; None where it cannot be read."""
     reason, sign, levels = text.partition(">")
-    marks = read_lines(reason, sums, RIGHT + WRONG + ABSENT)
-    return (marks, levels) if marks and sign and re.fullmatch(f"[012]{{{len(ASPECTS)}}}", levels) else None
+    lines = read_lines(reason, sums, RIGHT + WRONG + ABSENT)
+    return (*lines, levels) if lines and sign and re.fullmatch(f"[012]{{{len(ASPECTS)}}}", levels) else None
 
 
-def read_critique(text: str, sums: Sequence[str]) -> str | None:
-    """Read the remarks of a critique: . about a line without a flaw, else what its result should be."""
-    return read_lines(text, sums, f"0123456789{FINE}")
+def write_critique(sums: Sequence[str], right: str, results: str, named: str = KINDS) -> str:
+    """Write the critique that names these kinds of flaws: a line with one has the right result, others the answer's."""
+    flawed = [bool(KIND_OF_MARK[each]) and KIND_OF_MARK[each] in named for each in mark(right, results)]
+    stated = [one if flaw else result for one, result, flaw in zip(right, results, flawed)]
+    return write_lines(sums, stated, [FLAW if flaw else PLAIN for flaw in flawed])
 
 
-def write_remarks(right: str, results: str, named: str = KINDS) -> str:
-    """Remarks of the right critique that names these kinds of flaws, given the right results."""
-    kinds = [KIND_OF_MARK[each] for each in mark(right, results)]
-    return "".join(one if kind and kind in named else FINE for one, kind in zip(right, kinds))
+def read_remarks(critique: str, sums: Sequence[str]) -> list[str | None] | None:
+    """Read what each line should be by a critique, None without a flaw; None for all where it cannot be read."""
+    lines = read_lines(critique, sums, PLAIN + FLAW)
+    return None if lines is None else [result if sign == FLAW else None for result, sign in zip(*lines)]
 
 
-def apply_remarks(results: str, remarks: str) -> str:
+def write_remarks(sums: Sequence[str], remarks: Sequence[str | None]) -> str:
+    """Write the flaws of a critique alone, as a reviser reads them: 34..752x."""
+    return write_lines(sums, [each or PLAIN for each in remarks], [FLAW if each else PLAIN for each in remarks])
+
+
+def apply_remarks(results: str, remarks: Sequence[str | None]) -> str:
     """Results after every suggestion of a critique has been followed."""
-    return "".join(result if remark == FINE else remark for result, remark in zip(results, remarks, strict=True))
+    return "".join(remark or result for result, remark in zip(results, remarks, strict=True))

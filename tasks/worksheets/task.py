@@ -12,16 +12,16 @@ from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.worksheets.language import (
-    FINE,
     KINDS,
     OPEN,
     apply_remarks,
     mark,
     rate,
     read_answer,
-    read_critique,
     read_feedback,
+    read_remarks,
     solve,
+    write_critique,
     write_lines,
     write_remarks,
 )
@@ -39,7 +39,7 @@ class Worksheet:
     sums: tuple[str, ...]
     right: str
     results: str
-    remarks: str
+    remarks: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Worksheets(GeneratedTask):
         sums = tuple("".join(map(str, pair)) for pair in rng.integers(self.modulus, size=(self.lines, 2)))
         right = solve(sums, self.modulus)
         results = "".join(self._draw_result(each, rng) for each in right)
-        remarks = "".join(self._draw_remark(remark, rng) for remark in write_remarks(right, results))
+        remarks = tuple(self._draw_remark(one, result, rng) for one, result in zip(right, results))
         return Worksheet(sums, right, results, remarks)
 
     def _draw_result(self, right: str, rng: np.random.Generator) -> str:
@@ -102,21 +102,21 @@ class Worksheets(GeneratedTask):
             return str((int(right) + shift) % self.modulus)
         return OPEN if level < self.wrong + self.missing else right
 
-    def _draw_remark(self, remark: str, rng: np.random.Generator) -> str:
-        """A remark of a critique that misses flaws and misleads."""
+    def _draw_remark(self, right: str, result: str, rng: np.random.Generator) -> str | None:
+        """What a critique that misses flaws and misleads says that a line should be; None without a flaw."""
         misled, missed, digit = rng.random() < self.misled, rng.random() < self.missed, int(rng.integers(self.modulus))
-        return str(digit) if misled else FINE if missed else remark
+        return str(digit) if misled else None if missed or result == right else right
 
     def split_key(self, problem: Worksheet) -> str:
         return "".join(problem.sums)
 
     def write_prompt(self, problem: Worksheet, key: str) -> Prompt:
         question = self.questions[int(key.rsplit("/", 1)[1]) % len(self.questions)]
-        judged = write_lines(problem.sums, problem.results)
+        judged, marks = write_lines(problem.sums, problem.results), mark(problem.right, problem.results)
         texts = {
             "solve": write_lines(problem.sums, OPEN * self.lines),
-            "redo": f"{judged}/{write_lines(problem.sums, mark(problem.right, problem.results))}",
-            "revise": f"{judged}/{write_lines(problem.sums, problem.remarks)}",
+            "redo": write_lines(problem.sums, problem.results, marks),
+            "revise": f"{judged}/{write_remarks(problem.sums, problem.remarks)}",
         }
         info = {"question": question, "sums": problem.sums, "right": problem.right, "results": problem.results}
         text = texts.get(question, judged) + QUESTIONS[question]
@@ -126,9 +126,9 @@ class Worksheets(GeneratedTask):
         """The right reply."""
         if question == "rate":
             marks = mark(problem.right, problem.results)
-            return f"{write_lines(problem.sums, marks)}>{''.join(map(str, rate(marks)))}"
+            return f"{write_lines(problem.sums, problem.right, marks)}>{''.join(map(str, rate(marks)))}"
         if question == "criticise":
-            return write_lines(problem.sums, write_remarks(problem.right, problem.results, self.named))
+            return write_critique(problem.sums, problem.right, problem.results, self.named)
         revised = question == "revise"
         return write_lines(problem.sums, apply_remarks(problem.results, problem.remarks) if revised else problem.right)
 
@@ -152,12 +152,12 @@ class Worksheets(GeneratedTask):
         return self.write_answer(self._solve(other, prompt.info["question"]))
 
 
-def _read(text: str, prompt: Prompt) -> str | None:
+def _read(text: str, prompt: Prompt) -> Sequence[object] | None:
     """The lines of a reply; None where it cannot be read."""
     question, sums = prompt.info["question"], prompt.info["sums"]
     if question == "criticise":
-        return read_critique(text, sums)
+        return read_remarks(text, sums)
     if question == "rate":
         feedback = read_feedback(text, sums)
-        return feedback[0] if feedback else None
+        return feedback[1] if feedback else None
     return read_answer(text, sums)

@@ -18,7 +18,6 @@ from mmrl.rewards.scoring import score
 from tasks.arithmetic import Arithmetic
 from tasks.worksheets import Worksheets
 from tasks.worksheets.critiques import WorksheetCritique
-from tasks.worksheets.language import apply_remarks
 from tasks.worksheets.task import Worksheet
 from tests.commands.rounds.tiny import run_rounds
 from tests.runs.processes import start
@@ -42,10 +41,10 @@ def revise_third(text: str) -> str:
 
 
 def follow(text: str) -> str:
-    """A reviser of worksheets that follows every suggestion: 34775_/34.752; becomes 347752."""
-    judged, remarks = text.rstrip(";").split("/")
-    results = apply_remarks(judged[2::3], remarks[2::3])
-    return "".join(judged[3 * i : 3 * i + 2] + result for i, result in enumerate(results))
+    """A reviser of worksheets that follows every suggestion: 347.75_./34..752x; becomes 347.752."""
+    judged, flaws = ([each[i : i + 4] for i in range(0, len(each), 4)] for each in text.rstrip(";").split("/"))
+    rows = zip(judged, flaws, strict=True)
+    return "".join(line[:2] + (flaw[2] if flaw[3] == "x" else line[2]) + "." for line, flaw in rows)
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,8 @@ def test_pairs_of_the_rounds_are_those_with_a_margin():
 def test_a_right_critique_leads_to_a_right_revision():
     """34 is 7, 75 is 2 and open, 26 is 8 and wrong: the second critique names one of two flaws, the third misleads."""
     task = Worksheets(questions=("criticise",), lines=3)
-    prompt = task.write_prompt(Worksheet(("34", "75", "26"), "728", "7_3", "..."), "worksheets/train/0")
-    episodes = [reply(prompt, text) for text in ("34.752268", "34.75226.", "341752268", "nothing")]
+    prompt = task.write_prompt(Worksheet(("34", "75", "26"), "728", "7_3", (None,) * 3), "worksheets/train/0")
+    episodes = [reply(prompt, text) for text in ("347.752x268x", "347.752x263.", "341x752x268x", "nothing")]
     reward = RevisionReward(judges("follow"), WorksheetCritique(), {"fixed": 1.0})
     score(episodes[:3], task, reward)
     assert [e.reward for e in episodes[:3]] == [1, 0, 0]
@@ -141,14 +140,14 @@ def write_critiques(path, texts):
 def test_the_meta_critique_joins_the_files_of_critics(tmp_path):
     task = Worksheets(questions=("criticise",), lines=2, wrong=1.0, missing=0.0)
     prompt, form = task[0], WorksheetCritique()
-    (first, second), right = prompt.info["sums"], prompt.info["right"]
-    one = write_critiques(tmp_path / "one.jsonl", [f"{first}{right[0]}{second}."])
+    (first, second), right, results = (prompt.info[name] for name in ("sums", "right", "results"))
+    one = write_critiques(tmp_path / "one.jsonl", [f"{first}{right[0]}x{second}{results[1]}."])
     # the other critic is wrong about the first line, and right about the second one
     wrong = str((int(right[0]) + 1) % 10)
-    two = write_critiques(tmp_path / "two.jsonl", [f"{first}{wrong}{second}{right[1]}"])
+    two = write_critiques(tmp_path / "two.jsonl", [f"{first}{wrong}x{second}{right[1]}x"])
     assert MetaCritique([two, one], form).answer(prompt, None, None) == prompt.answer
     unreadable = write_critiques(tmp_path / "three.jsonl", ["nothing"])
-    assert MetaCritique([unreadable], form).answer(prompt, None, None) == f"{first}.{second}."
+    assert MetaCritique([unreadable], form).answer(prompt, None, None) == f"{first}{results[0]}.{second}{results[1]}."
     with pytest.raises(ConfigError, match=r"two\.jsonl has no critique for 'worksheets/train/1'"):
         MetaCritique([one, two][::-1], form).answer(task[1], None, None)
     with pytest.raises(ConfigError, match=r"absent\.jsonl: no such file"):

@@ -62,7 +62,7 @@ class Refiner:
 
     def _answer(self, text):
         self.asked.append(text)
-        *question, answer, place = text.split(" ") if text.count(" ") > 1 else (text, "", "")
+        *_, answer, place = text.split(" ") if text.count(" ") > 1 else (text, "", "")
         if place:
             i = int(place)
             written = answer[:i] + str(min(int(answer[i]) + 1, 2)) + answer[i + 1 :]
@@ -139,7 +139,7 @@ def test_wrong_arguments_are_refused():
     judge = ScriptedJudge("tests.methods.preferences.test_rlrf:repeat")
     with pytest.raises(ConfigError, match=r"rollout\.best=3.*rollout\.drafts=2"):
         Reflections(judge, drafts=2, best=3)
-    with pytest.raises(ValueError, match="rollout.*drafts"):
+    with pytest.raises(ValueError, match=r"rollout.*drafts"):
         Reflections(judge, drafts=0)
     with pytest.raises(ConfigError, match=r"rollout\.drafts=4.*3 samples"):
         play(DRAFTS, samples=3)
