@@ -75,11 +75,15 @@ def read_feedback(text: str, sums: Sequence[str]) -> tuple[str, str, str] | None
     return (*lines, levels) if lines and sign and re.fullmatch(f"[012]{{{len(ASPECTS)}}}", levels) else None
 
 
-def write_critique(sums: Sequence[str], right: str, results: str, named: str = KINDS) -> str:
-    """Write the critique that names these kinds of flaws: a line with one has the right result, others the answer's."""
-    flawed = [bool(KIND_OF_MARK[each]) and KIND_OF_MARK[each] in named for each in mark(right, results)]
-    stated = [one if flaw else result for one, result, flaw in zip(right, results, flawed)]
-    return write_lines(sums, stated, [FLAW if flaw else PLAIN for flaw in flawed])
+def name_flaws(right: str, results: str, named: str = KINDS) -> list[str | None]:
+    """What each line should be by the critique that names these kinds of flaws; None for a line without one."""
+    kinds = [KIND_OF_MARK[each] for each in mark(right, results)]
+    return [one if kind and kind in named else None for one, kind in zip(right, kinds)]
+
+
+def write_critique(sums: Sequence[str], results: str, remarks: Sequence[str | None]) -> str:
+    """Write a critique of an answer: a line with a flaw has what it should be, another one the answer's result."""
+    return write_lines(sums, apply_remarks(results, remarks), [FLAW if each else PLAIN for each in remarks])
 
 
 def read_remarks(critique: str, sums: Sequence[str]) -> list[str | None] | None:

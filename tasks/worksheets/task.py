@@ -16,6 +16,7 @@ from tasks.worksheets.language import (
     OPEN,
     apply_remarks,
     mark,
+    name_flaws,
     rate,
     read_answer,
     read_feedback,
@@ -59,6 +60,7 @@ class Worksheets(GeneratedTask):
         named: kinds of flaws that the right critique names: w wrong, m missing.
         missed: share of the flaws of an answer that the critique of `revise` does not name.
         misled: share of all lines about which the critique of `revise` suggests a random result.
+        flawed: demonstrate `solve` by the answer with flaws, and `criticise` by the critique that misses and misleads.
     """
 
     questions: Sequence[str] = ("solve",)
@@ -69,6 +71,7 @@ class Worksheets(GeneratedTask):
     named: str = KINDS
     missed: float = 0.2
     misled: float = 0.15
+    flawed: bool = False
 
     name = "worksheets"
 
@@ -128,7 +131,7 @@ class Worksheets(GeneratedTask):
             marks = mark(problem.right, problem.results)
             return f"{write_lines(problem.sums, problem.right, marks)}>{''.join(map(str, rate(marks)))}"
         if question == "criticise":
-            return write_critique(problem.sums, problem.right, problem.results, self.named)
+            return write_critique(problem.sums, problem.results, name_flaws(problem.right, problem.results, self.named))
         revised = question == "revise"
         return write_lines(problem.sums, apply_remarks(problem.results, problem.remarks) if revised else problem.right)
 
@@ -143,7 +146,17 @@ class Worksheets(GeneratedTask):
         return {"exact": float(text == prompt.answer), "format": 1.0, "lines": share}
 
     def demonstrate(self, index: int) -> str:
-        return self.write_answer(str(self[index].answer))
+        prompt, problem = self[index], self.problem(index)
+        if self.flawed and prompt.info["question"] == "solve":
+            return self.write_answer(write_lines(problem.sums, problem.results))
+        if self.flawed and prompt.info["question"] == "criticise":
+            return self.write_answer(write_critique(problem.sums, problem.results, self._flaw_remarks(problem)))
+        return self.write_answer(str(prompt.answer))
+
+    def _flaw_remarks(self, problem: Worksheet) -> list[str | None]:
+        """The remarks that miss and mislead, without those on a line whose kind of flaw is not named."""
+        every, some = (name_flaws(problem.right, problem.results, named) for named in (KINDS, self.named))
+        return [None if a and not b else remark for a, b, remark in zip(every, some, problem.remarks)]
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         """The reply to another answer, whose lines are those of the prompt."""

@@ -11,7 +11,16 @@ from mmrl.rewards.critiques import Unit
 from mmrl.rewards.judges.questions import Reply, Unreadable
 from tasks.worksheets import Worksheets
 from tasks.worksheets.critiques import WorksheetCritique, WorksheetFeedback
-from tasks.worksheets.language import apply_remarks, mark, rate, read_answer, read_remarks, solve, write_critique
+from tasks.worksheets.language import (
+    apply_remarks,
+    mark,
+    name_flaws,
+    rate,
+    read_answer,
+    read_remarks,
+    solve,
+    write_critique,
+)
 from tasks.worksheets.task import QUESTIONS, Worksheet
 from tests.tasks.replies import reply
 
@@ -45,12 +54,10 @@ def test_results_marks_levels_and_remarks_by_hand():
     ]
     # a line whose flaw is not named has the result of the answer
     critiques = ["347.752x268x", "347.75_.268x", "347.752x263."]
-    assert [write_critique(SHEET.sums, "728", "7_3", named) for named in ("wm", "w", "m")] == critiques
-    assert [read_remarks(each, SHEET.sums) for each in critiques] == [
-        [None, "2", "8"],
-        [None, None, "8"],
-        [None, "2", None],
-    ]
+    flaws = [name_flaws("728", "7_3", named) for named in ("wm", "w", "m")]
+    assert [write_critique(SHEET.sums, "7_3", remarks) for remarks in flaws] == critiques
+    assert flaws == [[None, "2", "8"], [None, None, "8"], [None, "2", None]]
+    assert [read_remarks(each, SHEET.sums) for each in critiques] == flaws
     assert apply_remarks("7_3", [None, "2", "8"]) == "728" and apply_remarks("7_3", ["1", None, None]) == "1_3"
 
 
@@ -89,6 +96,18 @@ def test_a_critique_of_revise_misses_and_misleads_by_its_shares():
     silent = Worksheets(missed=1.0, misled=0.0)
     assert all(set(sheet.remarks) == {None} for sheet in map(silent.problem, range(50)))
     assert all(None not in sheet.remarks for sheet in map(Worksheets(misled=1.0).problem, range(50)))
+
+
+def test_flawed_demonstrations_are_those_of_people_who_err():
+    """The answer with flaws, and a critique whose remarks on lines with other kinds of flaws are left out."""
+    task = Worksheets(questions=("solve", "criticise"), flawed=True, named="m", misled=0.3)
+    for i in range(0, 40, 2):
+        sheet = task.problem(i)
+        assert task.demonstrate(i) == "".join(f"{a}{b}." for a, b in zip(sheet.sums, sheet.results))
+        sheet = task.problem(i + 1)
+        marks, remarks = mark(sheet.right, sheet.results), read_remarks(task.demonstrate(i + 1), sheet.sums)
+        assert remarks == [None if one == "n" else each for one, each in zip(marks, sheet.remarks)]
+    assert task[0].answer == Worksheets(questions=("solve", "criticise"))[0].answer  # scored by what is right
 
 
 def test_a_guess_is_readable_and_seldom_right():
