@@ -24,7 +24,6 @@ from mmrl.core.errors import check_at_least
 from mmrl.core.groups import group_episodes
 from mmrl.core.types import Context, Episode, PolicyOutput, Prompt
 from mmrl.distributed import parallel
-from mmrl.methods.rewards.perfrl import rank_loss
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean
 from mmrl.rewards.base import Reward
@@ -229,6 +228,20 @@ class JudgeOrder(Reward):
         return [place + more for place, more in zip(places, WeightedSum(self.weights)(group))]
 
 
+def sum_hinges(
+    means: Tensor,  # [N] nats, p of a row
+    reward: Tensor,  # [N]
+    same: Tensor,  # [N, N] bool, whether two rows are of one group and counted
+) -> Tensor:  # [N] the loss of the row's group
+    """Ranking loss of a group: sum of max(0, p_j - p_i) over its pairs with r_i > r_j.
+
+    Source: CycleAlign, 2023, arXiv:2310.16271.
+    """
+    # (i, j): row i is better, and less likely by so much
+    hinges = (means[None, :] - means[:, None]).relu() * (same & (reward[:, None] > reward[None, :]))
+    return same.to(means.dtype) @ hinges.sum(1)
+
+
 @dataclass(frozen=True)
 class CycleAlignLoss(Term):
     """Loss of a ranked group, per row [N], the same for its rows: hinges of the order, and imitation of the best row.
@@ -251,23 +264,20 @@ class CycleAlignLoss(Term):
         return frozenset({"action_mask", "group", "episode_reward"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        counted, means, reward = self._read(out, batch)
-        _, place, sizes = batch["group"].unique(return_inverse=True, return_counts=True)
-        # (groups,) the highest reward, then (rows,) which rows have it, and their share of the group's imitation
-        highest = reward.new_full((len(sizes),), float("-inf"))
-        highest = highest.scatter_reduce(0, place[counted], reward[counted], "amax")
-        best = (counted & (reward == highest[place])).to(means.dtype)
-        number = best.new_zeros(len(sizes)).index_add(0, place, best).clamp(min=1)
-        mean_of_best = means.new_zeros(len(sizes)).index_add(0, place, best * means) / number
-        ranking = rank_loss(means, reward, batch["group"], counted)
-        return (ranking - self.imitation_coef * mean_of_best[place]) * counted
+        means, reward, same = self._read(out, batch)
+        # (rows,) whether a row is the best of its group, then the mean of p over the best rows of the row's group
+        best = same.any(1) & ~(same & (reward[None, :] > reward[:, None])).any(1)
+        weights = (same & best[None, :]).to(means.dtype)
+        mean_of_best = (weights @ means) / weights.sum(1).clamp(min=1)
+        return sum_hinges(means, reward, same) - self.imitation_coef * mean_of_best
 
     def _read(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        mask = batch["action_mask"]
-        means = masked_mean(out.full_logprobs, mask, dim=1)
-        return mask.any(1), means, batch["episode_reward"].to(means.dtype)
+        """Mean log-prob and reward of the rows [N], and which of them are of one group [N, N]."""
+        mask, group = batch["action_mask"], batch["group"]
+        counted, means = mask.any(1), masked_mean(out.full_logprobs, mask, dim=1)
+        same = (group[:, None] == group[None, :]) & counted[:, None] & counted[None, :]
+        return means, batch["episode_reward"].to(means.dtype), same
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ranking: the hinges of the row's group, nats."""
-        counted, means, reward = self._read(out, batch)
-        return {"ranking": rank_loss(means, reward, batch["group"], counted)}
+        return {"ranking": sum_hinges(*self._read(out, batch))}
