@@ -5,8 +5,8 @@ Training Language Models to Critique With Multi-agent Feedback, 2024, arXiv:2410
 - several critics criticise one answer; the meta-critique merges them and keeps the correct units: `merge_units`,
   `MetaCritique`
 - the worth of a critique is the mean score of the revisions that m revisers write under it: `RevisionReward`
-- two critiques of one answer are a pair where |mean score under c1 - mean score under c2| is large: `revision_margin`,
-  and the filter `pairs` of `conf/rounds/multi_critique.yaml`; a Bradley-Terry model of the pairs is the reward of PPO
+- two critiques of one answer are a pair where |mean score under c1 - mean score under c2| is large: the filter `pairs`
+  of `conf/rounds/multi_critique.yaml`; a Bradley-Terry model of the pairs is the reward of PPO
 """
 
 from __future__ import annotations
@@ -83,16 +83,6 @@ class MetaCritique(Scripted):
 
     def act(self, environment: TextEnvironment, rng: np.random.Generator) -> str:
         raise ConfigError("rollout: critiques are answers to problems, and no actions of a text environment")
-
-
-def revision_margin(first: Sequence[float], second: Sequence[float]) -> float:
-    """Preference of one critique over another: mean score of the revisions under it, minus that under the other.
-
-    Source: MultiCritique, 2024, arXiv:2410.15287.
-    """
-    if not first or not second:
-        raise ValueError("a critique without a scored revision has no preference; give revisers for each")
-    return sum(first) / len(first) - sum(second) / len(second)
 
 
 class RevisionReward(Reward):

@@ -11,7 +11,7 @@ from mmrl.commands.rounds.receipts import read_receipt
 from mmrl.commands.rounds.rows import build_row
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.errors import ConfigError
-from mmrl.methods.preferences.multi_critique import MetaCritique, RevisionReward, merge_units, revision_margin
+from mmrl.methods.preferences.multi_critique import MetaCritique, RevisionReward, merge_units
 from mmrl.rewards.critiques import CritiqueForm, Unit
 from mmrl.rewards.judges.scripted import ScriptedJudge
 from mmrl.rewards.scoring import score
@@ -97,20 +97,13 @@ def test_the_correct_units_of_all_critics_are_merged():
     assert merge_units([], right.__contains__) == [] == merge_units([[Unit("2", "w", "9")]], right.__contains__)
 
 
-def test_the_margin_is_the_difference_of_mean_scores():
-    """(8 + 6 + 7) / 3 - (5 + 6 + 4) / 3 = 7 - 5."""
-    assert revision_margin((8, 6, 7), (5, 6, 4)) == 2.0 == -revision_margin((5, 6, 4), (8, 6, 7))
-    assert revision_margin((8, 6, 7), (7, 7, 7)) == 0.0
-    with pytest.raises(ValueError, match="without a scored revision"):
-        revision_margin((), (1,))
-
-
 def test_pairs_of_the_rounds_are_those_with_a_margin():
+    """(8 + 6 + 7) / 3 - (5 + 6 + 4) / 3 = 7 - 5 = 2."""
     episodes = scored("poor", "good")
     assert [e.reward for e in episodes] == [5, 7] == [e.scores["revision"] for e in episodes]
     (pair,) = pairs_of(episodes)
     assert (pair["chosen"], pair["rejected"]) == ("good", "poor")
-    assert pair["chosen_score"] - pair["rejected_score"] == revision_margin(GRADES["good"], GRADES["poor"])
+    assert pair["chosen_score"] - pair["rejected_score"] == 2.0
     assert pairs_of(scored("good", "fair")) == []  # equal means
     assert pairs_of(scored("good", "near")) == []  # a margin of 1/3, below the file's 1
 
