@@ -21,7 +21,7 @@ LEVELS = 2
 
 
 @dataclass(frozen=True)
-class Feedback:
+class FineGrainedFeedback:
     """Levels of an answer by aspect, 0, 1 or 2 each, and the written reason."""
 
     levels: Mapping[str, float]
@@ -38,10 +38,10 @@ class FeedbackForm(ABC):
 
     @abstractmethod
     def ask(self, episode: Episode, answer: str) -> Question:
-        """The question about an answer to the prompt of an episode; its verdict is a `Feedback`."""
+        """The question about an answer to the prompt of an episode; its verdict is a `FineGrainedFeedback`."""
 
     @abstractmethod
-    def write_refinement(self, episode: Episode, answer: str, feedback: Feedback) -> str:
+    def write_refinement(self, episode: Episode, answer: str, feedback: FineGrainedFeedback) -> str:
         """The user's message that asks for a better answer, with the answer and the feedback on it."""
 
 
@@ -81,15 +81,15 @@ class SheetFeedback(FeedbackForm):
             sheet.format(task, verdict), lambda reply: self._read(sheet, reply), tuple(episode.prompt.images)
         )
 
-    def _read(self, sheet: Sheet, reply: Reply) -> Feedback:
+    def _read(self, sheet: Sheet, reply: Reply) -> FineGrainedFeedback:
         values = sheet.read(reply)
         levels = {name: read_number(values, name, 0, LEVELS) for name in self.aspects}
         if fractions := [name for name, level in levels.items() if level != int(level)]:
             raise Unreadable(f"{fractions[0]}: {levels[fractions[0]]:g} is none of the levels 0, 1 and 2")
         reason = "\n".join(line for line in reply.text.splitlines() if sheet.mark not in line).strip()
-        return Feedback(levels, reason)
+        return FineGrainedFeedback(levels, reason)
 
-    def write_refinement(self, episode: Episode, answer: str, feedback: Feedback) -> str:
+    def write_refinement(self, episode: Episode, answer: str, feedback: FineGrainedFeedback) -> str:
         levels = ", ".join(f"{name} {level:g} of {LEVELS}" for name, level in feedback.levels.items())
         sheet = Sheet({"question": question_of(episode), "answer": answer, "feedback": f"{feedback.reason}\n{levels}"})
         return sheet.format("Write a better answer to the question, in which what the feedback names is put right.")

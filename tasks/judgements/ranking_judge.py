@@ -30,14 +30,14 @@ def rank_sentences(question: str) -> str:
     for number, _, text in _RANKED.findall(question):
         examples.setdefault(number, []).append(text)
     noise = scale_noise([measure_example(example) for example in examples.values()])
-    asked = _ASKED.findall(question)
-    if not asked:
+    answers = _ASKED.findall(question)
+    if not answers:
         raise ValueError("the question has no answers between tags <answer.N-MARK>")
     digest = hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    draws = np.random.default_rng(int.from_bytes(digest, "big")).normal(size=len(asked))
-    values = [grade(PRINCIPLE, text.strip()) + noise * draw for (_, _, text), draw in zip(asked, draws)]
-    order = sorted(range(len(asked)), key=lambda n: -values[n])
-    return f"ranking-{asked[0][1]}: {' > '.join(asked[n][0] for n in order)}"
+    draws = np.random.default_rng(int.from_bytes(digest, "big")).normal(size=len(answers))
+    values = [grade(PRINCIPLE, text.strip()) + noise * draw for (_, _, text), draw in zip(answers, draws)]
+    order = sorted(range(len(answers)), key=lambda n: -values[n])
+    return f"ranking-{answers[0][1]}: {' > '.join(answers[n][0] for n in order)}"
 
 
 def measure_example(answers: Sequence[str]) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Episode, Prompt
-from mmrl.rewards.critiques import CritiqueForm, Feedback, FeedbackForm, Unit
+from mmrl.rewards.critiques import CritiqueForm, FeedbackForm, FineGrainedFeedback, Unit
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable
 from tasks.checks import final_line
 from tasks.worksheets.language import (
@@ -40,15 +40,15 @@ class WorksheetFeedback(FeedbackForm):
         text = write_lines(sums, results or OPEN * len(sums)) + QUESTIONS["rate"]
         return Question(text, lambda reply: self._read(reply, sums, results is not None))
 
-    def _read(self, reply: Reply, sums: Sequence[str], readable: bool) -> Feedback:
+    def _read(self, reply: Reply, sums: Sequence[str], readable: bool) -> FineGrainedFeedback:
         feedback = read_feedback(reply.text.strip(), sums)
         if feedback is None:
             raise Unreadable(f"it is not the marks of {len(sums)} lines, > and {len(ASPECTS)} levels")
         _, marks, levels = feedback
         values = {name: float(level) for name, level in zip(ASPECTS, levels)}
-        return Feedback(values if readable else {**values, ASPECTS[-1]: 0.0}, marks)
+        return FineGrainedFeedback(values if readable else {**values, ASPECTS[-1]: 0.0}, marks)
 
-    def write_refinement(self, episode: Episode, answer: str, feedback: Feedback) -> str:
+    def write_refinement(self, episode: Episode, answer: str, feedback: FineGrainedFeedback) -> str:
         sums = _sums(episode.prompt)
         results = read_answer(final_line(answer), sums) or OPEN * len(sums)
         return write_lines(sums, results, feedback.reason) + QUESTIONS["redo"]

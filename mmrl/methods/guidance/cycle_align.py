@@ -128,26 +128,28 @@ class CycleAlign(SingleTurn):
         episodes = super().collect(prompts, ctx)
         whole = [episode for episode in episodes if episode.ended != "error"]
         groups = [group for group in group_episodes(whole).values() if len(group) > 1]
-        own = [order_by_likelihood(group) for group in groups]
+        policy_orders = [order_by_likelihood(group) for group in groups]
         orders: dict[int, list[int]] = {}
         running = set(range(len(groups)))
         judge = self.judge.bind(ctx)
         for _ in range(self.cycles):  # as many on every process, since examples are gathered
-            asked = sorted(running)
-            verdicts = judge.judge([self._ask(groups[n]) for n in asked]) if asked else []
-            added: list[RankedExample] = []
-            for n, order in zip(asked, verdicts):
+            numbers = sorted(running)
+            verdicts = judge.judge([self._ask(groups[n]) for n in numbers]) if numbers else []
+            agreements: list[RankedExample] = []
+            for n, order in zip(numbers, verdicts):
                 if isinstance(order, NoAnswer):
                     continue
                 if orders.get(n) == order:
                     running.discard(n)
                 orders[n] = order
-                agreement = find_agreement(order, own[n])
+                agreement = find_agreement(order, policy_orders[n])
                 if len(agreement) >= self.least:
                     answers = tuple(answer_of(groups[n][i]) for i in agreement)
-                    added.append(RankedExample(question_of(groups[n][0]), answers))
-            self.pool.extend(RankedExample(*each) for each in parallel.gather(added))
-        self._agreed = [len(find_agreement(order, own[n])) / len(order) for n, order in sorted(orders.items())]
+                    agreements.append(RankedExample(question_of(groups[n][0]), answers))
+            self.pool.extend(RankedExample(*each) for each in parallel.gather(agreements))
+        self._agreed = [
+            len(find_agreement(order, policy_orders[n])) / len(order) for n, order in sorted(orders.items())
+        ]
         for n, group in enumerate(groups):
             self._note(group, orders.get(n))
         return episodes

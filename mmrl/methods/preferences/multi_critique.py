@@ -4,7 +4,7 @@ Training Language Models to Critique With Multi-agent Feedback, 2024, arXiv:2410
 
 - several critics criticise one answer; the meta-critique merges them and keeps the correct units: `merge_units`,
   `MetaCritique`
-- the worth of a critique is the mean score of the revisions that m revisers write under it: `RevisionReward`
+- the worth of a critique is the mean score of the revisions that m revisers write under it: `RevisionGradeReward`
 - two critiques of one answer are a pair where |mean score under c1 - mean score under c2| is large: the filter `pairs`
   of `conf/rounds/multi_critique.yaml`; a Bradley-Terry model of the pairs is the reward of PPO
 """
@@ -85,7 +85,7 @@ class MetaCritique(Scripted):
         raise ConfigError("rollout: critiques are answers to problems, and no actions of a text environment")
 
 
-class RevisionReward(Reward):
+class RevisionGradeReward(Reward):
     """Reward of a critique: sum_k weights_k * scores_k, with the mean grade of the revisions under it, `revision`.
 
     Every reviser reads the answer and the critique, and writes a revision, which the form grades from 0 to 10. `fixed`
@@ -118,9 +118,9 @@ class RevisionReward(Reward):
     def sampled_models(self) -> frozenset[str]:
         return frozenset().union(*(reviser.sampled_models() for reviser in self.revisers.values()))
 
-    def bind(self, ctx: Context) -> RevisionReward:
+    def bind(self, ctx: Context) -> RevisionGradeReward:
         bound = {name: reviser.bind(ctx) for name, reviser in self.revisers.items()}
-        return RevisionReward(bound, self.form, self.weights, self.max_failed)
+        return RevisionGradeReward(bound, self.form, self.weights, self.max_failed)
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         questions = [self._ask(episode) for episode in episodes]

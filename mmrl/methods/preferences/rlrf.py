@@ -17,7 +17,7 @@ from typing import Any
 
 from mmrl.core.errors import ConfigError, check_at_least
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
-from mmrl.rewards.critiques import Feedback, FeedbackForm, SheetFeedback
+from mmrl.rewards.critiques import FeedbackForm, FineGrainedFeedback, SheetFeedback
 from mmrl.rewards.judges.base import JudgeForm, LanguageJudge, NoAnswer
 from mmrl.rewards.judges.questions import Question, answer_of
 from mmrl.rollouts.base import text_observation, turn_seed
@@ -112,7 +112,9 @@ class Reflections(SingleTurn):
         """The refinements of a group with what the policy reads for each."""
         drafts, others = group[: self.drafts], group[self.drafts :]
         verdicts = [rated.get(id(episode)) for episode in drafts]
-        best = select_best([each.total if isinstance(each, Feedback) else None for each in verdicts], self.best)
+        best = select_best(
+            [each.total if isinstance(each, FineGrainedFeedback) else None for each in verdicts], self.best
+        )
         plans = []
         for number, episode in enumerate(others):
             if not best:

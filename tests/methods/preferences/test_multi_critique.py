@@ -11,7 +11,7 @@ from mmrl.commands.rounds.receipts import read_receipt
 from mmrl.commands.rounds.rows import build_row
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.errors import ConfigError
-from mmrl.methods.preferences.multi_critique import MetaCritique, RevisionReward, merge_units
+from mmrl.methods.preferences.multi_critique import MetaCritique, RevisionGradeReward, merge_units
 from mmrl.rewards.critiques import CritiqueForm, Unit
 from mmrl.rewards.judges.scripted import ScriptedJudge
 from mmrl.rewards.scoring import score
@@ -74,7 +74,7 @@ def judges(*names):
 def scored(*critiques, reward=None):
     """Scored critiques of one answer."""
     episodes = [replace(reply(TASK[0], each), sample_index=i) for i, each in enumerate(critiques)]
-    reward = reward or RevisionReward(judges("revise_first", "revise_second", "revise_third"), Graded())
+    reward = reward or RevisionGradeReward(judges("revise_first", "revise_second", "revise_third"), Graded())
     score(episodes, TASK, reward)
     return episodes
 
@@ -113,7 +113,7 @@ def test_a_right_critique_leads_to_a_right_revision():
     task = Worksheets(questions=("criticise",), lines=3)
     prompt = task.write_prompt(Worksheet(("34", "75", "26"), "728", "7_3", (None,) * 3), "worksheets/train/0")
     episodes = [reply(prompt, text) for text in ("347.752x268x", "347.752x263.", "341x752x268x", "nothing")]
-    reward = RevisionReward(judges("follow"), WorksheetCritique(), {"fixed": 1.0})
+    reward = RevisionGradeReward(judges("follow"), WorksheetCritique(), {"fixed": 1.0})
     score(episodes[:3], task, reward)
     assert [e.reward for e in episodes[:3]] == [1, 0, 0]
     assert [e.scores["revision"] for e in episodes[:3]] == pytest.approx([10, 20 / 3, 20 / 3])
@@ -151,7 +151,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(ConfigError, match=r"rollout\.critics"):
         MetaCritique([], WorksheetCritique())
     with pytest.raises(ConfigError, match=r"reward\.revisers"):
-        RevisionReward({}, WorksheetCritique())
+        RevisionGradeReward({}, WorksheetCritique())
 
 
 def test_the_reviser_of_the_metric_trains_nothing():

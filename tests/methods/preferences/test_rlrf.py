@@ -13,7 +13,7 @@ from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Completion, Context, Sampling
 from mmrl.methods.preferences.rlrf import AspectFeedback, Reflections, select_best
-from mmrl.rewards.critiques import Feedback, FeedbackForm, SheetFeedback
+from mmrl.rewards.critiques import FeedbackForm, FineGrainedFeedback, SheetFeedback
 from mmrl.rewards.judges.questions import Question, Reply, Unreadable, question_of
 from mmrl.rewards.judges.reward import JudgeReward
 from mmrl.rewards.judges.scripted import ScriptedJudge
@@ -43,7 +43,7 @@ class Levels(FeedbackForm):
     def _read(self, reply):
         if not reply.text.isdecimal():
             raise Unreadable("no levels")
-        return Feedback(
+        return FineGrainedFeedback(
             {f"aspect{i}": float(x) for i, x in enumerate(reply.text)}, str(reply.text.find(min(reply.text)))
         )
 
@@ -155,7 +155,9 @@ def test_a_language_model_is_asked_for_a_reason_and_levels():
     mark = question.text.split("<answer-")[1].split(">")[0]
     assert "seven" in question.text and f"factuality-{mark}: N" in question.text
     feedback = question.read(Reply(f"It is no number.\nfactuality-{mark}: 0\nlogic-{mark}: 2"))
-    assert feedback == Feedback({"factuality": 0.0, "logic": 2.0}, "It is no number.") and feedback.total == 2
+    assert (
+        feedback == FineGrainedFeedback({"factuality": 0.0, "logic": 2.0}, "It is no number.") and feedback.total == 2
+    )
     text = form.write_refinement(episode, "seven", feedback)
     assert "It is no number.\nfactuality 0 of 2, logic 2 of 2" in text and question_of(episode) in text
     for levels in ("1.5", "3", "good"):
