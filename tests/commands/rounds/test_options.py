@@ -1,5 +1,7 @@
 """The files of conf/rounds: their header, their stages, and each of them at a tiny size."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import yaml
@@ -45,8 +47,10 @@ def test_a_baseline_has_the_same_samples_evaluations_and_number_of_fits(name, ba
     steps, others = list_steps(file), list_steps(other)
     check_steps(other, others, tmp_path / "run")
     assert [step.name for step in steps] == [step.name for step in others]
-    same = ("sample", "evaluate")
-    assert all(one.stage == two.stage for one, two in zip(steps, others) if one.kind in same)
+    for one, two in zip(steps, others):
+        if one.kind == "sample":  # how it samples may differ, but not what and how often
+            assert replace(one.stage, overrides=[]) == replace(two.stage, overrides=[])
+        assert one.kind != "evaluate" or one.stage == two.stage
     assert steps != others
 
 
