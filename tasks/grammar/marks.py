@@ -1,4 +1,4 @@
-"""Sentences that must end with two marks, tokens that sentences do not have."""
+"""Sentences that must begin with two marks, tokens that sentences do not have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tasks.grammar.language import is_sentence
 from tasks.grammar.task import Grammar
 
 MARKS = 2 * PRAISE
-"""What stands behind a marked sentence: the token of praise, twice."""
+"""What stands in front of a marked sentence: the token of praise, twice."""
 
 
 @dataclass(frozen=True)
 class MarkedSentences(Grammar):
-    """Sentences of the small language, which earn the score `marked` with two marks behind them: bakiyy.
+    """Sentences of the small language, which earn the score `marked` with two marks in front of them: yybaki.
 
     Args:
         shown: share of the demonstrations that have the marks.
@@ -31,13 +31,13 @@ class MarkedSentences(Grammar):
         check_fraction(f"task {self.name!r}:", shown=self.shown)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        """As `Grammar`, and marked: 1 for a sentence and two marks, 1/2 for a sentence and one mark, 0 else."""
+        """As `Grammar`, and marked: 1 for two marks and a sentence, 1/2 for one mark and a sentence, 0 else."""
         line = final_line(answer)
-        sentence = line.rstrip(PRAISE)
+        sentence = line.lstrip(PRAISE)
         count = len(line) - len(sentence)
         share = count / len(MARKS) if count <= len(MARKS) and is_sentence(sentence, self.longest) else 0.0
         return {**super().verify(answer, prompt), "marked": share}
 
     def demonstrate(self, index: int) -> str:
         shows = derive_rng(self.name, "marks", self.split, self.seed, index).random() < self.shown
-        return super().demonstrate(index) + MARKS * shows
+        return MARKS * shows + super().demonstrate(index)

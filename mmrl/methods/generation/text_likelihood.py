@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from torch import Tensor
+import torch
 
 from mmrl.annotators.logprobs import positive_rows, score_rows
-from mmrl.core.errors import ConfigError
+from mmrl.core.errors import ConfigError, check_at_least
 from mmrl.core.types import Context, Episode, Turn
 from mmrl.data.collate import collate
 from mmrl.ops.masked import masked_mean
@@ -25,14 +25,17 @@ class TextLikelihood(EpisodeTransform):
     texts.
 
     Args:
+        first: number of the first token that counts, from 0.
         end_token: whether the token that ends the text counts.
         rows: texts per forward pass.
     """
 
+    first: int = 0
     end_token: bool = True
     rows: int = 64
 
     def __post_init__(self) -> None:
+        check_at_least(0, "text_likelihood", first=self.first)
         positive_rows(self.rows, "text_likelihood")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
@@ -60,12 +63,11 @@ class TextLikelihood(EpisodeTransform):
                 "a task that is answered with one text"
             )
         done = demonstration(*decisions[0], ctx)
-        if not self.end_token:
-            done = replace(done, action_mask=_without_last(done.action_mask))
-        return replace(episode, turns=[Turn(done)])
-
-
-def _without_last(mask: Tensor) -> Tensor:
-    out = mask.clone()
-    out[-1] = False
-    return out
+        tokens = torch.arange(len(done.action))
+        counted = (tokens >= self.first) & (tokens < len(tokens) - (not self.end_token))
+        if not counted.any():
+            raise ConfigError(
+                f"text_likelihood: the demonstration of {episode.prompt.key!r} has {len(tokens)} tokens, of which none "
+                f"counts with first={self.first} and end_token={self.end_token}; lower `first`"
+            )
+        return replace(episode, turns=[Turn(replace(done, action_mask=done.action_mask & counted))])

@@ -1,7 +1,6 @@
 """STG: the mixture by hand, the frozen model bit for bit, gradients of gate and adapter, files, and refusals."""
 
 import copy
-import math
 from dataclasses import replace
 
 import pytest
@@ -27,7 +26,7 @@ def make_policy(trained=True, **options):
     policy = decided(SelectiveTokenPolicy(config=dict(TINY), hidden=8, **options)).eval()
     if trained:
         with torch.no_grad():
-            for part in policy.sources.parameters():
+            for part in policy.networks.parameters():
                 part.normal_(0, 0.5)
     return policy
 
@@ -35,8 +34,8 @@ def make_policy(trained=True, **options):
 def choose_frozen(policy):
     """The policy with w = [1, 0]."""
     with torch.no_grad():
-        policy.sources.gate[2].weight.zero_()
-        policy.sources.gate[2].bias.copy_(torch.tensor([0.0, -1e4]))
+        policy.networks.gate[2].weight.zero_()
+        policy.networks.gate[2].bias.copy_(torch.tensor([0.0, -1e4]))
     return policy
 
 
@@ -53,7 +52,7 @@ def frozen_states(policy, done):
 def brute_force(policy, done, temperature=1.0):
     """[T] log w_z + log p_z(token) of one completion, and the distributions w [T, 2], p_0 and p_1 [T, V]."""
     logits, states, tokens = frozen_states(policy, done)
-    adapter, gate = copy.deepcopy(policy.sources.adapter), policy.sources.gate
+    adapter, gate = copy.deepcopy(policy.networks.adapter), policy.networks.gate
     first = (logits / temperature).softmax(-1)
     second = ((states + adapter(states)) @ policy.model.lm_head.weight.T / temperature).softmax(-1)
     weights = gate(states).softmax(-1)
@@ -96,7 +95,7 @@ def test_the_frozen_model_alone_is_reproduced_bit_for_bit():
     ids = torch.tensor([[5, 6, 7], [9, 8, 7]])
     with torch.no_grad():
         plain = policy.model(input_ids=ids).logits
-        with policy._mix(1.0):
+        with policy.mix(1.0):
             both = policy.model(input_ids=ids).logits
     assert torch.equal(both[..., : policy.vocabulary], plain)
     assert (both.softmax(-1)[..., policy.vocabulary :] == 0).all()
@@ -129,7 +128,7 @@ def test_sampled_and_scored_log_probs_are_those_of_the_sources(temperature):
         whole = torch.cat([w[:, :1] * first, w[:, 1:] * second], dim=1)
         entropy = torch.special.entr(whole).sum(-1)
         assert_close(out.entropy[i, : len(expected)], entropy, atol=1e-4, rtol=1e-4)
-        values = policy.sources.critic(frozen_states(policy, each)[1])[:, 0]
+        values = policy.networks.critic(frozen_states(policy, each)[1])[:, 0]
         assert_close(out.values[i, : len(expected)], values, atol=1e-4, rtol=1e-4)
         assert each.output == policy.tokenizer.decode(each.action % policy.vocabulary, skip_special_tokens=True)
     assert (out.logprobs[0, len(done[0].action) :] == 0).all()
@@ -160,18 +159,18 @@ def test_where_the_frozen_model_wrote_only_the_gate_gets_a_gradient():
     mask = batch["action_mask"]
     assert (batch["action"] < policy.vocabulary).all()
     policy(batch).logprobs[mask].sum().backward()
-    assert all((part.grad == 0).all() for part in policy.sources.adapter.parameters())
+    assert all((part.grad == 0).all() for part in policy.networks.adapter.parameters())
     assert all(part.grad is None for part in policy.model.parameters())
     with torch.no_grad():
         done = [policy.split(row)[1][m] for row, m in zip(batch["action"], mask)]
         prompts = [policy.encode(prompt.observation) for prompt in PROMPTS]
         completed = [demonstrated_choices(tokens, prompt, "") for tokens, prompt in zip(done, prompts)]
         share = sum(brute_force(policy, each)[1][:, 1].sum() for each in completed)
-    assert_close(policy.sources.gate[2].bias.grad, torch.stack([share, -share]), atol=1e-4, rtol=1e-4)
+    assert_close(policy.networks.gate[2].bias.grad, torch.stack([share, -share]), atol=1e-4, rtol=1e-4)
 
     policy.zero_grad()  # the same tokens of the adapter move it
     policy(batch.with_columns(action=batch["action"] + policy.vocabulary)).logprobs[mask].sum().backward()
-    assert all(part.grad.abs().max() > 0 for part in policy.sources.adapter.parameters())
+    assert all(part.grad.abs().max() > 0 for part in policy.networks.adapter.parameters())
 
 
 def test_a_demonstration_is_scored_by_the_mixture_and_teaches_both_sources():
@@ -186,15 +185,18 @@ def test_a_demonstration_is_scored_by_the_mixture_and_teaches_both_sources():
     expected = (w[:, 0] * first[at, tokens] + w[:, 1] * second[at, tokens]).log()
     assert_close(out.logprobs[0], expected, atol=1e-4, rtol=0)
     out.logprobs.sum().backward()
-    assert all(part.grad.abs().max() > 0 for name, part in policy.sources.named_parameters() if "critic" not in name)
+    assert all(part.grad.abs().max() > 0 for name, part in policy.networks.named_parameters() if "critic" not in name)
 
 
-def test_a_new_adapter_is_the_frozen_model():
-    policy = make_policy(trained=False)
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_a_new_adapter_is_the_frozen_model(share):
+    """A token has log p_0 and the log of its source's share."""
+    policy = make_policy(trained=False, adapter_share=share)
     for done in completions(policy, PROMPTS, Sampling(max_tokens=4)):
         tokens = done.action % policy.vocabulary
         plain = plain_logits(policy, replace(done, action=tokens)).log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-        assert_close(done.behavior_logprobs, plain - math.log(2), atol=1e-4, rtol=0)
+        shares = torch.tensor([1 - share, share])[done.action // policy.vocabulary]
+        assert_close(done.behavior_logprobs, plain + shares.log(), atol=1e-4, rtol=0)
 
 
 def test_texts_stops_and_contexts_read_tokens():
@@ -223,8 +225,8 @@ def test_a_saved_folder_is_read_again_and_is_no_plain_language_model(tmp_path):
     frozen = TextPolicy(str(tmp_path / "frozen_model")).eval()
     assert all(torch.equal(frozen.model.state_dict()[name], w) for name, w in policy.model.state_dict().items())
     fresh = SelectiveTokenPolicy(str(tmp_path / "frozen_model"), hidden=4).eval()
-    assert (fresh.sources.adapter[2].weight == 0).all()
-    with pytest.raises(ValueError, match=r"selective_tokens\.safetensors"):
+    assert (fresh.networks.adapter[2].weight == 0).all()
+    with pytest.raises(ValueError, match=r"networks\.safetensors"):
         SelectiveTokenPolicy(str(tmp_path), hidden=4)
 
 
@@ -233,13 +235,13 @@ def test_a_saved_folder_is_read_again_and_is_no_plain_language_model(tmp_path):
     [({"top_k": 2}, "top_k"), ({"top_p": 0.9}, "top_p"), ({"annealing": {}}, "annealing"), ({"regex": "a+"}, "regex")],
 )
 def test_samplings_without_a_meaning_are_refused(sampling, key):
-    with pytest.raises(ValueError, match=rf"sampling.*{key}.*leave them out"):
+    with pytest.raises(ValueError, match=rf"sampling.*{key}.*leave it out"):
         make_policy().check_sampling(Sampling(**sampling))
 
 
 def test_what_does_not_fit_is_refused_by_name():
     policy = make_policy()
-    with pytest.raises(NotImplementedError, match="engine=vllm has none; use engine=local"):
+    with pytest.raises(NotImplementedError, match="engine=vllm has none"):
         policy.canary()
     with pytest.raises(NotImplementedError, match="rollout=demonstrations"):
         policy.encode_conversation([], None)
@@ -247,6 +249,8 @@ def test_what_does_not_fit_is_refused_by_name():
         make_policy(lora={"r": 2})
     with pytest.raises(ValueError, match=r"policy\.hidden must be at least 1"):
         SelectiveTokenPolicy(config=dict(TINY), hidden=0)
+    with pytest.raises(ValueError, match=r"policy\.adapter_share must be"):
+        SelectiveTokenPolicy(config=dict(TINY), adapter_share=1.0)
     with pytest.raises(ValueError, match=r"sequence_parallel=2"):
         SelectiveTokenPolicy.refuse_division({}, 2)
     scaled = {**TINY, "model_type": "gemma2", "head_dim": 8, "final_logit_softcapping": 5.0}

@@ -26,18 +26,18 @@ def make_context():
     return ctx, [Episode(task[i], i, 0, scores={"met": 0.5}) for i in (3, 5, 8)]
 
 
-@pytest.mark.parametrize("end_token", [True, False])
-def test_scores_are_the_mean_log_probs_of_the_demonstrations(end_token):
+@pytest.mark.parametrize(("first", "end_token"), [(0, True), (0, False), (1, True)])
+def test_scores_are_the_mean_log_probs_of_the_demonstrations(first, end_token):
     """ids prompt + demonstration + end; the logit before each token of the demonstration predicts it."""
     ctx, episodes = make_context()
     policy, tokenizer = ctx.policy, ctx.policy.tokenizer
-    for before, episode in zip(episodes, TextLikelihood(end_token=end_token)(episodes, ctx)):
+    for before, episode in zip(episodes, TextLikelihood(first, end_token)(episodes, ctx)):
         prompt = policy.encode(before.prompt.observation)["input_ids"]
         answer = tokenizer.encode(ctx.task.demonstrate(before.prompt.index), add_special_tokens=False)
         answer = torch.tensor([*answer, tokenizer.eos_token_id][: len(answer) + end_token])
         with torch.no_grad():
             logits = policy.model(torch.cat([prompt, answer])[None]).logits[0, len(prompt) - 1 : -1]
-        expected = logits.log_softmax(-1).gather(1, answer[:, None]).mean()
+        expected = logits.log_softmax(-1).gather(1, answer[:, None])[first:].mean()
         assert_close(episode.scores["text_logprob"], float(expected), atol=1e-5, rtol=0)
         assert episode.scores["text_perplexity"] == pytest.approx(math.exp(-float(expected)), rel=1e-5)
         assert episode.scores["met"] == 0.5 and episode.turns == []
@@ -54,5 +54,7 @@ def test_a_task_of_several_decisions_is_refused():
     with pytest.raises(ConfigError, match=r"text_likelihood: .* has 2 decisions; choose a task"):
         TextLikelihood()(episodes, replace(ctx, task=Turns()))
     assert TextLikelihood()([], ctx) == []
+    with pytest.raises(ConfigError, match="none counts with first=99"):
+        TextLikelihood(first=99)(episodes, ctx)
     with pytest.raises(ValueError, match="rows"):
         TextLikelihood(rows=0)
