@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.rng import derive_rng
-from mmrl.core.types import Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.checks import final_line
 from tasks.grammar.language import CONSONANTS, VOWELS, is_sentence
 from tasks.grammar.task import Grammar, Problem
@@ -79,6 +79,10 @@ class Paragraphs(Grammar):
             kind if kind and rng.random() < self.rich and (kind in CONSONANTS) == (letter in CONSONANTS) else letter
             for letter in letters
         )
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        """The scores of a paragraph; of the number that a scorer answers those that its rollout compared."""
+        return dict(episode.info["scores"]) if isinstance(episode.output, float) else super().score(episode)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact and format: a paragraph; share_LETTER of each objective in it, 0 of another text; planned, also plan,

@@ -53,6 +53,9 @@ def test_demonstrations_are_paragraphs():
     for i in range(20):
         assert task.score(reply(task[i], task.demonstrate(i)))["exact"] == 1.0
     assert task.guess(task[0], np.random.default_rng(0)) != task.guess(task[0], np.random.default_rng(1))
+    rated = reply(task[0], 5.5)
+    rated.info["scores"] = {"error_b": 0.5}
+    assert task.score(rated) == {"error_b": 0.5}
     with pytest.raises(ValueError, match="objectives"):
         Paragraphs(levels=[0], refusals=0.0)
     with pytest.raises(ValueError, match="rich"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from math import isnan, nan
 from typing import Any
 
 import torch
@@ -140,7 +141,8 @@ class DialResponse(Evaluator):
     """How scores follow the dials: the mean of a score at strength 1 minus that at -1, all other strengths 0.
 
     own/NAME is the response of a dimension's own score, cross/NAME the largest absolute response of another one; own
-    and cross are their means over dimensions, and selective the number of dimensions with own > cross.
+    and cross are their means over dimensions, and selective the number of dimensions with own > cross. Of a dial that
+    no episode has they are not numbers.
 
     Args:
         scores: names of the scores, in the order of the strengths.
@@ -153,32 +155,34 @@ class DialResponse(Evaluator):
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid, size = drop_errors(episodes), len(self.scores)
-        own, cross = [], []
-        for d in range(size):
-            means = [self._means(valid, one_dial(2 * d + low, size)) for low in (0, 1)]
-            response = [high - low for high, low in zip(*means)]
-            own.append(response[d])
-            cross.append(max(abs(value) for k, value in enumerate(response) if k != d))
-        named = {f"own/{name}": value for name, value in zip(self.scores, own)}
-        named |= {f"cross/{name}": value for name, value in zip(self.scores, cross)}
-        total = {"own": sum(own) / size, "cross": sum(cross) / size}
-        return {
-            **named,
-            **total,
-            "selective": float(sum(a > b for a, b in zip(own, cross))),
-            "errors": count_errors(episodes),
-        }
-
-    def _means(self, episodes: Sequence[Episode], strengths: tuple[float, ...]) -> list[float]:
-        """Mean scores of the episodes with these strengths."""
-        size = len(self.scores)
-        chosen = [episode for episode in episodes if tuple(read_strengths(episode.prompt, size)) == strengths]
-        if not chosen:
+        if not any(episode.prompt.info.get("strengths") for episode in valid):
             raise KeyError(
-                f"dial_response: no episode has the strengths {list(strengths)}; play them with "
+                "dial_response: no episode has strengths; play them with "
                 "evaluation.rollout._target_=mmrl.methods.generation.ldc.dials.Dials and draw=false"
             )
-        return [sum(get_score(episode, name) for episode in chosen) / len(chosen) for name in self.scores]
+        own, cross = [], []
+        for d in range(size):
+            high, low = (self._means(valid, one_dial(2 * d + sign, size)) for sign in (0, 1))
+            response = [first - second for first, second in zip(high, low)]
+            own.append(response[d])
+            cross.append(max((abs(value) for k, value in enumerate(response) if k != d), key=_order))
+        named = {f"own/{name}": value for name, value in zip(self.scores, own)}
+        named |= {f"cross/{name}": value for name, value in zip(self.scores, cross)}
+        selective = float(sum(a > b for a, b in zip(own, cross)))
+        total = {"own": sum(own) / size, "cross": sum(cross) / size, "selective": selective}
+        return {**named, **total, "errors": count_errors(episodes)}
+
+    def _means(self, episodes: Sequence[Episode], strengths: tuple[float, ...]) -> list[float]:
+        """Mean scores of the episodes with these strengths; not numbers without any."""
+        size = len(self.scores)
+        chosen = [episode for episode in episodes if read_strengths(episode.prompt, size) == strengths]
+        total = [sum(get_score(episode, name) for episode in chosen) for name in self.scores]
+        return [value / len(chosen) if chosen else nan for value in total]
+
+
+def _order(value: float) -> tuple[bool, float]:
+    """Numbers by size, and what is none above them."""
+    return isnan(value), value
 
 
 def read_strengths(prompt: Prompt, dimensions: int) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -87,8 +87,8 @@ class SteeredPolicy(FrozenModelPolicy):
     """Text policy of a frozen language model whose last states are steered by the strengths of a prompt.
 
     Strengths are `strengths` of a raw observation, one for each dimension; a prompt without them is not steered, and
-    its log-probs are those of the frozen model exactly. `forward` returns `values` [N, T] of the critic, and the
-    controller's logits `strength_logits` [N, T, K, L] where a sentence begins.
+    its log-probs are those of the frozen model exactly. `forward` returns `values` [N, T] of the critic; while the
+    controller is trained also its logits `strength_logits` [N, T, K, L], 0 where no sentence begins.
 
     Args:
         path: of a language model with its tokenizer, or of a folder that `save_pretrained` wrote.
@@ -96,6 +96,7 @@ class SteeredPolicy(FrozenModelPolicy):
         dimensions: number of strengths, K.
         boundary: text of the token that ends a sentence.
         hidden: width of the critic's hidden layer and of the controller's GRU.
+        trains: dials, the weights W_d and the critic, or controller; the other one is frozen.
         options: further arguments of `TextPolicy`, such as `dtype` or `template_arguments`.
     """
 
@@ -108,10 +109,13 @@ class SteeredPolicy(FrozenModelPolicy):
         dimensions: int = 3,
         boundary: str = " ",
         hidden: int = 128,
+        trains: Literal["dials", "controller"] = "dials",
         **options: Any,
     ):
         check_at_least(1, "policy", dimensions=dimensions, hidden=hidden)
-        self.dimensions = dimensions
+        if trains not in ("dials", "controller"):
+            raise ValueError(f"policy.trains must be dials or controller, got {trains!r}")
+        self.dimensions, self.trains = dimensions, trains
         super().__init__(path, config, partial(SteeringNetworks, dimensions=dimensions, hidden=hidden), **options)
         ids = self.tokenizer.encode(boundary, add_special_tokens=False)
         if len(ids) != 1:
@@ -119,10 +123,15 @@ class SteeredPolicy(FrozenModelPolicy):
                 f"policy.boundary={boundary!r} must be one token, and the tokenizer makes {len(ids)} of it"
             )
         self.boundary: int = ids[0]
+        networks = self.networks
+        frozen = (networks.sentences, networks.levels) if trains == "dials" else (networks.critic,)
+        for part in frozen:
+            part.requires_grad_(False)
+        networks.steering.requires_grad_(trains == "dials")
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return super().predicts(init_args) | {"strength_logits"}
+        return super().predicts(init_args) | ({"strength_logits"} if init_args.get("trains") == "controller" else set())
 
     def check_sampling(self, sampling: Sampling) -> None:
         super().check_sampling(sampling)
@@ -194,8 +203,7 @@ class SteeredPolicy(FrozenModelPolicy):
         if not self.is_built:
             return super().forward(batch)
         tokens = batch["action"]  # [N, T]
-        plain = Batch({name: column for name, column in batch.items() if name != "obs.strengths"})
-        frozen, states = self.score_frozen(plain)  # states [N, T, D]
+        frozen, states = self.score_frozen(_without_strengths(batch))  # states [N, T, D]
         strengths = self.cast(batch["obs.strengths"])[:, None].expand(-1, tokens.shape[1], -1)  # [N, T, K]
         steered = self.read_out(steer(states, strengths, self.networks.steering))
         scores = logprob_entropy(steered, tokens, batch["temperature"])
@@ -204,11 +212,22 @@ class SteeredPolicy(FrozenModelPolicy):
         logprobs, entropy = (torch.where(still, a, b) for a, b in zip((frozen.logprobs, frozen.entropy), scores))
         values = self.networks.critic(torch.cat([states, strengths], dim=-1)).squeeze(-1).float()
         inside = self.inside(batch)
+        out = PolicyOutput(*(torch.where(inside, each, 0.0) for each in (logprobs, entropy, values)))
+        if self.trains == "controller":
+            out.extra["strength_logits"] = self.predict_levels(states, tokens, inside)
+        return out
+
+    def predict_levels(self, states: Tensor, tokens: Tensor, inside: Tensor) -> Tensor:
+        """Logits [N, T, K, L] of the levels of the sentences that begin with one of the tokens, 0 elsewhere.
+
+        Args:
+            states: [N, T, D] before each token.
+            tokens: [N, T].
+            inside: [N, T] bool, tokens of the rows.
+        """
         starts = find_starts(tokens, self.boundary) & inside
         starts[:, 0] = True
-        levels = self.networks.predict_levels(states, starts).float()
-        outputs = (torch.where(inside, each, 0.0) for each in (logprobs, entropy, values))
-        return PolicyOutput(*outputs, extra={"strength_logits": levels})
+        return self.networks.predict_levels(states, starts).float()
 
     @torch.no_grad()
     def predict_strengths(self, observation: Mapping[str, Any], text: Tensor) -> Tensor:
@@ -226,4 +245,11 @@ class SteeredPolicy(FrozenModelPolicy):
             action_mask=ones.bool(),
             temperature=torch.ones(1, device=self.device),
         )
-        return torch.tensor(LEVELS)[self(batch).extra["strength_logits"][0, -1].argmax(-1).cpu()]
+        _, states = self.score_frozen(_without_strengths(batch))
+        logits = self.predict_levels(states, action, ones.bool())[0, -1]  # [K, L]
+        return torch.tensor(LEVELS)[logits.argmax(-1).cpu()]
+
+
+def _without_strengths(batch: Batch) -> Batch:
+    """The batch as the frozen model reads it."""
+    return Batch({name: column for name, column in batch.items() if name != "obs.strengths"})

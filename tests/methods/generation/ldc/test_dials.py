@@ -1,5 +1,6 @@
 """LDC's dials: the combined score and the reward by hand, strengths of prompts, the scorer's ratings, responses."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -138,8 +139,11 @@ def test_responses_by_hand():
     assert numbers["own/share_a"] == pytest.approx(0.1) and numbers["cross/share_a"] == pytest.approx(0.3)
     assert numbers["own"] == pytest.approx(1.1 / 3) and numbers["cross"] == pytest.approx(0.4 / 3)
     assert numbers["selective"] == 2.0 and numbers["errors"] == 0.0
+    part = DialResponse(SCORES)(episodes[:4])  # the dial of b alone
+    assert part["own/share_b"] == pytest.approx(0.6) and part["selective"] == 1.0
+    assert math.isnan(part["own/share_a"]) and math.isnan(part["cross/share_e"]) and math.isnan(part["own"])
     with pytest.raises(KeyError, match="draw=false"):
-        DialResponse(SCORES)(episodes[:4])
+        DialResponse(SCORES)([Episode(Prompt("p/0"), 0, 0, scores=dict.fromkeys(SCORES, 0.0))])
 
 
 def test_names_of_dimensions_are_refused():

@@ -144,6 +144,19 @@ def test_predicted_strengths_are_the_most_likely_levels_of_the_next_sentence():
     assert policy.predict_strengths(observation, text).tolist() == expected
 
 
+def test_dials_and_controller_are_trained_apart():
+    """The gradient of one part's loss is that of its own weights alone; the language model has none."""
+    for trains, parts in (("dials", {"steering", "critic"}), ("controller", {"sentences", "levels"})):
+        policy = make_policy(trains=trains)
+        trained = {name.split(".")[1] for name, weight in policy.named_parameters() if weight.requires_grad}
+        assert trained == parts
+        out = policy(make_batch(policy, sample(policy, raws(), Sampling(max_tokens=5))))
+        assert ("strength_logits" in out.extra) == (trains == "controller")
+        logits = out.extra.get("strength_logits", torch.zeros(1))
+        (out.logprobs.sum() + out.values.sum() + logits.sum()).backward()
+        assert all(weight.grad is not None for weight in policy.parameters() if weight.requires_grad)
+
+
 def test_a_saved_folder_is_read_again(tmp_path):
     policy = make_policy()
     policy.save_pretrained(tmp_path)
@@ -160,6 +173,8 @@ def test_what_does_not_fit_is_refused_by_name():
         policy.encode({**raws()[0], "strengths": (1.0, 0.0)})
     with pytest.raises(ValueError, match=r"policy\.boundary='ab' must be one token"):
         make_policy(boundary="ab")
+    with pytest.raises(ValueError, match=r"policy\.trains must be dials or controller"):
+        make_policy(trains="all")
     with pytest.raises(ValueError, match=r"policy\.dimensions must be at least 1"):
         make_policy(dimensions=0)
     with pytest.raises(ValueError, match=r"sampling\.top_k has no meaning for SteeredPolicy"):
