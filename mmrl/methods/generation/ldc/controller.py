@@ -61,6 +61,8 @@ class SentenceLevels(EpisodeTransform):
         return frozenset({"strength_levels"})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        if not episodes:
+            return []
         if self.model not in ctx.models:
             raise ConfigError(f"sentence_levels.model={self.model!r} is no model of the run; name a scorer there")
         policy = steered(ctx)
