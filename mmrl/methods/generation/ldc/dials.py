@@ -17,6 +17,8 @@ from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors,
 from mmrl.rewards.models.scorer import ScorerReward
 from mmrl.rollouts.base import Rollout
 
+DIMENSIONS = ("novelty", "feasibility", "effectiveness")
+"""The paper's dimensions of a research idea."""
 MIDDLE, HALF = 5.5, 4.5
 """Middle and half width of ratings from 1 to 10."""
 
@@ -57,13 +59,13 @@ class Dials(Rollout):
     """Set one dimension of each prompt high or low, and play it; `Prompt.info["strengths"]` has the strengths.
 
     Args:
-        names: of the dimensions.
         play: what answers the prompts.
+        names: of the dimensions.
         draw: draw the dimension and its sign anew for each prompt and iteration; False takes all 2 K of them in turn.
         stated: write the strengths into the prompt's text, for a policy that reads them there.
     """
 
-    def __init__(self, names: Sequence[str], play: Rollout, draw: bool = True, stated: bool = False):
+    def __init__(self, play: Rollout, names: Sequence[str] = DIMENSIONS, draw: bool = True, stated: bool = False):
         check_dimensions(names, "rollout.names")
         self.names, self.play, self.draw, self.stated = tuple(names), play, draw, stated
 
@@ -86,13 +88,20 @@ class DialReward(ScorerReward):
     strengths. `rating`, a score too, is the weighted sum of the ratings.
 
     Args:
-        weights: w by the name of the dimension, in the order of the heads.
+        weights: w by the name of the dimension, in the order of the heads; None or none for 1/3 of the paper's each.
         model: of `model.frozen_models`, a `ScoringPolicy`.
         combined: coefficient of the weighted sum of all dimensions.
         batch_size: answers per forward pass.
     """
 
-    def __init__(self, weights: dict[str, float], model: str = "scorer", combined: float = 0.0, batch_size: int = 64):
+    def __init__(
+        self,
+        weights: dict[str, float] | None = None,
+        model: str = "scorer",
+        combined: float = 0.0,
+        batch_size: int = 64,
+    ):
+        weights = weights or dict.fromkeys(DIMENSIONS, 1 / len(DIMENSIONS))
         check_dimensions(list(weights), "reward.weights")
         check_at_least(0, "reward", combined=combined)
         super().__init__(model, "scored", dict(weights), batch_size)

@@ -63,9 +63,9 @@ def test_the_reward_by_hand():
 def test_one_dial_is_set_high_or_low():
     assert [one_dial(i, 2) for i in range(4)] == [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)]
     prompts = [(slot, TASK[slot]) for slot in range(12)]
-    fixed = [Dials(list("bae"), SingleTurn(), draw=False).set(slot, p, make_context()) for slot, p in prompts]
+    fixed = [Dials(SingleTurn(), list("bae"), draw=False).set(slot, p, make_context()) for slot, p in prompts]
     assert [prompt.info["strengths"] for prompt in fixed] == [one_dial(slot % 6, 3) for slot in range(12)]
-    dials = Dials(list("bae"), SingleTurn())
+    dials = Dials(SingleTurn(), list("bae"))
     drawn = [dials.set(slot, p, make_context()) for slot, p in prompts]
     assert drawn == [dials.set(slot, p, make_context()) for slot, p in prompts]
     assert len({prompt.info["strengths"] for prompt in drawn}) > 3
@@ -76,7 +76,7 @@ def test_one_dial_is_set_high_or_low():
 def test_strengths_can_stand_in_the_text_of_a_prompt():
     prompt = Prompt("p/0", ({"role": "user", "content": "#1?"},))
     assert state_strengths(prompt, ("b", "a"), (1.0, -1.0)).messages[-1]["content"] == "#1? <b> 1.0 <a> -1.0"
-    asked = Dials(["b", "a"], SingleTurn(), draw=False, stated=True).set(1, prompt, make_context())
+    asked = Dials(SingleTurn(), ["b", "a"], draw=False, stated=True).set(1, prompt, make_context())
     assert asked.messages[-1]["content"] == "#1? <b> -1.0 <a> 0.0" and "strengths" not in asked.observation
     with pytest.raises(ValueError, match="does not end with a text"):
         state_strengths(Prompt("p/0"), ("b",), (1.0,))
@@ -85,7 +85,7 @@ def test_strengths_can_stand_in_the_text_of_a_prompt():
 def test_steered_prompts_are_played():
     policy = make_policy(dimensions=3)
     ctx = make_context(policy, group_size=2)
-    episodes = Dials(list("bae"), SingleTurn(), draw=False).collect([(0, TASK[0]), (3, TASK[1])], ctx)
+    episodes = Dials(SingleTurn(), list("bae"), draw=False).collect([(0, TASK[0]), (3, TASK[1])], ctx)
     assert [e.prompt.info["strengths"] for e in episodes] == [one_dial(0, 3)] * 2 + [one_dial(3, 3)] * 2
     for episode in episodes:
         kept = episode.turns[0].completion.observation["strengths"]
@@ -147,7 +147,7 @@ def test_responses_by_hand():
 
 
 def test_names_of_dimensions_are_refused():
-    for build in (lambda: Dials("bae", SingleTurn()), lambda: DialReward({"b": 1.0}), lambda: DialResponse(["b", "b"])):
+    for build in (lambda: Dials(SingleTurn(), "bae"), lambda: DialReward({"b": 1.0}), lambda: DialResponse(["b", "b"])):
         with pytest.raises(ValueError, match="at least two different dimensions"):
             build()
     assert read_strengths(Prompt("p/0"), 2) == (0.0, 0.0)
