@@ -27,10 +27,10 @@ from mmrl.core.batch import Batch
 from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
-from mmrl.methods.generation.frozen_model import FrozenModelPolicy, build_perceptron
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action
+from mmrl.policies.text.frozen.policy import FrozenModelPolicy, build_perceptron
 
 
 def concatenate_sources(frozen: Tensor, adapter: Tensor, gate: Tensor, temperature: float = 1.0) -> Tensor:

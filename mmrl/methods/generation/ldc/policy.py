@@ -22,9 +22,9 @@ from mmrl.core.batch import Batch, Ragged
 from mmrl.core.errors import check_at_least
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
-from mmrl.methods.generation.frozen_model import FrozenModelPolicy, build_perceptron
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action
+from mmrl.policies.text.frozen.policy import FrozenModelPolicy, build_perceptron
 
 LEVELS = (-1.0, 0.0, 1.0)
 """Strengths that the controller can predict."""
