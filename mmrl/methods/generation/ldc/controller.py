@@ -65,7 +65,7 @@ class SentenceLevels(EpisodeTransform):
             return []
         if self.model not in ctx.models:
             raise ConfigError(f"sentence_levels.model={self.model!r} is no model of the run; name a scorer there")
-        policy = steered(ctx)
+        policy = require_steered(ctx)
         # the sentences of all texts, each with its episode and the number of its first token
         places, raws = [], []
         for number, episode in enumerate(episodes):
@@ -125,9 +125,8 @@ class StrengthLoss(Term):
     def _each(self, out: PolicyOutput, batch: Batch) -> Tensor:
         """[N, T, K], 0 where no sentence begins."""
         logits, levels = out.extra["strength_logits"], batch["strength_levels"]
-        known = levels >= 0
         loss = cross_entropy(logits.flatten(0, 2), levels.clamp(min=0).flatten(), reduction="none").view_as(levels)
-        return torch.where(known, loss, 0.0)
+        return torch.where(levels >= 0, loss, 0.0)
 
 
 class ControlledSentences(Rollout):
@@ -145,7 +144,7 @@ class ControlledSentences(Rollout):
         self.sentences = sentences
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        policy = steered(ctx)
+        policy = require_steered(ctx)
         boundary = policy.decode([policy.boundary])
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, boundary))
         texts = [_Text(prompt, slot, i) for slot, prompt in prompts for i in ctx.sample_indices(slot)]
@@ -196,7 +195,7 @@ class _Text:
         return Episode(self.prompt, self.slot, self.index, [Turn(whole)], ended=self.last.ended, info=info)
 
 
-def steered(ctx: Context) -> SteeredPolicy:
+def require_steered(ctx: Context) -> SteeredPolicy:
     """The policy of a context, which must be a steered one.
 
     Raises:

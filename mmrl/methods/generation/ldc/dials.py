@@ -36,8 +36,8 @@ class SteeredPrompt(Prompt):
 
 def set_strengths(prompt: Prompt, strengths: Sequence[float]) -> SteeredPrompt:
     """Return the prompt with these strengths."""
-    given = {field.name: getattr(prompt, field.name) for field in fields(Prompt)}
-    return SteeredPrompt(**given, strengths=tuple(float(c) for c in strengths))
+    values = {field.name: getattr(prompt, field.name) for field in fields(Prompt)}
+    return SteeredPrompt(**values, strengths=tuple(float(c) for c in strengths))
 
 
 def state_strengths(prompt: Prompt, names: Sequence[str], strengths: Sequence[float]) -> Prompt:
@@ -113,10 +113,10 @@ class DialReward(ScorerReward):
         ratings: list[list[float]] = []
         for start in range(0, len(episodes), self.batch_size):
             ratings += self._rate([self._read(episode) for episode in episodes[start : start + self.batch_size]])
-        named = [dict(zip(self.weights, row, strict=True)) for row in ratings]
+        by_name = [dict(zip(self.weights, row, strict=True)) for row in ratings]
         return [
             {**{f"rating_{name}": rating for name, rating in row.items()}, "rating": combine(self.weights, row)}
-            for row in named
+            for row in by_name
         ]
 
     @torch.no_grad()
@@ -175,11 +175,11 @@ class DialResponse(Evaluator):
             response = [first - second for first, second in zip(high, low)]
             own.append(response[d])
             cross.append(max((abs(value) for k, value in enumerate(response) if k != d), key=_order))
-        named = {f"own/{name}": value for name, value in zip(self.scores, own)}
-        named |= {f"cross/{name}": value for name, value in zip(self.scores, cross)}
+        by_name = {f"own/{name}": value for name, value in zip(self.scores, own)}
+        by_name |= {f"cross/{name}": value for name, value in zip(self.scores, cross)}
         selective = float(sum(a > b for a, b in zip(own, cross)))
         total = {"own": sum(own) / size, "cross": sum(cross) / size, "selective": selective}
-        return {**named, **total, "errors": count_errors(episodes)}
+        return {**by_name, **total, "errors": count_errors(episodes)}
 
     def _means(self, episodes: Sequence[Episode], strengths: tuple[float, ...]) -> list[float]:
         """Mean scores of the episodes with these strengths; not numbers without any."""
