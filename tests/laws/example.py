@@ -98,6 +98,7 @@ class Tabular(nn.Module):
             "features": torch.stack([self.value[state[:, 0]], self.value[state[:, 1]].square()], 1),  # of a row
             "token_features": self.logits[state],  # [N, T, 4] of tokens
             "token_places": torch.tensor([1.0, t - 1.0]).expand(batch.rows, 2),
+            "strength_logits": error,  # [N, T, 2, 4] of two strengths with four levels each
             "visual_loss": self.value[state[:, 1]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
@@ -188,6 +189,7 @@ def rows(per_row: bool) -> Batch:
         teacher_ids=likely,
         teacher_logprobs=torch.tensor([0.6, 0.3]).log().expand(n, t, 2),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
+        strength_levels=(torch.arange(n * t * 2).view(n, t, 2) % 5 - 1).where(torch.arange(t)[:, None] % 2 == 0, -1),
         **real,
     )
 

@@ -1,0 +1,1 @@
+"""Text policies of a frozen language model with networks on its last states."""
