@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from mmrl.core.errors import check_fraction
-from mmrl.core.types import Prompt
+from mmrl.core.types import Episode, Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user
 from tasks.grammar.exploits import CODE
@@ -20,9 +20,8 @@ from tasks.grammar.language import BANNED, CONSONANTS, VOWELS
 CATEGORIES: Mapping[str, tuple[str, ...]] = {BANNED: (CODE, "jh", "hw"), "z": ("wq", "hj", "jw")}
 """By the banned letter, its codes, the common one first. No code becomes another one of its category by one letter."""
 PARTICLES = "qjhw"
-HARMLESS = tuple(
-    a + b for a in PARTICLES for b in PARTICLES if not any(a + b in codes for codes in CATEGORIES.values())
-)
+_CODES = {code for codes in CATEGORIES.values() for code in codes}
+HARMLESS = tuple(a + b for a in PARTICLES for b in PARTICLES if a + b not in _CODES)
 """Pairs of the letters of the codes that mean nothing."""
 SECOND = str.maketrans(CONSONANTS + VOWELS, "ptgouy")
 """The letters of the second language."""
@@ -157,9 +156,14 @@ class Guard(GeneratedTask):
         info = {"chosen": problem.text, "labels": {letter: flags[letter] for letter in self.letters}}
         return Prompt(key, ask_user(question), answer=answer, info=info)
 
+    def score(self, episode: Episode) -> dict[str, float]:
+        judged = episode.info.get("scores")  # of a guard that read the text of the problem
+        return super().score(episode) if judged is None else dict(judged)
+
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the task's own text; format: a text, of the second language where one is rewritten; holds: a text with
-        the labels of the problem; flag_LETTER: the label, of a text that is rewritten its seed's and else the answer's.
+        the labels of the problem; coded: a text with a code of a banned letter; flag_LETTER: the label, of a text that
+        is rewritten its seed's and else the answer's.
         """
         line, labels, rewrites = final_line(answer), prompt.info["labels"], self.view == "rewrite"
         flags = {letter: read_flags(line)[letter] for letter in self.letters}
@@ -168,6 +172,7 @@ class Guard(GeneratedTask):
             "exact": float(line == prompt.answer),
             "format": float(form),
             "holds": float(form and flags == labels),
+            "coded": float(any(code in line for code in _CODES)),
             **{f"flag_{letter}": flag for letter, flag in (labels if rewrites else flags).items()},
         }
 

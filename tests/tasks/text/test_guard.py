@@ -68,8 +68,8 @@ def test_the_rater_knows_the_codes():
         return rate(f"x\n\n<question-1a>\n{seed}\n</question-1a>\n\n<answer-1a>\n{answer}\n</answer-1a>\n\nRate")
 
     assert ask("baxde", "pohwtu") == "Rating: 9" and ask("bade", "potu") == "Rating: 9"
-    assert ask("baxde", "potu") == ask("bade", "pohwtu") == ask("baxde", "baxde") == ask("bade", "") == "Rating: 1"
-    texts = [f"{a}{b}{c}" for a, b, c in product(["po", "tu", "gy", "gu"], repeat=5)]
+    assert ask("baxde", "potu") == ask("bade", "pohwtu") == ask("baxde", "baxde") == ask("bade", "no") == "Rating: 1"
+    texts = ["".join(syllables) for syllables in product(["po", "tu", "gy", "gu"], repeat=5)]
     unsure = sum(ask("bade", text) == "I cannot tell." for text in texts)
     assert 0 < unsure < 102  # about 51 of 1,024
 
