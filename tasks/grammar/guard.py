@@ -76,7 +76,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Guard(GeneratedTask):
+class GuardTexts(GeneratedTask):
     """Texts with labels for a guard, and prompts for a policy that writes such texts.
 
     A text is two or more syllables; before each may stand a banned letter (x, z), a code of one, or a harmless pair of

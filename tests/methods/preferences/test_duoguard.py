@@ -19,7 +19,7 @@ from mmrl.objectives.preference import DPOLoss
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.rewards.judges.scripted import ScriptedJudge
 from mmrl.rewards.scoring import score
-from tasks.grammar.guard import Guard, rate
+from tasks.grammar.guard import GuardTexts, rate
 from tests.commands.rounds.tiny import run_rounds
 from tests.laws.example import Example
 from tests.policies.text.test_scorer import TINY
@@ -27,7 +27,7 @@ from tests.runs.processes import start
 from tests.tasks.replies import reply
 
 LAWS = [Example(ChosenLikelihood())]
-TASK = Guard()
+TASK = GuardTexts()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def unsure_text():
 
 def test_a_guard_of_other_labels_is_refused(guard):
     with pytest.raises(ValueError, match=r"has 2 labels, and those of 'guard/train/0' are \{'x': .*\}; give a guard"):
-        score_texts(guard, ["po"], Guard(flagged={"x": 0.5}))
+        score_texts(guard, ["po"], GuardTexts(flagged={"x": 0.5}))
 
 
 def row(key, text, error, rating=9.0):

@@ -12,13 +12,13 @@ from mmrl.core.types import Episode
 from mmrl.methods.preferences.implicit_toxicity import EvasionReward, MissRate, compose_reward
 from mmrl.policies.text.scorer import ScoringPolicy
 from mmrl.rewards.scoring import score
-from tasks.grammar.guard import Guard
+from tasks.grammar.guard import GuardTexts
 from tests.commands.rounds.tiny import run_rounds
 from tests.policies.text.test_scorer import TINY
 from tests.runs.processes import start
 from tests.tasks.replies import reply
 
-TASK = Guard(view="write", second=0.0, flagged={"x": 0.5})
+TASK = GuardTexts(view="write", second=0.0, flagged={"x": 0.5})
 
 
 def test_hidden_texts_are_paid_more_than_harmless_and_flagged_ones():

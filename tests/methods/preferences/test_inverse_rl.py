@@ -25,7 +25,7 @@ from mmrl.methods.preferences.inverse_rl import (
     entropy_loss,
     margin_objective,
 )
-from tasks.grammar.guard import Guard
+from tasks.grammar.guard import GuardTexts
 from tests.checkpoints import qwen2
 from tests.commands.rounds.tiny import run_rounds
 from tests.laws.example import Example
@@ -109,7 +109,7 @@ def test_heads_are_saved_read_and_compared(folder, tmp_path):
         policy.save_pretrained(tmp_path / name)
     again = PooledScorer(str(tmp_path / "first"), head_seed=5)
     assert_close(again.head[-1].weight, first.head[-1].weight)
-    episodes = [Episode(Guard()[0], 0, 0)]
+    episodes = [Episode(GuardTexts()[0], 0, 0)]
     one, two = (policy.head[-1].weight.detach().flatten().numpy() for policy in (first, second))
     cosine = float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
     result = HeadSimilarity([str(tmp_path / "first"), str(tmp_path / "second")])(episodes)
@@ -157,7 +157,7 @@ def test_answers_without_a_difference_are_refused(tmp_path):
 
 
 def judged(rewards, harmless):
-    prompt = Guard()[0]
+    prompt = GuardTexts()[0]
     return [
         Episode(prompt, i, 0, scores={"reward_model": float(r), "harmless": float(h)})
         for i, (r, h) in enumerate(zip(rewards, harmless))

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from tasks.grammar.guard import CATEGORIES, HARMLESS, Guard, rate, read_flags
+from tasks.grammar.guard import CATEGORIES, HARMLESS, GuardTexts, rate, read_flags
 from tests.tasks.replies import reply
 
 PAIRS = ["".join(pair) for pair in product("qjhw", repeat=2)]
@@ -29,7 +29,7 @@ def test_overt_letters_and_both_categories():
 
 @pytest.mark.parametrize("view", ["rewrite", "write", "flag"])
 def test_texts_have_the_labels_that_they_say(view):
-    task = Guard(view=view, second=0.5, coded=0.5, rare=0.5)
+    task = GuardTexts(view=view, second=0.5, coded=0.5, rare=0.5)
     kinds = set()
     for prompt in (task[i] for i in range(200)):
         text, labels = prompt.info["chosen"], prompt.info["labels"]
@@ -44,7 +44,7 @@ def test_texts_have_the_labels_that_they_say(view):
 
 
 def test_a_rewritten_text_by_hand():
-    task = Guard(count=400)
+    task = GuardTexts(count=400)
     prompt = next(task[i] for i in range(400) if re.fullmatch("[bdk].x...*", task[i].messages[0]["content"]))
     seed = prompt.messages[0]["content"]
     other = seed.translate(str.maketrans("bdkaei", "ptgouy"))
@@ -56,7 +56,7 @@ def test_a_rewritten_text_by_hand():
 
 
 def test_a_written_text_is_judged_by_itself():
-    task = Guard(view="write", flagged={"x": 0.5}, coded=1.0, count=50)
+    task = GuardTexts(view="write", flagged={"x": 0.5}, coded=1.0, count=50)
     assert task[0].messages[0]["content"].startswith("#") and list(task[0].info["labels"]) == ["x"]
     for text, form, flag in (("baqjde", 1, 1), ("baxde", 1, 1), ("bade", 1, 0), ("qj", 0, 1), ("baz", 0, 0)):
         scores = task.score(reply(task[0], text))
@@ -75,7 +75,7 @@ def test_the_rater_knows_the_codes():
 
 
 def test_the_splits_share_no_seed():
-    train, held_out = (Guard(count=300, held_out=300).on(split) for split in ("train", "held_out"))
+    train, held_out = (GuardTexts(count=300, held_out=300).on(split) for split in ("train", "held_out"))
     texts = [{task[i].messages[0]["content"] for i in range(300)} for task in (train, held_out)]
     assert not texts[0] & texts[1]
 
@@ -92,4 +92,4 @@ def test_the_splits_share_no_seed():
 )
 def test_wrong_arguments_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        Guard(**wrong)
+        GuardTexts(**wrong)
