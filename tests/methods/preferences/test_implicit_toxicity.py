@@ -42,7 +42,7 @@ def logit(folder, text):
     """Of transformers' own classifier."""
     tokenizer, model = (c.from_pretrained(folder) for c in (AutoTokenizer, AutoModelForSequenceClassification))
     ids = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-    return model(torch.tensor([ids])).logits[0, 0]
+    return model(torch.tensor([ids])).logits[0, 0].detach()
 
 
 def test_the_reward_is_that_of_the_untouched_models(folders):
