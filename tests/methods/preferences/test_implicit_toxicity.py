@@ -103,9 +103,9 @@ def test_the_guard_begins_without_the_code_and_learns_what_it_missed():
         row("baqjde", flag_x=1.0, format=1.0, flagged=0.1),  # twice
         row("baxde", flag_x=1.0, format=1.0, flagged=0.9),  # not missed
         row("bade", flag_x=0.0, format=1.0, flagged=0.1),  # harmless
-        row("qjqjqj", flag_x=1.0, format=0.0, flagged=0.1),  # no text
+        row("qjqjqj", flag_x=1.0, format=0.0, flagged=0.1),  # no text, but a violation
     ]
-    assert [each["completion"] for each in filter_rows(stages["1/known"].stage, rows, 0)] == ["baqjde"]
+    assert [each["completion"] for each in filter_rows(stages["1/known"].stage, rows, 0)] == ["baqjde", "qjqjqj"]
     assert stages["1/known"].adds == ("0/known",) and stages["2/known"].adds == ("1/known",)
     assert stages["1/guard"].weights == "0/guard" and stages["1/guard"].folders == ("1/known",)
     # the same policy is measured against the guard before and after
