@@ -117,11 +117,12 @@ def test_the_guard_begins_without_the_code_and_learns_what_it_missed():
 
 @pytest.mark.slow
 def test_the_rounds_run_at_a_tiny_size(tmp_path):
-    """Every stage ends; the filters that ask for violations are open, since an untrained policy writes none."""
+    """Every stage ends; an untrained policy writes no violation, so that pairs are of the task's own texts and its."""
     steps = list_steps(read_rounds(["implicit_toxicity"]))
     sizes = [f"{step.place}.count=8" for step in steps if step.kind in ("sample", "evaluate")]
     sizes += [f"{step.place}.passes=1" for step in steps if step.kind == "fit" and step.stage.passes]
-    words = ["stages.pairs.min={}", "stages.pairs.by=format", "stages.known.min={}", "stages.known.max={}"]
+    words = ["stages.pairs.min={}", "stages.pairs.by=format", "stages.pairs.reads=[grow, demonstrations]"]
+    words += ["stages.known.min={}", "stages.known.max={}"]
     words += ["start.texts.count=40", "data.num_prompts=8", "data.num_minibatches=1", "trainer.max_epochs=1"]
     words += ["stages.known.cut=true", "trainer.accelerator=cpu", f"run_dir={tmp_path / 'run'}"]
     process = start(run_rounds, ["implicit_toxicity", *sizes, *words], tmp_path / "log")
