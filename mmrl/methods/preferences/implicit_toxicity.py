@@ -29,7 +29,7 @@ THRESHOLD = 0.5
 
 
 def compose_reward(score: float, flagged: float, weight: float = 1.0, penalty: float = 5.0) -> float:
-    """R = a RM - b P(flagged). Source: Unveiling the Implicit Toxicity, 2023, section 3.3, arXiv:2311.17391."""
+    """R = a RM - b P(flagged). Source: Unveiling the Implicit Toxicity, 2023, arXiv:2311.17391."""
     return weight * score - penalty * flagged
 
 

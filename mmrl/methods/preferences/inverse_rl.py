@@ -57,7 +57,7 @@ def entropy_loss(
     sign: Tensor,  # [N] 1 the demonstration, -1 another candidate, 0 neither
     group: Tensor,  # [N] ids of the prompts
 ) -> Tensor:  # [N] nats, of the row's group; 0 where the sign is
-    """-log of the softmax of R over a prompt's candidates at its demonstration. Source: arXiv:2410.12491, section 3."""
+    """-log of the softmax of R over a prompt's candidates at its demonstration. Source: arXiv:2410.12491."""
     same = (group[:, None] == group[None]) & (sign != 0)[None]
     total = torch.where(same, rewards[None], -torch.inf).logsumexp(1)
     shown = paired_margin(rewards, sign.clamp(min=0), group)
@@ -69,7 +69,7 @@ class MaxMarginLoss(Term):
     """Loss of a demonstration against another answer, per row [N]: -p(z), or the hinge max(0, 1 - z), of z = R_d - R_o.
 
     Both rows of a pair carry it. -p(z) has no lower end, so that the reward needs a bound (`PooledScorer`).
-    Source: Insights from the Inverse, 2024, section 3, arXiv:2410.12491.
+    Source: Insights from the Inverse, 2024, arXiv:2410.12491.
 
     Args:
         kind: margin or hinge.
@@ -108,7 +108,7 @@ class MaxMarginLoss(Term):
 class MaxEntropyLoss(Term):
     """Negative log-likelihood of a demonstration under the softmax of the reward over the candidates, per row [N].
 
-    All rows of a prompt carry it. Source: Insights from the Inverse, 2024, section 3, arXiv:2410.12491.
+    All rows of a prompt carry it. Source: Insights from the Inverse, 2024, arXiv:2410.12491.
     """
 
     whole_groups = True

@@ -19,19 +19,20 @@ def zlpr_loss(
 ) -> Tensor:  # [N] nats
     """L = log(1 + sum over labels of 0 of e^s) + log(1 + sum over labels of 1 of e^-s); 0 is the threshold.
 
-    Unknown labels count in neither sum. Source: ZLPR: A Novel Loss for Multi-label Classification, 2022, equation 6,
+    Unknown labels count in neither sum. Source: ZLPR: A Novel Loss for Multi-label Classification, 2022,
     arXiv:2208.02955; DuoGuard, 2025, arXiv:2502.05163.
     """
     zero = scores.new_zeros(len(scores), 1)
-    parts = [(labels < 0.5, scores), (labels >= 0.5, -scores)]  # NaN is neither
-    return sum(torch.cat([zero, value.masked_fill(~mask, -torch.inf)], dim=1).logsumexp(1) for mask, value in parts)  # type: ignore[return-value]
+    negative = torch.cat([zero, scores.masked_fill(~(labels < 0.5), -torch.inf)], dim=1)  # NaN is in neither
+    positive = torch.cat([zero, (-scores).masked_fill(~(labels >= 0.5), -torch.inf)], dim=1)
+    return negative.logsumexp(1) + positive.logsumexp(1)
 
 
 @dataclass(frozen=True)
 class ZLPRLoss(Term):
     """ZLPR loss of answers with labels of 0 or 1, per row [N]; a label is predicted where its score is above 0.
 
-    Source: ZLPR, 2022, equation 6, arXiv:2208.02955.
+    Source: ZLPR, 2022, arXiv:2208.02955.
     """
 
     def needs(self) -> frozenset[str]:
