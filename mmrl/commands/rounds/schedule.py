@@ -86,16 +86,29 @@ def list_steps(file: RoundsFile) -> list[StageRun]:
 
 
 def _check_names(file: RoundsFile) -> None:
-    """Refuse two stages of one name, and names that cannot be used."""
-    places: dict[str, str] = {}
+    """Refuse two stages of one name, and names that cannot be used.
+
+    A stage of the rounds may have the name of one of the start of the same kind, which stands for it in round 0.
+    """
+    begun: dict[str, tuple[str, Any]] = {}  # place and kind by name, of the start
     for section in ("start", "stages"):
-        for name, node in file.values[section].items():
-            inner = node["stages"] if is_block(node) and isinstance(node.get("stages"), dict) else {}
-            for key, place in ((name, f"{section}.{name}"), *((n, f"{section}.{name}.stages.{n}") for n in inner)):
-                check_stage_name(key, place)
-                if key in places:
-                    raise ConfigError(f"{place}: {places[key]} has this name too; rename one of them")
-                places[key] = place
+        places: dict[str, tuple[str, Any]] = {}
+        for key, place, node in _list_nodes(file.values[section], section):
+            check_stage_name(key, place)
+            kind = node.get("kind") if isinstance(node, dict) else None
+            if key in places or begun.get(key, ("", kind))[1] != kind:
+                other = (places.get(key) or begun[key])[0]
+                raise ConfigError(f"{place}: {other} has this name too; rename one of them")
+            places[key] = place, kind
+        begun = places
+
+
+def _list_nodes(section: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str, Any]]:
+    """Yield name, place and mapping of every entry of a section, blocks and the stages inside of them."""
+    for name, node in section.items():
+        yield name, f"{place}.{name}", node
+        inner = node["stages"] if is_block(node) and isinstance(node.get("stages"), dict) else {}
+        yield from ((key, f"{place}.{name}.stages.{key}", each) for key, each in inner.items())
 
 
 def is_block(node: Any) -> bool:

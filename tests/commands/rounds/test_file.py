@@ -146,6 +146,27 @@ def test_steps_are_listed_in_order_with_their_references(tmp_path):
     assert [by_name[f"1/keep-{n}"].stage.min for n in (1, 2)] == [{"reward": 0.0}, {"reward": 0.5}]
 
 
+def test_a_stage_of_the_start_stands_for_that_of_the_rounds_before_the_first(tmp_path):
+    """Weights, rows and folders of a name are those of the start in round 1, and of round 1 in round 2."""
+    start = {name: STAGES[name] for name in ("grow", "mark", "keep", "learn")}
+    nodes = {
+        "again": {"kind": "sample", "weights": "learn", "overrides": ["reward.path=${folder.learn}"]},
+        "keep": {"kind": "filter", "reads": "again", "adds": ["keep"]},
+        "learn": {**STAGES["learn"], "weights": "learn"},
+    }
+    steps = {step.name: step for step in read(tmp_path, start=start, stages=nodes, rounds=2)[1]}
+    for number in (1, 2):
+        before = f"{number - 1}/learn"
+        again, keep, learn = (steps[f"{number}/{name}"] for name in ("again", "keep", "learn"))
+        assert again.weights == learn.weights == before and again.folders == (before,)
+        assert keep.adds == (f"{number - 1}/keep",) and learn.reads == (f"{number}/keep",)
+
+
+def test_a_stage_of_the_start_with_the_name_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"stages\.grow: start\.grow has this name too; rename one of them"):
+        read(tmp_path, start={"grow": {"kind": "fit", "overrides": ["recipe=sft"]}}, stages=STAGES)
+
+
 def test_weights_of_a_round_or_of_the_base(tmp_path):
     nodes = stages(learn={"weights": "base"}, measure={"weights": "learn@1"})
     _, steps = read(tmp_path, stages=nodes, rounds=2)

@@ -1,0 +1,1 @@
+"""Metrics of predicted labels."""
