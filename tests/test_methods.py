@@ -64,6 +64,7 @@ NEEDED = {
     "rlcm": (*SIM, "policy=tiny_consistency_vla"),  # a chain that no published policy has
     "rlfr": ("policy.hidden_layers=[0.5]",),
     "search_r1": ("task=wiki",),
+    "cycle_align": ("rollout.judge={_target_: mmrl.rewards.judges.engine.EngineJudge}",),  # the policy itself
     "meta_reward": SCORER,
     "secrets_rlhf": SCORER,
     "simple_vla_rl": OPENVLA,

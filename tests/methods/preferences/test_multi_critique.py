@@ -41,9 +41,14 @@ def revise_third(text: str) -> str:
 
 
 def follow(text: str) -> str:
-    """A reviser of worksheets that follows every suggestion: 347.75_./34..752x; becomes 347.752."""
+    """A reviser of worksheets that follows every suggestion: 347.75_./34..752x; becomes 347.752.
+
+    Where it cannot read the critique the answer stays as it is.
+    """
     judged, flaws = ([each[i : i + 4] for i in range(0, len(each), 4)] for each in text.rstrip(";").split("/"))
-    rows = zip(judged, flaws, strict=True)
+    if len(flaws) != len(judged):
+        return "".join(judged)
+    rows = zip(judged, flaws)
     return "".join(line[:2] + (flaw[2] if flaw[3] == "x" else line[2]) + "." for line, flaw in rows)
 
 
@@ -114,12 +119,17 @@ def test_a_right_critique_leads_to_a_right_revision():
     prompt = task.write_prompt(Worksheet(("34", "75", "26"), "728", "7_3", (None,) * 3), "worksheets/train/0")
     episodes = [reply(prompt, text) for text in ("347.752x268x", "347.752x263.", "341x752x268x", "nothing")]
     reward = RevisionGradeReward(judges("follow"), WorksheetCritique(), {"fixed": 1.0})
-    score(episodes[:3], task, reward)
-    assert [e.reward for e in episodes[:3]] == [1, 0, 0]
-    assert [e.scores["revision"] for e in episodes[:3]] == pytest.approx([10, 20 / 3, 20 / 3])
-    # a reviser that fails on a critique which it cannot read
     score(episodes, task, reward)
-    assert [e.ended for e in episodes] == ["done"] * 3 + ["error"]
+    assert [e.reward for e in episodes] == [1, 0, 0, 0]
+    assert [e.scores["revision"] for e in episodes] == pytest.approx([10, 20 / 3, 20 / 3, 10 / 3])
+
+
+def test_without_a_revision_there_is_no_score():
+    """The revisers fail on a critique that they do not know; with more than half of them the run ends."""
+    known, unknown = scored("good", "unknown")
+    assert (known.ended, unknown.ended) == ("done", "error") and "KeyError" in unknown.info["error"]
+    with pytest.raises(RuntimeError, match="revision of every reviser"):
+        scored("unknown")
 
 
 def write_critiques(path, texts):
