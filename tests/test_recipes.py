@@ -233,6 +233,7 @@ NEEDED = {
     ),
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
+    "recipe=stg": ("policy.adapter_share=0.5",),  # few tokens of a tiny iteration are those of the adapter
     "recipe=relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
     "recipe=sasr": ("data.rollout.imitation_probability.warmup=1",),
     # some random completions are questions, which no random answer from documents passes
