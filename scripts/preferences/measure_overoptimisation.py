@@ -4,7 +4,7 @@ Runs examples/overoptimisation/rounds.yaml on every seed: pairs of a real model'
 reward model of them, then GRPO with the reward model alone and without a penalty. The curve has the held-out means of
 the reward model's score (the proxy) and of the gold score over the KL to the start; the win rate is the share of
 held-out prompts whose last answer has a higher gold score than the start's, equal ones counted half.
-docs/results/overoptimisation/smollm2.json has the numbers of every seed, smollm2.png the curve. Seeds that have
+The folder of --out gets smollm2.json with the numbers of every seed and smollm2.png with the curve. Seeds that have
 ended are not run again. Before it, build/smollm2 has to be written:
 
     python -c "from mmrl.policies.text.policy import TextPolicy as P

@@ -177,8 +177,8 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases, Q heads, an auxiliary model, ACT, ASVR's policy or a scorer
-    give: see test_loss_laws, and test_asvr for the gradient of the last one."""
+    """Terms that read what only an actor-critic's phases, Q heads, an auxiliary model, ACT, ASVR's policy, LDC's
+    controller or a scorer give: see test_loss_laws, and test_asvr for the gradient of the last one."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
@@ -190,5 +190,5 @@ def test_every_term_is_tried_on_some_head():
         "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
         "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
         "GoalContrastiveLoss", "ExpectileLoss", "ScaledActorLoss", "ActionRegression", "ConservativePenalty",
-        "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss", "TemporalDistanceLoss",
+        "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss", "TemporalDistanceLoss", "StrengthLoss",
     }  # fmt: skip
