@@ -1,11 +1,11 @@
 """The curve of a reward model that is the only reward: its points, win rate and summary by hand, and its rounds."""
 
 import json
+import runpy
 from types import SimpleNamespace
 
 import pytest
 
-from examples.overoptimisation.sentences import Sentences
 from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
 from scripts.preferences.measure_overoptimisation import FILE, ROOT, main, read_curve, read_gold, summarize, win_rate
@@ -57,7 +57,7 @@ def test_the_summary_tells_the_end_from_the_best():
 
 
 def test_the_gold_score_wants_both_things_in_one_short_sentence():
-    task = Sentences()
+    task = runpy.run_path(str(ROOT / "examples" / "overoptimisation" / "sentences.py"))["Sentences"]()
     prompt = task[0]
     animal, place = prompt.info["things"]
     answers = {
