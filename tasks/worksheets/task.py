@@ -12,8 +12,10 @@ from mmrl.core.types import Prompt
 from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.worksheets.language import (
+    FLAW,
     KINDS,
     OPEN,
+    PLAIN,
     apply_remarks,
     mark,
     name_flaws,
@@ -138,6 +140,8 @@ class Worksheets(GeneratedTask):
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the right reply; format: a reply to the question; lines: share of the lines that are right."""
         text = final_line(answer)
+        if self.extract is not None and prompt.info["question"] != "rate" and not text.endswith(FLAW):
+            text = text.rstrip(PLAIN) + PLAIN  # to an extractor the last sign is the end of a sentence
         lines, right = (_read(each, prompt) for each in (text, str(prompt.answer)))
         if lines is None:
             return dict.fromkeys(("exact", "format", "lines"), 0.0)
