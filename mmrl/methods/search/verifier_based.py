@@ -4,7 +4,7 @@ Scaling Test-Time Compute Without Verification or RL is Suboptimal, 2025, arXiv:
 
 - heterogeneity and anti-concentration of what traces earn, which the gap between the two is bounded by: `ReturnSpread`
 - a trace earns 1 from its first right state on, else 0: `tasks.planted`
-- the verifier chooses the best of n: `mmrl.evaluation.metrics.best_of_n.BestOfN` with a reward model as its proxy
+- what the verifier's choice among n traces earns: `VerifiedReturn`
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mmrl.core.errors import check_positive
 from mmrl.core.groups import group_episodes
 from mmrl.core.types import Episode
 from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.best_of_n import best_of_n
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_score
 
 
@@ -68,3 +69,28 @@ class ReturnSpread(Evaluator):
             "n": float(len(returns)),
             "errors": count_errors(episodes),
         }
+
+
+@dataclass(frozen=True)
+class VerifiedReturn(Evaluator):
+    """What the sample that a verifier scores highest earns, as a mean over the problems: `mean`, `n`, `errors`.
+
+    Samples that it scores equally share what they earn. Source: arXiv:2502.12118, section 5, best of n.
+
+    Args:
+        score_name: name of the score that a sample earns.
+        verifier: name of the verifier's score.
+    """
+
+    score_name: str = "earned"
+    verifier: str = "reward_model"
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        groups = group_episodes(drop_errors(episodes)).values()
+        chosen = [self._choose(group) for group in groups]
+        return {"mean": fmean(chosen) if chosen else nan, "n": float(len(chosen)), "errors": count_errors(episodes)}
+
+    def _choose(self, group: Sequence[Episode]) -> float:
+        """What the best one of a problem's samples by the verifier earns."""
+        proxy, gold = ([get_score(e, name) for e in group] for name in (self.verifier, self.score_name))
+        return best_of_n(proxy, gold, len(group))

@@ -7,7 +7,7 @@ import pytest
 
 from mmrl.core.types import Episode, Prompt
 from mmrl.evaluation.metrics.best_of_n import best_of_n
-from mmrl.methods.search.verifier_based import ReturnSpread, measure_spread
+from mmrl.methods.search.verifier_based import ReturnSpread, VerifiedReturn, measure_spread
 from tasks.planted.task import Planted, find_end, plant
 
 
@@ -40,6 +40,17 @@ def test_problems_are_averaged_after_their_variance():
     assert (metrics["mean"], metrics["n"]) == (0.375, 2)
     assert metrics["heterogeneity"] == pytest.approx(sqrt(3 / 32))  # the mean of 3/16 and 0
     assert metrics["anti_concentration"] == 0.625  # the mean of 1/4 and 1
+
+
+def test_the_verifiers_choice_of_each_problem():
+    """The first problem's best by the verifier earns 1/4, the second one's two best share 1/2 and 1."""
+    rows = {0: ((0.25, 3.0), (1.0, -1.0)), 1: ((0.5, 2.0), (1.0, 2.0), (0.0, 1.0))}
+    episodes = [
+        Episode(Prompt(f"p/{group}"), group, i, scores={"earned": gold, "reward_model": score})
+        for group, values in rows.items()
+        for i, (gold, score) in enumerate(values)
+    ]
+    assert VerifiedReturn()(episodes) == {"mean": (0.25 + 0.75) / 2, "n": 2, "errors": 0}
 
 
 @pytest.mark.parametrize("planted", ["a", "ab", "aa", "aba"])
