@@ -21,17 +21,17 @@ def plant(digits: str) -> str:
 
 def find_end(trace: str, planted: str) -> int | None:
     """Number of letters after which all planted ones have stood in order, with others between them; None for never."""
-    found = 0
+    matched = 0
     for place, letter in enumerate(trace, start=1):
-        found += letter == planted[found]
-        if found == len(planted):
+        matched += letter == planted[matched]
+        if matched == len(planted):
             return place
     return None
 
 
 @dataclass(frozen=True)
 class Planted(GeneratedTask):
-    """Search in a trace of `horizon` letters, which earns 1 for every letter from the last planted one on.
+    """Write a trace of `horizon` letters; each letter from the one that completes the planted ones on earns 1.
 
     An example trace has an effort, drawn from `efforts`: the probability that a letter is the next planted one, where
     the others are random. Several efforts make the traces of a prompt differ in what they earn, one makes them alike.
@@ -60,11 +60,11 @@ class Planted(GeneratedTask):
     def draw(self, rng: np.random.Generator) -> tuple[str, str]:
         digits = "".join(map(str, rng.integers(10, size=self.digits)))
         planted, effort = plant(digits), float(rng.choice(self.efforts))
-        trace, found = "", 0
+        trace, matched = "", 0
         for _ in range(self.horizon):
-            hit = found < self.digits and rng.random() < effort
-            trace += planted[found] if hit else ALPHABET[int(rng.integers(len(ALPHABET)))]
-            found += found < self.digits and trace[-1] == planted[found]
+            hit = matched < self.digits and rng.random() < effort
+            trace += planted[matched] if hit else ALPHABET[int(rng.integers(len(ALPHABET)))]
+            matched += matched < self.digits and trace[-1] == planted[matched]
         return digits, trace
 
     def split_key(self, problem: tuple[str, str]) -> str:

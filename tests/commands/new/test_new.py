@@ -46,7 +46,7 @@ def test_a_name_and_a_folder_that_no_file_can_have_are_refused(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert main(["new", "task", "a" * 300]) == 2
     assert "300 letters, more than 60; choose a shorter name" in capsys.readouterr().err
-    monkeypatch.chdir("/sys")  # nobody, not even root, makes a file there
+    monkeypatch.chdir("/sys")  # no user, root included, can create a file there
     assert main(["new", "task", "mine"]) == 2
     assert "/sys cannot be written" in (message := capsys.readouterr().err) and message.count("\n") == 1
 

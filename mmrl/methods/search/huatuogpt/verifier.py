@@ -52,12 +52,12 @@ class VerifiedResponse(ScorerReward):
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         formed = [episode for episode in episodes if read_response(str(episode.output)) is not None]
-        found = {id(e): s for e, s in zip(formed, super().scores(formed), strict=True)}
-        return [self._grade(found.get(id(episode))) for episode in episodes]
+        verdicts = {id(e): s for e, s in zip(formed, super().scores(formed), strict=True)}
+        return [self._grade(verdicts.get(id(episode))) for episode in episodes]
 
-    def _grade(self, found: dict[str, float] | None) -> dict[str, float]:
+    def _grade(self, verdict: dict[str, float] | None) -> dict[str, float]:
         """Scores of a reply, given those of the frozen model; None for one without the headings."""
-        p = None if found is None else torch.tensor(next(iter(found.values()))).sigmoid().item()
+        p = None if verdict is None else torch.tensor(next(iter(verdict.values()))).sigmoid().item()
         return {"verified": p or 0.0, "coarse": coarse_reward(p, self.threshold, self.right, self.wrong)}
 
     def _read(self, episode: Episode) -> dict[str, Any]:
