@@ -117,15 +117,7 @@ class SelectiveTokenPolicy(FrozenModelPolicy):
 
     def check_sampling(self, sampling: Sampling) -> None:
         super().check_sampling(sampling)
-        self.refuse_sampling(
-            {
-                "top_k": sampling.top_k > 0,
-                "top_p": sampling.top_p < 1,
-                "min_p": sampling.min_p > 0,
-                "annealing": sampling.annealing is not None,
-                "regex and sampling.json_schema": sampling.guide is not None,
-            }
-        )
+        self.refuse_sampling({"annealing": sampling.annealing is not None})
 
     # ---------------------------------------------------------------- ids of choices
 

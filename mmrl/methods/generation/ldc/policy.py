@@ -133,17 +133,6 @@ class SteeredPolicy(FrozenModelPolicy):
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return super().predicts(init_args) | ({"strength_logits"} if init_args.get("trains") == "controller" else set())
 
-    def check_sampling(self, sampling: Sampling) -> None:
-        super().check_sampling(sampling)
-        self.refuse_sampling(
-            {
-                "top_k": sampling.top_k > 0,
-                "top_p": sampling.top_p < 1,
-                "min_p": sampling.min_p > 0,
-                "regex and sampling.json_schema": sampling.guide is not None,
-            }
-        )
-
     # ---------------------------------------------------------------- observations
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mmrl.core.batch import Batch
-from mmrl.core.types import PolicyOutput
+from mmrl.core.types import PolicyOutput, Sampling
 from mmrl.ops.masked import last_inside
 from mmrl.policies.text.packing.prefix_sharing import is_sharded
 from mmrl.policies.text.policy import TextPolicy
@@ -88,6 +88,17 @@ class FrozenModelPolicy(TextPolicy):
         raise NotImplementedError(
             f"{type(self).__name__} samples with networks on the states of its language model, and engine=vllm has "
             "none; use engine=local"
+        )
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        super().check_sampling(sampling)
+        self.refuse_sampling(
+            {
+                "top_k": sampling.top_k > 0,
+                "top_p": sampling.top_p < 1,
+                "min_p": sampling.min_p > 0,
+                "regex and sampling.json_schema": sampling.guide is not None,
+            }
         )
 
     def refuse_sampling(self, keys: Mapping[str, bool]) -> None:
