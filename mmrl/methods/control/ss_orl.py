@@ -199,7 +199,7 @@ class InverseDynamicsLabels(Relabelling):
             for i in others:
                 labels[i] = model(torch.from_numpy(self._windows(episodes[i])))[0].numpy()
         # what was recorded is read to measure the labels, and not to make them
-        errors = [np.square(labels[i] - _played(episodes[i])).mean() for i in others]
+        errors = [np.square(labels[i] - _get_actions(episodes[i])).mean() for i in others]
         metrics["action_error"] = float(np.mean(errors)) if errors else 0.0
         log.info("%d of %d trajectories keep their actions, the others are labelled", len(kept), len(episodes))
         labelled = LabelledDataset(dataset, labels, range(len(episodes)))
@@ -212,7 +212,7 @@ class InverseDynamicsLabels(Relabelling):
                 f"{dataset.path} keeps its actions, and one more is held out; raise it"
             )
         count = min(len(episodes) - 1, max(1, round(self.held_out * len(episodes))))
-        rows = [(torch.from_numpy(self._windows(e)), torch.from_numpy(_played(e))) for e in episodes]
+        rows = [(torch.from_numpy(self._windows(e)), torch.from_numpy(_get_actions(e))) for e in episodes]
         first, second = (
             tuple(torch.cat(part) for part in zip(*some, strict=True)) for some in (rows[count:], rows[:count])
         )
@@ -233,7 +233,7 @@ class InverseDynamicsLabels(Relabelling):
         return stack_windows(rows, final, self.past)
 
 
-def _played(episode: OfflineEpisode) -> np.ndarray:
+def _get_actions(episode: OfflineEpisode) -> np.ndarray:
     """Actions [T, A] that were executed."""
     return np.asarray(episode.actions if episode.executed is None else episode.executed, np.float32)
 

@@ -9,8 +9,7 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
 from mmrl.learners.phases.base import UpdateContext
-from mmrl.methods.control.cql import ConservativeActions
-from mmrl.methods.control.cql_lagrange import LagrangeConservativeActions, LagrangePenalty, ThresholdLoss
+from mmrl.methods.control.cql import ConservativeActions, LagrangeConservativeActions, LagrangePenalty, ThresholdLoss
 from mmrl.policies.control.actor import SquashedPolicy
 from mmrl.policies.control.critic import Critics, LagrangeMultiplier
 
