@@ -31,6 +31,7 @@ TINY = (
     "trainer.enable_progress_bar=false",
     "data.num_prompts=4",
 )
+PAIRS = ("num_pairs=16", "members=1", "passes=1")
 TEXT = (
     "hidden_size=16",
     "intermediate_size=32",
@@ -141,8 +142,11 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         words += ["data.log.num_episodes=3"] if plain.data.get("log") else []
         if "held_back" in plain.data:
             words += ["data.log.num_episodes=12", "data.held_back=10", "data.num_demonstrations=1", "data.steps=2"]
-        if plain.data.get("relabelling"):
-            words += [f"data.relabelling.{word}" for word in ("num_pairs=16", "members=1", "passes=1")]
+        if "prior" in plain.data:
+            words += ["data.log.num_episodes=12", "data.prior_episodes=2"]
+        if relabelling := plain.data.get("relabelling"):
+            small = ("labelled=0.7", "below=1.0", "steps=2") if "labelled" in relabelling else PAIRS
+            words += [f"data.relabelling.{word}" for word in small]
     else:
         words += ["data.update_epochs=1", "data.num_minibatches=2"]
     if plain.choices.rollout == "hinted":

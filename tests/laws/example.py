@@ -95,6 +95,9 @@ class Tabular(nn.Module):
             "router_probs": self.logits[state].softmax(-1).sum(1),  # [N, 4] of rows of T tokens
             "expert_counts": torch.nn.functional.one_hot(self.logits[state].argmax(-1), 4).sum(1).float(),
             "routed_lengths": torch.full((batch.rows,), float(state.shape[1])),
+            "relative_logits": self.logits[state] - self.logits[state].amax(-1, keepdim=True),
+            "base_values": self.value.flip(0)[state],
+            "residual_values": self.value[state],
             "features": torch.stack([self.value[state[:, 0]], self.value[state[:, 1]].square()], 1),  # of a row
             "token_features": self.logits[state],  # [N, T, 4] of tokens
             "token_places": torch.tensor([1.0, t - 1.0]).expand(batch.rows, 2),
@@ -186,6 +189,8 @@ def rows(per_row: bool) -> Batch:
         preference_margin=torch.tensor([0, 0.3, 0.3, 0, 0, 0.7, 0, 0, 0.7, 0, 0]),
         preference_probability=torch.tensor([1, 0.9, 0.9, 1, 1, 0.6, 1, 1, 0.6, 1, 1]),
         labels=torch.linspace(0, 1, n)[:, None],
+        checkpoint_choice=(torch.arange(n)[:, None] + torch.arange(t)) % 4,
+        checkpoint_values=real["recorded_advantages"].flip(1),
         teacher_ids=likely,
         teacher_logprobs=torch.tensor([0.6, 0.3]).log().expand(n, t, 2),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
