@@ -39,7 +39,7 @@ TEXT = (
     "num_key_value_heads=2",
 )
 SMALL = {
-    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_text", "mini_text")},
+    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_text", "mini_text", "tiny_uni_moe")},
     **{
         name: (
             *(f"policy.config.text_config.{word}" for word in TEXT),
