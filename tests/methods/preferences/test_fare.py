@@ -45,5 +45,5 @@ def test_the_verifier_is_the_newest_evaluator_and_the_solver_begins_from_the_wea
 def test_every_iteration_takes_the_next_slice_from_the_newest_weights():
     steps = list_steps(read_rounds(["fare"]))
     slices = [(step.stage.offset, step.stage.count) for step in steps if step.stage.kind == "sample"]
-    assert slices == [(0, 600), (0, 1000), (1000, 1000), (2000, 1000), (3000, 1000)]
+    assert slices == [(0, 600), (0, 4000), (4000, 1000), (5000, 1000), (6000, 1000)]
     assert [step.weights for step in steps if step.stage_name == "fit"] == ["0/sft", "1/fit-1", "1/fit-2"]
