@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 
 import numpy as np
 
 ERRORS = ("digit", "type", "missing")
 WRONG_TYPE = "x"
+NOTATIONS = {"plain": ("", "", ""), "spaced": ("", " ", ""), "dashed": ("", "-", ""), "bracketed": ("(", "", ")")}
+"""Forms of a solution: what stands in front of its steps, between them and behind them."""
+MARKS = " ()-"
+MAX_LENGTH = 8
+"""Characters of a written solution at most; 74 has four with marks, 7x4 in brackets five."""
+
+
+def write_solution(solution: str, notation: str) -> str:
+    """Write a solution in a notation: 74 is 74, 7 4, 7-4 or (74)."""
+    first, between, last = NOTATIONS[notation]
+    return first + between.join(solution) + last
+
+
+def read_solution(text: str) -> str:
+    """Return the steps of a written solution, in whatever notation."""
+    return re.sub(f"[{re.escape(MARKS)}]", "", text)
+
+
+def is_solution(text: str) -> bool:
+    """Whether a text can stand in a question: steps and marks alone, at most `MAX_LENGTH` characters."""
+    return re.fullmatch(rf"[0-9{WRONG_TYPE}{re.escape(MARKS)}]{{0,{MAX_LENGTH}}}", text) is not None
 
 
 def solve(operands: str) -> str:

@@ -11,7 +11,16 @@ import numpy as np
 from mmrl.core.errors import ConfigError, check_fraction
 from mmrl.core.types import Prompt
 from tasks.checks import final_line
-from tasks.evaluations.solutions import ERRORS, count_right_steps, find_first_error, inject_error, solve
+from tasks.evaluations.solutions import (
+    ERRORS,
+    NOTATIONS,
+    count_right_steps,
+    find_first_error,
+    inject_error,
+    read_solution,
+    solve,
+    write_solution,
+)
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 
 OPERANDS = 3
@@ -22,7 +31,7 @@ _MARKS = {"pair": "p", "verify": "v", "reference": "r", "step": "s", "rating": "
 
 @dataclass(frozen=True)
 class Problem:
-    """A sum, the solutions to judge, the verdict, and whether the verdict alone is asked for."""
+    """A sum, the solutions to judge as they are written, the verdict, and whether the verdict alone is asked for."""
 
     form: str
     operands: str
@@ -44,20 +53,22 @@ class Evaluations(GeneratedTask):
         errors: kinds of injected errors: digit, type, missing.
         wrong: share of the solutions with an error, where the format leaves it open.
         direct: share of the problems that ask for the verdict alone, with ! in place of ?.
+        notations: in one of which each solution is written: plain, spaced, dashed, bracketed.
     """
 
     formats: Sequence[str] = tuple(VERDICTS)
     errors: Sequence[str] = ERRORS
     wrong: float = 0.5
     direct: float = 0.0
+    notations: Sequence[str] = ("plain",)
 
     name = "evaluations"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        to_tuples(self, "formats", "errors")
+        to_tuples(self, "formats", "errors", "notations")
         check_fraction(f"task {self.name!r}:", wrong=self.wrong, direct=self.direct)
-        for option, known in (("formats", tuple(VERDICTS)), ("errors", ERRORS)):
+        for option, known in (("formats", tuple(VERDICTS)), ("errors", ERRORS), ("notations", tuple(NOTATIONS))):
             values = getattr(self, option)
             if not values or not set(values) <= set(known):
                 raise ConfigError(f"task {self.name!r}: {option} must be one or more of {known}, got {list(values)}")
@@ -67,15 +78,25 @@ class Evaluations(GeneratedTask):
         return self._judge(drawn, self.formats[index % len(self.formats)])
 
     def draw(self, rng: np.random.Generator) -> Problem:
+        operands, corrupt = self.draw_error(rng)
+        right = self._write(solve(operands), rng)
+        pair = (corrupt, right) if rng.random() < self.wrong else (right, corrupt)
+        return Problem("", operands, pair, "", bool(rng.random() < self.direct))
+
+    def draw_error(self, rng: np.random.Generator) -> tuple[str, str]:
+        """Draw the operands of a sum, and a written solution that is wrong."""
         operands = "".join(map(str, rng.integers(10, size=OPERANDS)))
         corrupt = inject_error(operands, self.errors[int(rng.integers(len(self.errors)))], rng)
-        first = rng.random() < self.wrong
-        pair = (corrupt, solve(operands)) if first else (solve(operands), corrupt)
-        return Problem("", operands, pair, "", bool(rng.random() < self.direct))
+        return operands, self._write(corrupt, rng)
+
+    def _write(self, solution: str, rng: np.random.Generator) -> str:
+        """A solution in one of the notations; nothing is drawn for a single one."""
+        number = int(rng.integers(len(self.notations))) if len(self.notations) > 1 else 0
+        return write_solution(solution, self.notations[number])
 
     def _judge(self, drawn: Problem, form: str) -> Problem:
         """The problem in a format, with its verdict."""
-        operands, solution = drawn.operands, drawn.solutions[0]
+        operands, solution = drawn.operands, read_solution(drawn.solutions[0])
         right = solution == solve(operands)
         if form == "pair":
             verdict = "1" if right else "2"
@@ -85,7 +106,8 @@ class Evaluations(GeneratedTask):
             verdict = str(count_right_steps(operands, solution))
         else:
             verdict = "y" if right else "n"
-        return Problem(form, operands, drawn.solutions if form == "pair" else (solution,), verdict, drawn.direct)
+        solutions = drawn.solutions if form == "pair" else drawn.solutions[:1]
+        return Problem(form, operands, solutions, verdict, drawn.direct)
 
     def split_key(self, problem: Problem) -> str:
         return problem.operands

@@ -19,7 +19,7 @@ def filter_rows(stage: FilterStage, rows: Sequence[Row], seed: int, place: str =
     Args:
         stage: its options.
         rows: completions with scores.
-        seed: of the drawn halves of pairs.
+        seed: of the drawn halves of pairs and of the solved problems that stay.
         place: of the stage, for messages.
 
     Raises:
@@ -33,6 +33,8 @@ def filter_rows(stage: FilterStage, rows: Sequence[Row], seed: int, place: str =
     if stage.pairs is not None:
         return build_pairs(stage, remaining, seed, place)
     remaining = [row for row in remaining if _is_answer(row, stage.cut)]
+    if stage.solved < 1:
+        remaining = _thin_solved(rows, remaining, stage.solved, seed)
     if stage.quantile is not None and remaining:
         values = [read_score(row, stage.by, f"{place}.by") for row in remaining]
         threshold = float(np.quantile(values, stage.quantile))
@@ -54,6 +56,14 @@ def read_score(row: Row, name: str, place: str) -> float:
 def _is_answer(row: Row, cut: bool) -> bool:
     """Whether a completion can be learned from: it has a text, and it ended by itself unless `cut`."""
     return bool(row["completion"]) and (cut or row["ended"] == "done")
+
+
+def _thin_solved(rows: Sequence[Row], remaining: Sequence[Row], share: float, seed: int) -> list[Row]:
+    """Keep a drawn share of the problems of which no row was dropped, and all rows of the others."""
+    counts = {key: len(group) for key, group in group_rows(rows).items()}
+    solved = {key for key, group in group_rows(remaining).items() if len(group) == counts[key]}
+    left_out = {key for key in solved if derive_rng("solved", seed, key).random() >= share}
+    return [row for row in remaining if row["key"] not in left_out]
 
 
 def _select_best(rows: Sequence[Row], by: str, count: int, place: str) -> list[Row]:

@@ -73,8 +73,9 @@ class ScoreStage(Stage):
 class FilterStage(Stage):
     """Choose rows of earlier stages, or make preference pairs of them.
 
-    Rows are dropped in this order: those that failed, by `min` and `max`, those that were cut off, by `quantile` over
-    all rows that are left, equal completions of a problem, all but the best of a problem.
+    Rows are dropped in this order: those that failed, by `min` and `max`, those that were cut off, a share of
+    the problems that all samples solve, by `quantile` over all rows that are left, equal completions of a problem, all
+    but the best of a problem.
 
     Args:
         reads: an earlier stage that writes completions, or several, whose rows are joined.
@@ -83,6 +84,8 @@ class FilterStage(Stage):
         quantile: share of the rows, of lowest `by`, that is dropped; rows at the threshold stay.
         cut: keep completions that were cut off at the limit of tokens; else they are no answers to learn from, and of
             a pair never the better one.
+        solved: share of the problems that stay among those without a dropped row so far, which all samples solve; below
+            1 they weigh less in what learns from the rows.
         distinct: keep one of equal completions of a problem, as in rejection sampling fine-tuning.
         best: rows of a problem that stay, those of highest `by`; None for all.
         by: score, or `reward`, by which rows are compared.
@@ -98,6 +101,7 @@ class FilterStage(Stage):
     max: dict[str, float] = field(default_factory=dict)
     quantile: float | None = None
     cut: bool = False
+    solved: float = 1.0
     distinct: bool = False
     best: int | None = None
     by: str = "reward"
@@ -106,15 +110,15 @@ class FilterStage(Stage):
     adds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        check_fraction("", quantile=self.quantile or 0.0)
+        check_fraction("", quantile=self.quantile or 0.0, solved=self.solved)
         check_at_least(1, "", best=self.best or 1)
         check_interval("", "[0, inf)", margin=self.margin)
         if self.pairs is not None and self.pairs not in PAIRS:
             raise ValueError(f".pairs must be {' or '.join(PAIRS)}, got {self.pairs!r}")
         if self.pairs is None and self.margin:
             raise ValueError(".margin is of preference pairs; set pairs too, or leave margin out")
-        if self.pairs is not None and (self.adds or self.best is not None):
-            name = "adds" if self.adds else "best"
+        if self.pairs is not None and (self.adds or self.best is not None or self.solved < 1):
+            name = "adds" if self.adds else "best" if self.best is not None else "solved"
             raise ValueError(f".{name} is for rows, and pairs={self.pairs} writes pairs; leave one of them out")
         for option in ("min", "max"):
             if bad := [name for name, value in getattr(self, option).items() if math.isnan(value)]:

@@ -53,6 +53,20 @@ def test_completions_that_were_cut_off_or_failed_are_no_answers():
     assert filter_rows(FilterStage(cut=True), rows, 0) == [rows[0], rows[3]]
 
 
+def test_a_share_of_the_problems_that_all_samples_solve_stays():
+    """Problem 0 has a wrong sample, problem 1 none: it is left out whole, for about half of the seeds."""
+    rows = [row(1), row(0), row(1, "p/train/1", "a"), row(1, "p/train/1", "b")]
+    stays = 0
+    for seed in range(100):
+        result = filter_rows(FilterStage(min={"reward": 1}, solved=0.5), rows, seed)
+        assert result in ([rows[0]], [rows[0], *rows[2:]])
+        stays += len(result) > 1
+    assert 35 < stays < 65
+    assert filter_rows(FilterStage(min={"reward": 1}, solved=0.0), rows, 0) == [rows[0]]
+    with pytest.raises(ValueError, match="solved"):
+        FilterStage(pairs="best_worst", solved=0.5)
+
+
 def pair(stage, rows, seed=0):
     return [(each["key"], each["chosen"], each["rejected"]) for each in filter_rows(stage, rows, seed)]
 

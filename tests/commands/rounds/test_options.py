@@ -82,7 +82,8 @@ def test_a_file_runs_at_a_tiny_size(name, tmp_path):
     steps = list_steps(read_rounds([name]))
     sizes = [f"{step.place}.count=8" for step in steps if step.kind in ("sample", "evaluate")]
     sizes += [f"{step.place}.passes=1" for step in steps if step.kind == "fit" and step.stage.passes]
-    common = [word for word in COMMON if not word.startswith("evaluation.")]  # fits have none
+    left = ("evaluation.", "policy=")  # fits have no evaluation, and a file has a policy of its own
+    common = [word for word in COMMON if not word.startswith(left)]
     words = [*common, "data.num_prompts=8", "data.num_minibatches=1", "trainer.max_epochs=1"]
     words += ["data.task._target_=tests.commands.rounds.tiny.Imitated", "data.sampling.max_tokens=60"]
     process = start(run_rounds, [name, *sizes, *words, f"run_dir={tmp_path / 'run'}"], tmp_path / "log")

@@ -1,0 +1,5 @@
+"""Uni-MoE 2.0: a mixture of routed, null and shared experts with dynamic routing, as a policy that writes text.
+
+Uni-MoE-2.0-Omni: Scaling Language-Centric Omnimodal Large Model with Advanced MoE, Training and Data, 2025,
+arXiv:2511.12609.
+"""
