@@ -286,6 +286,21 @@ def test_the_rounds_alternate_and_each_fit_begins_from_the_one_before():
     file = read_rounds(["optima"])
     steps = {step.name: step for step in list_steps(file)}
     fits = [(name, step.weights) for name, step in steps.items() if step.kind == "fit" and name[0] != "0"]
-    assert fits[:4] == [("1/sft", "0/agents"), ("1/dpo", "1/sft"), ("2/sft", "1/dpo"), ("2/dpo", "2/sft")]
+    assert fits == [
+        ("1/sft-1", "0/agents"), ("1/second-1", "1/sft-1"), ("2/sft-1", "1/second-1"), ("2/second-1", "2/sft-1"),
+    ]  # fmt: skip
     assert all(step.folders == ("0/language",) for name, step in steps.items() if name[0] != "0")
-    assert {"no_tokens", "no_readability", "no_dpo"} <= file.values["baselines"].keys()
+
+
+@pytest.mark.parametrize(
+    ("baseline", "word"),
+    [("no_tokens", "reward.token_weight=0.0"), ("no_readability", "reward.readability_weight=0.0"),
+     ("no_dpo", "recipe=optima_sft")],
+)  # fmt: skip
+def test_a_baseline_changes_one_word_of_the_second_fit(baseline, word):
+    arguments = read_rounds(["optima"]).values["baselines"][baseline]
+    words, others = (
+        {step.name: step for step in list_steps(read_rounds(["optima", *more]))}["1/second-1"].stage.overrides
+        for more in ([], arguments)
+    )
+    assert [other for one, other in zip(words, others, strict=True) if one != other] == [word]
