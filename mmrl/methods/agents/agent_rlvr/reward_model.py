@@ -78,11 +78,10 @@ class AttemptPairs(Rollout):
         played = [episode for episode in self.rollout.collect(prompts, acting) if episode.ended != "error"]
         ctx.collector.score(played)
         labelled = self.pairs(self.retry(played, acting) if self.retry else played, acting)
+        # without any pair one row that is not trained on
+        signs = [int(episode.turns[0].completion.extra["preference"]) for episode in labelled]
         return [
-            row
-            for episode in labelled
-            if (sign := float(episode.turns[0].completion.extra["preference"]))
-            for row in [self._row(episode, write_transcript(episode, agent), int(sign), ctx)]
+            self._row(episode, write_transcript(episode, agent), sign, ctx) for episode, sign in zip(labelled, signs)
         ]
 
     def _row(self, episode: Episode, text: str, sign: int, ctx: Context) -> Episode:
