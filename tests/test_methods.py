@@ -42,6 +42,7 @@ STEPS = (
     "evaluation=steps",
 )
 NEEDED = {
+    "agent_rlvr_reward": SCORER,
     "ampo": ("task.digits=[2,2]",),
     "asearcher": ("task=wiki",),
     "bc": OPENVLA,
@@ -74,10 +75,13 @@ NEEDED = {
 }
 """What a method needs of its setting beside the policy of its theme."""
 SECOND = {
+    "agent_rlvr_reward": "agent",
     "epo": "actor",
     "gkd": "teacher",
     "huatuogpt": "verifier",
     "hunyuan_mt": "drafter",
+    "optima": "base",
+    "optima_sft": "base",
     "rlcoder": "generator",
     "rlgf": "guide",
     "rlmec": "editor",

@@ -241,6 +241,9 @@ NEEDED = {
         ["recipe=goal_filtering", "recipe=goal_beam"],
         ("model.frozen_models.reward_model._target_=tests.methods.preferences.goal_conditioned.test_guidance.AnyGoal",),
     ),
+    "recipe=agent_rlvr": ("data.transforms.guidance.score_name=reward", "data.transforms.pairs.score_name=reward"),
+    "recipe=agent_rlvr_reward": ("data.rollout.score_name=reward",),
+    "recipe=webthinker": ("data.transforms.pairs.score_name=reward",),
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
     "recipe=stg": ("policy.adapter_share=0.5",),  # few tokens of a tiny iteration are those of the adapter
