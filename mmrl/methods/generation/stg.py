@@ -11,6 +11,8 @@ kakaobrain/stg. With h the frozen model's last state before a token:
 Adapter and gate learn by the policy gradient of this sum. Where the frozen model wrote the token, log p_0 has no
 parameter that is trained, and only the gate gets a gradient. A stored choice is z V + token, of a vocabulary of V ids.
 A token of a demonstration, whose source is unknown, is 2 V + token: its probability is that of the mixture.
+
+More than 150 lines, since the source of a token is a part of the choice: when it is sampled, scored and imitated.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ arXiv:2310.16271.
 - the policy ranks them by length-normalised log-prob p; the longest common subsequence of both orders is the agreement:
   `find_agreement`; it joins the examples of the judge, which ranks again, up to N = 5 times: `CycleAlign`
 - L = sum over i before j in the judge's order of max(0, p_j - p_i) - p_best: `CycleAlignLoss`
+
+More than 150 lines, since judge and policy rank the same groups in cycles: a question, a rollout, a reward and a loss.
 """
 
 from __future__ import annotations

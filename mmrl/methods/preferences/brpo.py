@@ -8,6 +8,8 @@ Writing-Zero: Bridge the Gap Between Non-verifiable Problems and Verifiable Rewa
 
 The judge is trained by GRPO with accuracy, format and margin, and against the preference for a place:
 `position_weight`, `PositionWeightedSum`, on both orders of a pair in one iteration: `BothOrders`.
+
+More than 150 lines, since the paper has two halves, the policy's and its judge's.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ arXiv:2410.12491.
 - max-entropy: log-likelihood of y_d under the softmax of R over the candidates: `MaxEntropyLoss`
 - the answers y_d of the aligned model and y_o of the base: `DemonstratedAnswers`
 - what the reward says of other answers, and how far two such rewards agree: `RewardRecovery`, `HeadSimilarity`
+
+More than 150 lines, since rewards are recovered in three ways, and compared with the truth and with each other.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ arXiv:2504.04950.
 - a language model reads two answers and gives the probability of the label of the better one: `LabelGrader`
 - p(y > y_ref) = [P(A | y, y_ref) + 1 - P(A | y_ref, y)] / 2 over both orders: `win_probability`, `AnchoredPreference`
 - the value of an answer is that of the prompt with the anchor: `AnchorContext`, `ContextValues`, `ContextValue`
+
+More than 150 lines, since the anchor takes part in three places: the judge's question, the context of the value
+function, and its loss.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ RL on Incorrect Synthetic Data Scales the Efficiency of LLM Math Reasoning by Ei
 - the first step that lowers the value, the first pit: `find_pit`
 - a completion with a pit, and a right one that goes on from the steps before it, as a pair: `PitPairs`
 - the loss: `DPOLoss`; both rows of a pair begin with the same steps, whose log-ratios cancel in the margin
+
+More than 150 lines, since a right continuation is joined to the first steps of another completion, token by token.
 """
 
 from __future__ import annotations
