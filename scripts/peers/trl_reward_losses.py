@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,7 +40,10 @@ CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
 def compare_reward(words: list[str], theirs: dict[str, Any], folder: str, seed: int) -> tuple[Result, Result]:
     """TRL's result and ours of one reward loss on four random pairs."""
     quiet = ("trainer.logger=false", "trainer.callbacks=null", "trainer.accelerator=cpu", f"run_dir='{folder}'")
-    cli = CLI(to_lightning(compose(["recipe=bradley_terry", *words, *quiet])))
+    rows = [{"prompt": str(n), "chosen": "2", "rejected": "3", "margin": 1.0} for n in range(20)]  # not trained on
+    file = Path(folder) / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cli = CLI(to_lightning(compose(["recipe=bradley_terry", f"task.path='{file}'", *words, *quiet])))
     learner, policy = cli.model, cli.model.policy
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
