@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -23,8 +24,10 @@ def load_pretrained(kind: Any, pretrained_model_name_or_path: Any, **options: An
             has none, whatever its config.json says.
 
     Raises:
+        FileNotFoundError: the path can only be a folder, and there is none.
         ValueError: the checkpoint needs code of its own, or the attention is a kernel of the hub.
     """
+    _check_place(pretrained_model_name_or_path)
     options = {**options, "trust_remote_code": False}
     if not _is_model(kind):
         return kind.from_pretrained(pretrained_model_name_or_path, **options)
@@ -75,6 +78,16 @@ def check_attention(name: Any) -> None:
         raise ValueError(
             f"model.policy: attention={name!r} is none of {', '.join(ATTENTION)}; other names are kernels of the hub, "
             "which are programs of others and are not run"
+        )
+
+
+def _check_place(place: Any) -> None:
+    """Refuse a path that does not exist and has not the form of a name of the hub, which is NAME or OWNER/NAME."""
+    path = Path(place)
+    if not path.exists() and (len(path.parts) > 2 or path.is_absolute() or str(place).startswith((".", "~"))):
+        raise FileNotFoundError(
+            f"{place}: there is no such folder (the working directory is {Path.cwd()}); a run writes its policy when "
+            "it has ended"
         )
 
 

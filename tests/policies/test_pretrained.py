@@ -144,3 +144,9 @@ def test_an_architecture_without_sdpa_is_loaded(tmp_path):
     config = OpenAIGPTConfig(n_embd=8, n_layer=1, n_head=2, vocab_size=16)
     OpenAIGPTLMHeadModel(config).save_pretrained(tmp_path)
     assert load_pretrained(AutoModelForCausalLM, tmp_path).config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("place", ["runs/rm/policy", "./rm", "~/rm", "/nowhere/rm"])
+def test_a_folder_that_does_not_exist_is_no_name_of_the_hub(place):
+    with pytest.raises(FileNotFoundError, match=f"{place}: there is no such folder"):
+        ClassifierReward(place).load()
