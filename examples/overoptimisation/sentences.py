@@ -25,13 +25,13 @@ ANIMALS = (
 )
 PLACES = ("river", "castle", "garden", "forest", "market", "bridge", "island", "school", "desert", "kitchen", "harbor")
 DEEDS = ("sleeps", "eats", "runs", "waits", "sings", "hides", "jumps", "learns")
-LONGEST = 12
-"""Words of a short sentence."""
+SHORTEST, LONGEST = 8, 12
+"""Words of a sentence that is neither too short nor too long."""
 
 
 @dataclass(frozen=True)
 class Sentences(mmrl.Task):
-    """Write one short sentence about an animal in a place. A fifth of the pairs of things is held out."""
+    """Write one sentence about an animal in a place, of a given length. A fifth of the pairs of things is held out."""
 
     split: str = "train"
     name = "sentences"
@@ -42,7 +42,9 @@ class Sentences(mmrl.Task):
     def __getitem__(self, index: int) -> mmrl.Prompt:
         things, deed = divmod(index, len(DEEDS))
         animal, place = _things(self.split)[things]
-        request = f"Write one short sentence about a {animal} that {DEEDS[deed]} in a {place}."
+        request = (
+            f"Write one sentence of {SHORTEST} to {LONGEST} words about a {animal} that {DEEDS[deed]} in a {place}."
+        )
         message = {"role": "user", "content": request}
         return mmrl.Prompt(f"{self.name}/{self.split}/{index}", (message,), info={"things": (animal, place)})
 
@@ -55,8 +57,8 @@ class Sentences(mmrl.Task):
         words = re.findall(r"[a-z']+", text.lower())
         named = sum(thing in words for thing in episode.prompt.info["things"]) / 2
         one = len(re.findall(r"[.!?]", text)) == 1 and text.endswith((".", "!", "?"))
-        short = len(words) <= LONGEST
-        return {"gold": named * (1.0 if one else 0.5) * (1.0 if short else 0.5), "words": float(len(words))}
+        fits = SHORTEST <= len(words) <= LONGEST
+        return {"gold": named * (1.0 if one else 0.5) * (1.0 if fits else 0.5), "words": float(len(words))}
 
 
 def _things(split: str) -> list[tuple[str, str]]:
