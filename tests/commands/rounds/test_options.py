@@ -27,7 +27,7 @@ def test_a_file_has_a_header_and_steps(name):
     assert set(values["paper"]) == HEADER and values["paper"]["status"] in STATUS and all(values["paper"].values())
     steps = list_steps(read_rounds([name]))
     kinds = {step.kind for step in steps}
-    assert {"fit", "evaluate"} < kinds and ("sample" in kinds or "write" in kinds)
+    assert {"fit", "evaluate"} <= kinds  # a fit may sample by itself, as agents do
     assert FILES[name].read_text().startswith("# ")
 
 
