@@ -56,17 +56,20 @@ def test_the_summary_tells_the_end_from_the_best():
     assert summary["win_rate"]["mean"] == pytest.approx(0.6)
 
 
-def test_the_gold_score_wants_both_things_in_one_short_sentence():
+def test_the_gold_score_wants_both_things_in_one_sentence_of_its_length():
     task = runpy.run_path(str(ROOT / "examples" / "overoptimisation" / "sentences.py"))["Sentences"]()
     prompt = task[0]
     animal, place = prompt.info["things"]
     answers = {
-        f"The {animal} sleeps in the {place}.": 1.0,
-        f"The {animal} sleeps.": 0.5,
-        f"The {animal} sleeps in the {place}. It is late.": 0.5,
-        f"The {animal} sleeps in the {place}": 0.5,
-        f"The {animal} of the old and wise king of the far north sleeps in the {place}": 0.25,
-        f"The {animal}ish sleeps.": 0.0,
+        f"The old {animal} sleeps in the warm {place}.": 1.0,  # 8 words
+        f"The old and wise {animal} of the north sleeps in the {place}.": 1.0,  # 12
+        f"The {animal} sleeps in the warm {place}.": 0.5,  # 7
+        f"The old and very wise {animal} of the north sleeps in the {place}.": 0.5,  # 13
+        f"The old {animal} sleeps in the warm bed.": 0.5,
+        f"The old {animal} sleeps in the {place}. It rains.": 0.5,
+        f"The old {animal} sleeps in the warm {place}": 0.5,
+        f"The {animal} sleeps in the {place}": 0.25,
+        f"The old {animal}ish one sleeps in the bed.": 0.0,
         "": 0.0,
     }
     for answer, gold in answers.items():
