@@ -178,7 +178,7 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 def test_every_term_is_tried_on_some_head():
     """Terms that read what only an actor-critic's phases, Q heads, an auxiliary model, ACT, ASVR's policy, LDC's
-    controller or a scorer give: see test_loss_laws, and test_asvr for the gradient of the last one."""
+    controller, B-Coder's policy or a scorer give: see test_loss_laws, and test_asvr for the gradient of ASVR's."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
@@ -191,4 +191,5 @@ def test_every_term_is_tried_on_some_head():
         "LatentKL", "VisualReconstruction", "ContrastiveLoss", "LoadBalancing",
         "GoalContrastiveLoss", "ExpectileLoss", "ScaledActorLoss", "ActionRegression", "ConservativePenalty",
         "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss", "TemporalDistanceLoss", "StrengthLoss",
+        "LagrangePenalty", "ThresholdLoss", "ValueBellman", "ConservativeBellman", "AdvantageMagnitude",
     }  # fmt: skip

@@ -24,9 +24,9 @@ from tasks.patches.task import OpenFile, Patches
 from tasks.split_facts.task import SplitFacts
 from tests.rollouts.text.test_tools import PARSER, POLICY
 
-LAWS = [TestedPairs]
 TASK = Patches()
 TOOLS = ToolUse({"?": OpenFile(TASK)}, replace(PARSER, open_tag="{name}", close_tag=";"), max_turns=2)
+LAWS = [TestedPairs, lambda: RetryWithGuidance(TOOLS, retries=2)]
 
 
 @dataclass
