@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = ("right", "calls", "length")
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class SearchTrajectory:
     """What the rules compare: the score of the answer, the number of tool calls, and the tokens of the policy."""
 
     score: float
@@ -38,7 +38,7 @@ class Trajectory:
 
 
 def compare(
-    a: Trajectory, b: Trajectory, ratio: float = 1.5, right: float = 1.0, rules: Sequence[Rule] = RULES
+    a: SearchTrajectory, b: SearchTrajectory, ratio: float = 1.5, right: float = 1.0, rules: Sequence[Rule] = RULES
 ) -> tuple[int, Rule] | None:
     """Return 1 if a is preferred to b and -1 if b is to a, with the rule that says so; None without a preference.
 
@@ -119,8 +119,8 @@ class PriorityPairs(EpisodeTransform):
                 pairs.append((a, b, rule) if sign > 0 else (b, a, rule))
         return pairs
 
-    def _read(self, episode: Episode) -> Trajectory:
-        return Trajectory(get_score(episode, self.score_name), len(episode.info.get("calls", ())), episode.tokens)
+    def _read(self, episode: Episode) -> SearchTrajectory:
+        return SearchTrajectory(get_score(episode, self.score_name), len(episode.info.get("calls", ())), episode.tokens)
 
 
 @dataclass(frozen=True)

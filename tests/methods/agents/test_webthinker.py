@@ -10,13 +10,13 @@ from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Completion, Context, Episode, Prompt, Sampling, Turn
-from mmrl.methods.agents.webthinker import CallScores, PriorityPairs, Trajectory, compare
+from mmrl.methods.agents.webthinker import CallScores, PriorityPairs, SearchTrajectory, compare
 from mmrl.rewards.scoring import Scorer
 from tasks.wiki import Wiki
 
 LAWS = [PriorityPairs]
-A, B, C = Trajectory(1, 3, 900), Trajectory(0, 1, 100), Trajectory(1, 5, 300)
-D, E = Trajectory(1, 3, 1500), Trajectory(1, 3, 1200)
+A, B, C = SearchTrajectory(1, 3, 900), SearchTrajectory(0, 1, 100), SearchTrajectory(1, 5, 300)
+D, E = SearchTrajectory(1, 3, 1500), SearchTrajectory(1, 3, 1200)
 """Right with 3 calls and 900 tokens; wrong; right with 5 calls; right with 3 calls and 1500 or 1200 tokens."""
 CTX = Context(None, None, None, Sampling(), 0, 0)
 
