@@ -48,14 +48,14 @@ class GoalDiscsVectorEnv(TwoDiscsVectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
     def _observation(self) -> dict[str, Any]:
-        seen = super()._observation()
+        observation = super()._observation()
         task = np.zeros((self.num_envs, len(COLOURS)), np.float32)
         task[:, COLOURS.index(self.sim.goal)] = 1
         if self.sim.point == "white":
-            return {**seen, "task": task}
+            return {**observation, "task": task}
         # the point covers the share (picture - picture without it) / (white - picture without it) of a pixel
         radii = (self.sim.radius_m, self.sim.radius_m)
         bare = paint(self._places[:, 1:], radii, self.sim.image_size).astype(np.float32)
-        cover = ((seen["image"] - bare) / (_WHITE - bare)).mean(-1, keepdims=True).clip(0, 1)
+        cover = ((observation["image"] - bare) / (_WHITE - bare)).mean(-1, keepdims=True).clip(0, 1)
         image = bare + cover * (np.array(_PAINT[self.sim.point], np.float32) - bare)
-        return {**seen, "image": image.round().astype(np.uint8), "task": task}
+        return {**observation, "image": image.round().astype(np.uint8), "task": task}

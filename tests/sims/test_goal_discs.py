@@ -9,12 +9,12 @@ from sims.point.goal_discs import GoalDiscs
 
 def test_the_task_is_told_and_all_else_is_that_of_two_discs():
     one, other = GoalDiscs("blue").make(2), TwoDiscs("blue").make(2)
-    seen, plain = one.reset(seed=[3, 4])[0], other.reset(seed=[3, 4])[0]
-    assert seen["task"].tolist() == [[0, 1], [0, 1]] and one.observation_space.contains(seen)
+    observation, expected = one.reset(seed=[3, 4])[0], other.reset(seed=[3, 4])[0]
+    assert observation["task"].tolist() == [[0, 1], [0, 1]] and one.observation_space.contains(observation)
     assert GoalDiscs("red").make(1).reset(seed=[3])[0]["task"].tolist() == [[1, 0]]
     steps = [env.step(np.array([[1.0, 0.5], [0.0, -1.0]])) for env in (one, other)]
     for name in ("state", "image", "instruction"):
-        np.testing.assert_array_equal(seen[name], plain[name])
+        np.testing.assert_array_equal(observation[name], expected[name])
         np.testing.assert_array_equal(steps[0][0][name], steps[1][0][name])
     np.testing.assert_array_equal(steps[0][1], steps[1][1])
     assert GoalDiscs().sizes() == {**TwoDiscs().sizes(), "observation_dims": 2, "image_size": 20}

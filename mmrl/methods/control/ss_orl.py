@@ -187,13 +187,13 @@ class InverseDynamicsLabels(Relabelling):
         if self.labelled == 1 and self.below == 1:
             return dataset, {"relabelling/labelled": float(len(episodes))}
         returns = [0.0 if each.rewards is None else float(each.rewards.sum()) for each in episodes]
-        kept = choose_labelled(returns, self.labelled, self.below, derive_rng("ss_orl", seed))
-        metrics = {"labelled": float(len(kept)), "labelled_return": float(np.mean([returns[i] for i in kept]))}
+        numbers = choose_labelled(returns, self.labelled, self.below, derive_rng("ss_orl", seed))
+        metrics = {"labelled": float(len(numbers)), "labelled_return": float(np.mean([returns[i] for i in numbers]))}
         if not self.unlabelled:
-            chosen = LabelledDataset(dataset, {}, kept)
+            chosen = LabelledDataset(dataset, {}, numbers)
             return chosen, {f"relabelling/{name}": value for name, value in metrics.items()}
-        model, metrics["nll"] = self._fit([episodes[i] for i in kept], dataset, seed)
-        others = [i for i in range(len(episodes)) if i not in set(kept)]
+        model, metrics["nll"] = self._fit([episodes[i] for i in numbers], dataset, seed)
+        others = sorted(set(range(len(episodes))) - set(numbers))
         labels = {}
         with torch.no_grad():
             for i in others:
@@ -201,7 +201,7 @@ class InverseDynamicsLabels(Relabelling):
         # what was recorded is read to measure the labels, and not to make them
         errors = [np.square(labels[i] - _get_actions(episodes[i])).mean() for i in others]
         metrics["action_error"] = float(np.mean(errors)) if errors else 0.0
-        log.info("%d of %d trajectories keep their actions, the others are labelled", len(kept), len(episodes))
+        log.info("%d of %d trajectories keep their actions, the others are labelled", len(numbers), len(episodes))
         labelled = LabelledDataset(dataset, labels, range(len(episodes)))
         return labelled, {f"relabelling/{name}": value for name, value in metrics.items()}
 

@@ -59,8 +59,8 @@ def test_the_likelihood_by_hand():
 def test_the_labelled_are_drawn_among_the_lowest_returns():
     """A fifth of ten, 2, among the lower half, whose numbers are 1, 3, 5, 7 and 9; every pair of them is drawn."""
     returns = [10.0, -1, 12, -2, 9, 0, 11, -3, 8, -4]
-    drawn = {tuple(choose_labelled(returns, 0.2, 0.5, np.random.default_rng(seed))) for seed in range(200)}
-    assert drawn == {(a, b) for a in (1, 3, 5, 7, 9) for b in (1, 3, 5, 7, 9) if a < b}
+    choices = {tuple(choose_labelled(returns, 0.2, 0.5, np.random.default_rng(seed))) for seed in range(200)}
+    assert choices == {(a, b) for a in (1, 3, 5, 7, 9) for b in (1, 3, 5, 7, 9) if a < b}
     assert choose_labelled(returns, 1.0, 1.0, np.random.default_rng(0)) == list(range(10))
     assert len(choose_labelled(returns, 0.9, 0.5, np.random.default_rng(0))) == 5
 
@@ -99,11 +99,11 @@ def test_recorded_actions_of_unlabelled_trajectories_change_no_label():
     log = PlayedLog(12).play(SimTask(TwoDiscs()), 0)
     options = dict(labelled=0.25, below=1.0, steps=5, hidden=[8])
     first, _ = relabel(log, **options)
-    kept = [i for i in range(12) if i not in first.actions]
+    labelled = [i for i in range(12) if i not in first.actions]
     for i in first.actions:
         log.episodes[i].actions, log.episodes[i].executed = -log.episodes[i].actions, None
     second, _ = relabel(log, **options)
-    assert len(kept) == 3 and second.actions.keys() == first.actions.keys()
+    assert len(labelled) == 3 and second.actions.keys() == first.actions.keys()
     for i in first.actions:
         np.testing.assert_array_equal(first.read(i).actions, second.read(i).actions)
 
