@@ -26,7 +26,7 @@ class RowsTask(AnswerTask):
         subset: configuration of a data set on the hub.
         rows_split: of a data set on the hub.
         split: "train" or "held_out".
-        held_out_fraction: share of what decides the split.
+        held_out_fraction: share of what decides the split; 1 holds out everything, to measure a policy.
         seed: of the split; part of the task, not of the run.
     """
 
@@ -40,7 +40,7 @@ class RowsTask(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1]", held_out_fraction=self.held_out_fraction)
 
     @abstractmethod
     def split_key(self, record: Record) -> str:
