@@ -55,7 +55,7 @@ class RowsTask(AnswerTask):
         """File and line, and columns, of the rows of this split."""
         table = _read_rows(find_source(self.path, self.subset, self.rows_split, "task.path"))
         rows = [row for row in table if self.split_of(row[1]) == self.split]
-        if not rows:
+        if not rows and self.held_out_fraction < 1:
             raise ValueError(
                 f"task {self.name!r}: {self.path} has {len(table)} rows and none in the split {self.split!r}; change "
                 "task.held_out_fraction or task.seed"

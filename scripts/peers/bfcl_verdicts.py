@@ -21,11 +21,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tasks.bfcl.files import PARTS, Request, find_folder, read_part
+from tasks.bfcl.files import PARTS, CallRequest, find_folder, read_part
 from tasks.bfcl.forms import read_calls, write_calls
 from tasks.bfcl.task import choose_arguments, name_outcome
 
-Verdict = Callable[[Request, str], bool]
+Verdict = Callable[[CallRequest, str], bool]
 READERS = ("ast_parse", "resolve_ast_call", "resolve_ast_by_type", "default_decode_ast_prompting")
 
 
@@ -47,7 +47,7 @@ def load_peer(folder: Path | None) -> Verdict:
     readers: dict[str, Any] = {"ast": ast, "re": re, "ReturnFormat": enums.ReturnFormat}
     exec(compile(ast.Module(functions, []), str(file), "exec"), readers)
 
-    def judge(request: Request, answer: str) -> bool:
+    def judge(request: CallRequest, answer: str) -> bool:
         try:
             calls = readers["default_decode_ast_prompting"](answer)
         except Exception:  # as its runner: what cannot be read is wrong, and right where no call is asked for
@@ -93,7 +93,7 @@ def change_value(value: Any, rng: random.Random) -> Any:
     return rng.choice([0, "None", False])
 
 
-def change_calls(request: Request, rng: random.Random) -> str:
+def change_calls(request: CallRequest, rng: random.Random) -> str:
     """Write the right calls with one or two changes, or none."""
     required = {one["name"]: one["parameters"].get("required", ()) for one in request.functions}
     calls = [(name, choose_arguments(answer, required[name])) for name, answer in request.answers]

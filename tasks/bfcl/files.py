@@ -24,7 +24,7 @@ WITHOUT_ANSWERS = ("irrelevance", "live_irrelevance", "live_relevance")
 
 
 @dataclass(frozen=True)
-class Request:
+class CallRequest:
     """A row: the conversation before the answer, the functions on offer, and the right calls.
 
     `answers` has a pair for each call: the function's name, and by parameter the values that are right.
@@ -61,7 +61,7 @@ def find_folder(path: str | None) -> Path:
 
 
 @lru_cache(maxsize=len(PARTS))
-def read_part(folder: Path, part: str) -> tuple[Request, ...]:
+def read_part(folder: Path, part: str) -> tuple[CallRequest, ...]:
     """Read the requests of a part in order.
 
     Raises:
@@ -89,7 +89,7 @@ def _read_lines(file: Path) -> Iterator[tuple[str, Any]]:
                 raise ValueError(f"{place}: is not JSON ({error})") from error
 
 
-def _read_request(part: str, place: str, row: Any, right: Any) -> Request:
+def _read_request(part: str, place: str, row: Any, right: Any) -> CallRequest:
     try:
         (turn,) = row["question"]
         messages = tuple({"role": m["role"], "content": m["content"]} for m in turn)
@@ -109,4 +109,4 @@ def _read_request(part: str, place: str, row: Any, right: Any) -> Request:
         raise ValueError(f"{place}: parameters of unknown types {sorted(kinds - TYPES.keys())}; it has {list(TYPES)}")
     if right and part not in WITHOUT_ANSWERS and right.get("id") != row.get("id"):
         raise ValueError(f"{place}: row {row.get('id')!r} stands beside the right calls of {right.get('id')!r}")
-    return Request(part, place, messages, functions, tuple(pairs))
+    return CallRequest(part, place, messages, functions, tuple(pairs))

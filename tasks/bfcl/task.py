@@ -11,7 +11,7 @@ from typing import Any, Self
 from mmrl.core.errors import check_interval
 from mmrl.core.types import Episode, Prompt
 from tasks.answers import AnswerTask
-from tasks.bfcl.files import PARTS, WITHOUT_ANSWERS, Request, find_folder, read_part
+from tasks.bfcl.files import PARTS, WITHOUT_ANSWERS, CallRequest, find_folder, read_part
 from tasks.bfcl.forms import read_calls, write_calls
 from tasks.bfcl.verdict import Answer, Call, Function, judge_calls, judge_value
 from tasks.checks import check_index, check_split
@@ -70,13 +70,13 @@ class Bfcl(AnswerTask):
             raise ValueError(f"task {self.name!r}: style must be {' or '.join(STYLES)}, got {self.style!r}")
 
     @cached_property
-    def requests(self) -> tuple[Request, ...]:
+    def requests(self) -> tuple[CallRequest, ...]:
         """Those of this split, part by part."""
         folder = find_folder(self.path)
         every = [request for part in self.parts for request in read_part(folder, part)]
         return tuple(request for request in every if self.split_of(request) == self.split)
 
-    def split_of(self, request: Request) -> str:
+    def split_of(self, request: CallRequest) -> str:
         """Return the split that a request belongs to."""
         key = request.answers[0][0] if request.answers else request.messages[-1]["content"]
         return choose_split(self.name, self.seed, key, self.held_out_fraction)
@@ -138,7 +138,7 @@ class Bfcl(AnswerTask):
         return self.write_answer(write_calls(calls or [(request.functions[0]["name"], {})], self.style))
 
 
-def name_outcome(calls: Sequence[Call], request: Request) -> str:
+def name_outcome(calls: Sequence[Call], request: CallRequest) -> str:
     """Name what is right or wrong about the calls of an answer."""
     if request.part.endswith("irrelevance"):
         return "needless_call" if calls else "right"
@@ -151,7 +151,7 @@ def name_outcome(calls: Sequence[Call], request: Request) -> str:
     )
 
 
-def measure_arguments(calls: Sequence[Call], request: Request) -> float:
+def measure_arguments(calls: Sequence[Call], request: CallRequest) -> float:
     """Share of the names and parameters of the right calls that an answer has, between 0 and 1.
 
     Each right call counts 1 for its name and 1 for every parameter that has to be given or is given. The pairs of a
