@@ -7,7 +7,8 @@
 Each of CORL's single files runs as it is, with the defaults of its file but for SETTINGS below. It imports gym, D4RL,
 pyrallis and W&B, and stand-ins take their places: Pendulum of gymnasium with actions between -1 and 1, the log's
 columns, and a logger that keeps the normalised score. Logs, seeds, updates, batches and held-out episodes are as many
-as ours. docs/results/offline/pendulum_corl.json has the score of every run, and the table is printed.
+as ours. docs/results/offline/pendulum_corl.json has the score of every run, and the table is printed; what is stored is
+not run again.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import gymnasium
-import h5py
 import numpy as np
 import torch
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from mmrl.datasets.extras import hdf5  # noqa: E402
 from mmrl.evaluation.statistics.intervals import student_interval  # noqa: E402
 from mmrl.experiments.runner import describe_machine  # noqa: E402
 from scripts.control.measure_offline import normalise  # noqa: E402
@@ -180,22 +181,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corl", type=Path, help="clone of CORL")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--methods", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "offline" / "pendulum")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "offline")
     options = parser.parse_args()
     torch.set_num_threads(1)
     anchors = json.loads((options.logs / "anchors.json").read_text())
-    scores: dict[str, dict[str, dict[str, float]]] = {log: {method: {} for method in SETTINGS} for log in LOGS}
+    file = options.out / "pendulum_corl.json"
+    result = json.loads(file.read_text()) if file.exists() else {"anchors": anchors, "updates": UPDATES, "scores": {}}
+    if result["anchors"] != anchors or result["updates"] != UPDATES:
+        raise SystemExit(f"{file} is of other logs or of another budget; delete it to measure anew")
+    scores: dict[str, dict[str, dict[str, float]]] = result["scores"]
     for log in LOGS:
-        with h5py.File(options.logs / f"{log}.hdf5") as file:
-            columns = {name: file[name][:] for name in file}
-        for seed in options.seeds:
-            for method in SETTINGS:
-                score = run_corl(options.corl.absolute(), method, GymPendulum(columns, anchors), seed)
-                scores[log][method][str(seed)] = score
-                print(f"{log}/{method}, seed {seed}: {score:.1f}", flush=True)
-    result = {"machine": describe_machine(1), "anchors": anchors, "updates": UPDATES, "scores": scores}
-    (options.out / "pendulum_corl.json").write_text(json.dumps(result, indent=2) + "\n")
+        with hdf5().File(options.logs / f"{log}.hdf5") as columns:
+            env = GymPendulum({name: columns[name][:] for name in columns}, anchors)
+        for method in options.methods:
+            seeds = scores.setdefault(log, {}).setdefault(method, {})
+            for seed in map(str, options.seeds):
+                if seed not in seeds:
+                    seeds[seed] = run_corl(options.corl.absolute(), method, env, int(seed))
+                    result["machine"] = describe_machine(1)
+                    file.write_text(json.dumps(result, indent=2) + "\n")
+                print(f"{log}/{method}, seed {seed}: {seeds[seed]:.1f}", flush=True)
     print(format_scores(json.loads((options.out / "pendulum.json").read_text())["scores"], scores))
 
 
