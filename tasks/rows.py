@@ -26,7 +26,7 @@ class RowsTask(AnswerTask):
         subset: configuration of a data set on the hub.
         rows_split: of a data set on the hub.
         split: "train" or "held_out".
-        held_out_fraction: share of what decides the split.
+        held_out_fraction: share of what decides the split; 1 holds out everything, to measure a policy.
         seed: of the split; part of the task, not of the run.
     """
 
@@ -40,7 +40,7 @@ class RowsTask(AnswerTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.name, self.split)
-        check_interval(f"task {self.name!r}:", "(0, 1)", held_out_fraction=self.held_out_fraction)
+        check_interval(f"task {self.name!r}:", "(0, 1]", held_out_fraction=self.held_out_fraction)
 
     @abstractmethod
     def split_key(self, record: Record) -> str:
@@ -55,7 +55,7 @@ class RowsTask(AnswerTask):
         """File and line, and columns, of the rows of this split."""
         table = _read_rows(find_source(self.path, self.subset, self.rows_split, "task.path"))
         rows = [row for row in table if self.split_of(row[1]) == self.split]
-        if not rows:
+        if not rows and self.held_out_fraction < 1:
             raise ValueError(
                 f"task {self.name!r}: {self.path} has {len(table)} rows and none in the split {self.split!r}; change "
                 "task.held_out_fraction or task.seed"

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -93,6 +94,7 @@ SMALL = {
 STAND_INS = {
     "reasoning_gym": ("data.task._target_=tests.tiny_recipes.Generated",),
     "browser_clicks": ("data.task._target_=tests.tiny_recipes.Pages",),
+    "bfcl": (f"data.task.path='{Path(__file__).parent / 'tasks' / 'bfcl' / 'rows'}'",),
 }
 """Words that replace tasks of conf/task whose packages or programs are not installed everywhere."""
 SIM_STAND_INS = {

@@ -104,6 +104,11 @@ def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | Non
     if lacks_logger(arguments) and is_first_process() and not format_stage():  # a stage's run has said it
         print(f"# metrics go to metrics.csv alone; {format_install('tensorboard')} adds TensorBoard", flush=True)
     cfg = compose(arguments, setting)
+    if name := cfg.choices.get("benchmark"):
+        raise ConfigError(
+            f"benchmark={name} leaves no problem to train on: mmrl evaluate benchmark={name} measures a policy, and "
+            f"task={cfg.choices.task} trains on problems of that kind"
+        )
     if check is not None:
         check(cfg)
     folder, started = Path(str(cfg.run_dir)), os.environ.get("MMRL_STARTED")

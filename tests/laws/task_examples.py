@@ -42,6 +42,8 @@ OTHERS = {
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
     "written_reward": "initial states of a simulator",
+    "bfcl": "rows of a package",
+    "humaneval": "rows of a file, whose programs are run",
     "gym_text": "environments without an expert",
     "textarena": "games without an expert",
     "openenv": "environments of a server",

@@ -49,6 +49,8 @@ def test_sizes_and_anchors(logs):
     numbers = json.loads((logs / "anchors.json").read_text())
     rewards = read(logs / "medium.hdf5")["rewards"]
     assert numbers["returns"]["medium"] == pytest.approx(rewards.sum() / 2, rel=1e-5)
+    segments = read(logs / "medium_replay.hdf5")["rewards"]  # 64 steps each
+    assert numbers["returns"]["medium_replay"] == pytest.approx(segments.sum() / 2 * 200 / 64, rel=1e-5)
     assert -2000 < numbers["random"] < -600  # 200 steps, about -6 each
 
 

@@ -1,0 +1,5 @@
+"""Requests of the Berkeley Function-Calling Leaderboard."""
+
+from tasks.bfcl.task import Bfcl
+
+__all__ = ["Bfcl"]
