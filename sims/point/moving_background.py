@@ -31,6 +31,7 @@ class PictureReach(Sim):
 
     Args:
         background: what is behind the disc.
+        centred: the disc is in the middle in every episode; otherwise its place is drawn.
         steps: decisions until time is up.
         speed: largest move in one decision along each axis, metres.
         radius_m: of the disc; that of the point is 0.6 times as large.
@@ -38,6 +39,7 @@ class PictureReach(Sim):
     """
 
     background: Literal["plain", "moving"] = "plain"
+    centred: bool = True
     steps: int = 20
     speed: float = 0.2
     radius_m: float = 0.25
@@ -60,7 +62,7 @@ class PictureReach(Sim):
         return {"observation_dims": None, "image_size": self.image_size, "image_features": 50, **box}
 
     def contract(self) -> dict[str, Any]:
-        names = ("background", "steps", "speed", "radius_m", "image_size")
+        names = ("background", "centred", "steps", "speed", "radius_m", "image_size")
         return {"sim": self.name, **{name: getattr(self, name) for name in names}}
 
 
@@ -87,7 +89,8 @@ class PictureReachVectorEnv(VectorEnv):
         for i in np.flatnonzero(mask):
             rng = np.random.default_rng(seeds[i])
             # the disc is whole in the picture
-            self._places[i] = rng.uniform(-1, 1, (2, 2)) * [[1 - self.sim.radius_m], [1]]
+            reach = 0.0 if self.sim.centred else 1 - self.sim.radius_m
+            self._places[i] = rng.uniform(-1, 1, (2, 2)) * [[reach], [1]]
             self._texture[i] = rng.uniform(0, 1, (_TILES, _TILES, 3)) * _BRIGHTEST
             self._offset[i], self._drift[i] = rng.uniform(0, _TILES, 2), rng.uniform(-_DRIFT, _DRIFT, 2)
         self._steps[mask] = 0

@@ -12,7 +12,7 @@ def lambda_returns(
     next_value: Tensor,  # [N, H]
     gae_lambda: float,
 ) -> Tensor:  # [N, H]
-    """Lambda-return: R_t = r_t + d_t ((1 - lambda) V_{t+1} + lambda R_{t+1}), with V_{H} in place of the return after H.
+    """Lambda-return: R_t = r_t + d_t ((1 - lambda) V_{t+1} + lambda R_{t+1}), with V_H for the return after H.
 
     It is the mean of the n-step returns with weights (1 - lambda) lambda^(n-1), the longest having all the rest.
     Source: Dream to Control, 2020, equation 6, arXiv:1912.01603.

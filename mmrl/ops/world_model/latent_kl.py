@@ -10,7 +10,10 @@ Gaussian = tuple[Tensor, Tensor]
 
 
 def gaussian_kl(p: Gaussian, q: Gaussian) -> Tensor:
-    """KL(p || q) in nats, summed over the last axis: sum log(std_q / std_p) + (std_p^2 + (mean_p - mean_q)^2) / (2 std_q^2) - 1/2."""
+    """KL(p || q) in nats, summed over the last axis.
+
+    sum_i log(std_q / std_p) + (std_p^2 + (mean_p - mean_q)^2) / (2 std_q^2) - 1/2
+    """
     ratio = (p[1] / q[1]).square()
     shift = ((p[0] - q[0]) / q[1]).square()
     return 0.5 * (ratio + shift - 1 - ratio.log()).sum(-1)

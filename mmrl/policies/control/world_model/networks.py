@@ -24,8 +24,8 @@ def count_levels(shape: Sequence[int]) -> int:
     while max(height, width) > _LARGEST:
         if height % 2 or width % 2 or min(height, width) < 4:
             raise ValueError(
-                f"policy.image_size={list(shape)}: a world model halves images until their sides are at most {_LARGEST} "
-                "pixels; take sides such as 16, 20, 24, 32 or 64"
+                f"policy.image_size={list(shape)}: a world model halves images until their sides are at most "
+                f"{_LARGEST} pixels; take sides such as 16, 20, 24, 32 or 64"
             )
         height, width, levels = height // 2, width // 2, levels + 1
     if not levels:
