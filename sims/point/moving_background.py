@@ -43,7 +43,7 @@ class PictureReach(Sim):
     steps: int = 20
     speed: float = 0.2
     radius_m: float = 0.25
-    image_size: int = 16
+    image_size: int = 20
 
     name = "picture_reach"
 

@@ -12,7 +12,7 @@ def test_rewards_and_scores_by_hand():
     env.reset(seed=[0])
     env._places[0, 1] = [0.6, 0.8]
     seen, reward, ended, cut, info = env.step(np.array([[-1.0, -9.0]]))
-    assert set(seen) == {"image"} and seen["image"].shape == (1, 16, 16, 3) and seen["image"].dtype == np.uint8
+    assert set(seen) == {"image"} and seen["image"].shape == (1, 20, 20, 3) and seen["image"].dtype == np.uint8
     assert reward[0] == pytest.approx(-np.hypot(0.1, 0.3)) and not ended[0] and not cut[0]
     assert info["scores"]["success"][0] == 0 and info["scores"]["distance_m"][0] == pytest.approx(-reward[0])
     _, reward, ended, cut, info = env.step(np.array([[-0.2, -0.6]]))

@@ -75,7 +75,7 @@ def test_without_an_observation_the_posterior_is_the_prior():
 
 def play(policy, steps=5, envs=3, seeds=range(3)):
     """Decisions of several environments, with the seeds of their draws: pictures, outputs and draws of the state."""
-    env = PictureReach(steps=20).make(envs)
+    env = PictureReach(steps=20, image_size=16).make(envs)
     seen, _ = env.reset(seed=list(seeds))
     memory = np.zeros((envs, policy.memory_dims), np.float32)
     pictures, outputs, draws = [], [], []
@@ -112,7 +112,9 @@ def test_an_environment_is_played_as_if_it_were_alone():
 def context(policy, iteration=0, steps=4, **options):
     engine = LocalEngine()
     engine.sync(policy, 0)
-    return Context(SimTask(PictureReach(steps=steps)), engine, policy, Sampling(), 7, iteration=iteration, **options)
+    return Context(
+        SimTask(PictureReach(steps=steps, image_size=16)), engine, policy, Sampling(), 7, iteration=iteration, **options
+    )
 
 
 @pytest.mark.parametrize("uniform", [False, True])
@@ -133,7 +135,8 @@ def test_the_memory_goes_on_over_iterations_and_is_empty_at_an_episodes_start(un
                 assert segment.following["memory"].any()
     assert starts == 2 * 5  # 18 decisions are 4 episodes and a half
     episodes = RecurrentEpisodic(max_envs=2).collect(
-        [(slot, SimTask(PictureReach(steps=4))[slot]) for slot in range(3)], context(policy, purpose="eval")
+        [(slot, SimTask(PictureReach(steps=4, image_size=16))[slot]) for slot in range(3)],
+        context(policy, purpose="eval"),
     )
     assert all(not episode.turns[0].completion.observation["memory"].any() for episode in episodes)
 
