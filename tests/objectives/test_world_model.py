@@ -11,13 +11,13 @@ from mmrl.objectives.objective import Objective
 from mmrl.objectives.world_model.imagination import ImaginedReturn, ImaginedSquaredValue
 from mmrl.objectives.world_model.predictions import (
     ContinuationPrediction,
-    LatentKL,
+    PosteriorKL,
     Reconstruction,
     RewardPrediction,
 )
 from tests.laws.example import Example
 
-LAWS = [Example(LatentKL(0.1))]
+LAWS = [Example(PosteriorKL(0.1))]
 MASK = torch.tensor([[True, True, True], [True, True, False]])
 ZEROS = torch.zeros(2, 3)
 
@@ -50,7 +50,7 @@ def test_free_nats_are_those_of_the_mean():
     batch = Batch(action_mask=MASK, loss_weights=MASK / 5)
     for free, value, slope in ((3.0, 4.0, 0.2), (5.0, 5.0, 0.0)):
         nats = torch.tensor([[2.0, 4.0, 6.0], [1.0, 7.0, 99.0]], requires_grad=True)
-        loss, _ = Objective({"kl": LatentKL(free)}).total(output(information=nats), batch)
+        loss, _ = Objective({"kl": PosteriorKL(free)}).total(output(information=nats), batch)
         assert_close(loss.item(), value)
         loss.backward()
         assert_close(nats.grad, slope * MASK.float())

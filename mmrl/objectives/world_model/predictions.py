@@ -72,7 +72,7 @@ class ContinuationPrediction(Term):
 
 
 @dataclass(frozen=True)
-class LatentKL(Term):
+class PosteriorKL(Term):
     """KL loss of latent states: max(free_nats, mean KL(posterior || prior)), in nats.
 
     The mean is over the weighted observations of the micro-batch; below `free_nats` it has no gradient. Source: Dream
@@ -87,7 +87,7 @@ class LatentKL(Term):
     free_nats: float = 3.0
 
     def __post_init__(self) -> None:
-        check_at_least(0, "latent_kl", free_nats=self.free_nats)
+        check_at_least(0, "posterior_kl", free_nats=self.free_nats)
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "loss_weights"})

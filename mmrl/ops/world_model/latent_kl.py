@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Gaussian = tuple[Tensor, Tensor]
+MeanAndStd = tuple[Tensor, Tensor]
 """Mean and standard deviation [..., S] of independent Gaussians."""
 
 
-def gaussian_kl(p: Gaussian, q: Gaussian) -> Tensor:
+def gaussian_kl(p: MeanAndStd, q: MeanAndStd) -> Tensor:
     """KL(p || q) in nats, summed over the last axis.
 
     sum_i log(std_q / std_p) + (std_p^2 + (mean_p - mean_q)^2) / (2 std_q^2) - 1/2
@@ -19,7 +19,7 @@ def gaussian_kl(p: Gaussian, q: Gaussian) -> Tensor:
     return 0.5 * (ratio + shift - 1 - ratio.log()).sum(-1)
 
 
-def balanced_kl(posterior: Gaussian, prior: Gaussian, balance: float | None = None) -> Tensor:
+def balanced_kl(posterior: MeanAndStd, prior: MeanAndStd, balance: float | None = None) -> Tensor:
     """KL(posterior || prior) in nats, whose gradient trains the prior more than the posterior.
 
     a KL(sg(posterior) || prior) + (1 - a) KL(posterior || sg(prior)) with sg for what has no gradient; the value is
