@@ -89,6 +89,7 @@ SMALL = {
     "hilbert": ("policy.hidden=[16]", "policy.representation_hidden=[16]", "policy.landmarks=8"),
     "mean_flow": ("policy.hidden=[16]", "policy.flow_hidden=[16]"),
     "pixels": ("policy.hidden=[16]",),
+    "world_model": ("policy.hidden=[16]", "policy.belief_size=8", "policy.hidden_size=8", "policy.image_depth=2"),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
 STAND_INS = {
@@ -141,6 +142,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
             "data.replay.batch_size=4",
             "data.replay.capacity=1000",
         ]
+        words += ["data.replay.chunk=3"] if "chunk" in plain.data.replay else []
         words += ["data.log.num_episodes=3"] if plain.data.get("log") else []
         if "held_back" in plain.data:
             words += ["data.log.num_episodes=12", "data.held_back=10", "data.num_demonstrations=1", "data.steps=2"]
@@ -155,7 +157,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         words.append("data.rollout.rounds=2")
     if plain.choices.rollout == "calculator_demonstrations":  # the character tokenizer's template has no end of a turn
         words += [f"rollout.parser.{word}" for word in TAGS]
-    if plain.choices.rollout == "fixed_horizon":
+    if plain.choices.rollout in ("fixed_horizon", "recurrent_replay"):
         words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
     return words
 
@@ -287,6 +289,7 @@ NEEDED = {
     "start=veripo_dpo": ("data.transforms.pairs.correct_score=reward", "data.transforms.pairs.consistent_score=null"),
     "start=verirl_pairs": ("data.rollout.rounds=1",),  # alternating rewards repair everything in two
     "recipe=metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
+    "recipe=dreamer": ("model.phases.model.terms.kl.free_nats=0",),
 }
 """What a tiny run needs beside its size for every term to have something to do."""
 

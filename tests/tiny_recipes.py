@@ -40,6 +40,7 @@ OWN = (
     "recipe=td3",
     "recipe=dqn",
     "recipe=metra",
+    "recipe=dreamer",
     "recipe=alp_gmm",
     "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
@@ -140,7 +141,9 @@ class Recorder(L.Callback):
         self.metrics: list[dict[str, float]] = []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        if "discount" in batch or not batch:  # sampled from the replay buffer, for several updates at once
+        if {"discount", "continues"} & set(
+            batch
+        ) or not batch:  # sampled from the replay buffer, for several updates at once
             self.minibatches.append(replayed_rows(batch))
             return
         for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
@@ -173,7 +176,7 @@ def replayed_rows(batch: Batch) -> list[tuple]:
     """The update and place of every row of this process in the batches of several updates, and its numbers."""
     if not batch:
         return []
-    updates, rows = batch["discount"].shape
+    updates, rows = batch["loss_weights"].shape[:2]
     places = batch.get("place", torch.arange(rows).expand(updates, rows))
     columns = [column for name, column in sorted(batch.items()) if name not in ("place", "loss_weights")]
     numbers = torch.cat([column.float().reshape(updates, rows, -1) for column in columns], dim=-1)

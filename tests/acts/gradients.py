@@ -61,5 +61,5 @@ class TermGradients(L.Callback):
             if name in learner.gradient_phases:
                 out = phase.output(batch, update)
                 self._note(phase.objective, out, batch, learner._own_parameters[name], f"{name}/")
-            elif phase.writes():
+            if phase.writes():
                 batch = phase(batch, update)

@@ -88,6 +88,12 @@ class Tabular(nn.Module):
             "skill_reward": self.logits[state][..., 0],
             "temporal_errors": self.logits[state],
             "temporal_advantage": self.value.flip(0)[state],
+            "reconstruction_error": self.logits[state][..., 2].square(),
+            "reward_prediction": self.logits[state][..., 0],
+            "continuation_logits": self.logits[state][..., 3],
+            "information": self.value[state].square(),
+            "returns": self.logits[state][..., 1],
+            "reach": self.value.flip(0)[state].detach().sigmoid(),
             "slack": self.logits[state][..., 1],
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
@@ -143,6 +149,8 @@ def rows(per_row: bool) -> Batch:
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["imitation_weights"] = 0.5 * (real["token_rewards"] > 0).float()
     real["recorded_advantages"] = real["penalty_slope"].flip(0)
+    real["previous_reward"] = real["penalty_slope"].flip(1)
+    real["reach"] = real["penalty_slope"].sigmoid()
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
@@ -158,6 +166,8 @@ def rows(per_row: bool) -> Batch:
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
         value_mask=mask & (torch.arange(t) >= 1),
         feature_mask=mask & (torch.arange(t) % 2 == 0),
+        observed=mask & (torch.arange(t) % 4 > 0),
+        continues=(torch.arange(t) % 2).float().expand(n, t).clone(),
         key_tokens=mask & (torch.arange(t) % 3 == 0),
         clip_high=torch.linspace(0.2, 0.4, n),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),

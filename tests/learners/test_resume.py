@@ -82,6 +82,23 @@ RUNS = {
         "data.task.sim.max_episode_steps=20",
         "trainer.callbacks.last.every_n_epochs=1",
     ),
+    "world_model": (  # the belief goes on over the saving, since episodes of 20 decisions are cut after 8
+        "recipe=dreamer",
+        "policy.hidden=[8]",
+        "policy.belief_size=8",
+        "policy.hidden_size=8",
+        "policy.image_depth=2",
+        "data.learning_starts=10",
+        "data.gradient_steps=3",
+        "data.updates_per_step=2",
+        "data.rollout.num_envs=2",
+        "data.rollout.horizon=8",
+        "data.replay.capacity=40",
+        "data.replay.batch_size=4",
+        "data.replay.chunk=3",
+        "data.evaluation.count=2",
+        "trainer.callbacks.last.every_n_epochs=1",
+    ),
 }
 LAST = 4
 

@@ -1,0 +1,1 @@
+"""Equations of world models: divergences of latent states, and returns of imagined trajectories."""
