@@ -14,8 +14,8 @@ from mmrl.core.errors import check_at_least
 from mmrl.core.evaluation_mode import evaluation_mode
 from mmrl.core.rng import Noise, derive_seed
 from mmrl.core.types import Sampling
-from mmrl.methods.robots.rl100_offline.advantage import read_states
 from mmrl.methods.robots.rl100_offline.models import OfflineModels
+from mmrl.methods.robots.rl100_offline.states import read_states
 
 Act = Callable[[Tensor, int], Tensor]
 """The policy: actions [N, A] in states [N, D] at a step of the rollout."""
@@ -56,7 +56,7 @@ class ModelGate(L.Callback):
     compared with the same noise in the same first states.
 
     Args:
-        path: checkpoint of a run of recipe rl100_critics.
+        path: checkpoint of a run of method rl100_critics.
         recording: whose episodes' first states begin the rollouts.
         every: iterations between two comparisons; the last one is always compared.
         horizon: H, decisions of a rollout.

@@ -42,7 +42,7 @@ class TransitionModel(nn.Module):
 
 
 class TransitionOutput(Output):
-    """Error of the transition model in every recorded transition: extra["transition_error"] [N, 1].
+    """Error of the transition model in every recorded transition: extra["error"] [N, 1].
 
     It is the squared error of s', averaged over its numbers, and 0 where the episode terminated: there is no s' then.
 
@@ -55,7 +55,7 @@ class TransitionOutput(Output):
         self.model, self.actor = model, actor
 
     def gives(self) -> frozenset[str]:
-        return frozenset({"transition_error"})
+        return frozenset({"error"})
 
     def models(self) -> frozenset[str]:
         return frozenset({self.model, self.actor})
@@ -67,9 +67,7 @@ class TransitionOutput(Output):
         predicted = ctx.models[self.model](actor.features(batch.observation()), action)
         error = (predicted - actor.features(following)).square().mean(dim=1, keepdim=True)
         error = zero_outside(error, batch["discount"][:, None] > 0)
-        return PolicyOutput(
-            error.new_zeros(error.shape), error.new_zeros(error.shape), extra={"transition_error": error}
-        )
+        return PolicyOutput(error.new_zeros(error.shape), error.new_zeros(error.shape), extra={"error": error})
 
 
 @dataclass(frozen=True)
@@ -80,15 +78,15 @@ class TransitionLoss(Term):
         return frozenset({"action_mask"})
 
     def needs(self) -> frozenset[str]:
-        return frozenset({"transition_error"})
+        return frozenset({"error"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return zero_outside(out.extra["transition_error"], batch["action_mask"])
+        return zero_outside(out.extra["error"], batch["action_mask"])
 
 
 @dataclass(frozen=True)
 class OfflineModels:
-    """Critics, values and the transition model of a run of recipe rl100_critics.
+    """Critics, values and the transition model of a run of method rl100_critics.
 
     Args:
         value: V(s).
@@ -111,7 +109,7 @@ class OfflineModels:
         parts = {name: _strip(weights, f"{name}.") for name in ("value", "target_critic", "transition")}
         if missing := [name for name, part in parts.items() if not part]:
             raise ValueError(
-                f"{path}: it has no weights of {missing[0]!r}; name the checkpoint of a run of recipe=rl100_critics, "
+                f"{path}: it has no weights of {missing[0]!r}; name the checkpoint of a run of method=rl100_critics, "
                 "as in RUN/checkpoints/last.ckpt"
             )
         # widths of the layers: of V and of the transition model [out, in], of K critics [K, in, out]

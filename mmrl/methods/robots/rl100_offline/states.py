@@ -15,6 +15,7 @@ from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context, Episode, Prompt, Request, Turn
 from mmrl.datasets.formats import open_dataset
 from mmrl.methods.robots.rl100_offline.models import OfflineModels
+from mmrl.ops.masked import zero_outside
 from mmrl.rollouts.base import Rollout
 
 
@@ -31,69 +32,61 @@ def read_states(path: str, first: bool = False) -> np.ndarray:
 
 
 class RecordedStates(Rollout):
-    """The policy chooses in states of a recording, one decision each; nothing is played.
+    """The policy chooses in states of a recording, one decision each, and is paid A = Q(s, a) - V(s).
 
-    States are drawn evenly from all control steps, anew for every prompt of an iteration; what the choice is worth is
-    the critics' business. Source: RL-100, 2025, the offline objective, arXiv:2510.14830.
+    Nothing is played. States are drawn evenly from all control steps, anew for every prompt of an iteration; a is the
+    chunk that the chain ended with, in [-1, 1]; A is the reward of the decision.
+    Source: RL-100, 2025, the offline objective, arXiv:2510.14830; Implicit Q-Learning, 2021, arXiv:2110.06169.
 
     Args:
         path: of the recording, with observations "state".
+        critics: checkpoint of a run of method rl100_critics.
     """
 
-    def __init__(self, path: str):
-        self.path = path
+    def __init__(self, path: str, critics: str):
+        self.path, self.critics = path, critics
 
     @cached_property
     def _states(self) -> np.ndarray:
         return read_states(self.path)
 
+    @cached_property
+    def _models(self) -> OfflineModels:
+        return OfflineModels.load(self.critics)
+
+    @torch.no_grad()
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         key = (ctx.seed, ctx.purpose, "recorded_states", ctx.iteration)
-        episodes, requests = [], []
+        episodes, requests, rows = [], [], []
         for slot, prompt in prompts:
-            row = derive_rng(*key, slot).integers(len(self._states))
+            row = int(derive_rng(*key, slot).integers(len(self._states)))
             for index in ctx.sample_indices(slot):
-                info = {"scores": {}, "row": int(row)}
-                episodes.append(Episode(prompt, group=slot, sample_index=index, info=info))
+                episodes.append(Episode(prompt, group=slot, sample_index=index))
                 requests.append(Request({"state": self._states[row]}, derive_seed(*key, slot, index)))
-        for episode, completion in zip(episodes, ctx.engine.sample(requests, ctx.sampling)):
-            episode.turns = [Turn(completion)]
+                rows.append(row)
+        completions = ctx.engine.sample(requests, ctx.sampling) if requests else []
+        # [N, H A] chunks as they would be played, [N, D] states -> [N] advantages
+        chunks = [torch.from_numpy(np.asarray(each.output, np.float32)).flatten() for each in completions]
+        states = torch.from_numpy(self._states[rows]).float()
+        advantages = self._models.advantage(states, torch.stack(chunks)).tolist() if chunks else []
+        for episode, completion, advantage in zip(episodes, completions, advantages):
+            episode.turns = [Turn(completion, advantage)]
         return episodes
 
 
 @dataclass(frozen=True)
-class CriticAdvantage(Annotator):
-    """A = Q(s, a) - V(s) of the chunk a that every row's chain ends with, the same for all its transitions.
+class DecisionAdvantage(Annotator):
+    """The advantage of every choice of a row is the reward of its decision, such as the A = Q - V of `RecordedStates`.
 
-    Source: RL-100, 2025, the offline objective, arXiv:2510.14830; Implicit Q-Learning, 2021, arXiv:2110.06169.
-
-    Args:
-        path: checkpoint of a run of recipe rl100_critics.
-        chunk: H, control steps of a chunk.
-        scale: divide by the standard deviation over the iteration's rows; the mean, which says whether the policy is
-            better than V, stays.
+    All transitions of a chain have the same one. Source: RL-100, 2025, arXiv:2510.14830.
     """
 
-    path: str
-    chunk: int
-    scale: bool = True
-
     def reads(self) -> frozenset[str]:
-        return frozenset({"action", "action_mask"})
+        return frozenset({"reward", "action_mask"})
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages"})
 
-    @cached_property
-    def _models(self) -> OfflineModels:
-        return OfflineModels.load(self.path)
-
-    @torch.no_grad()
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        # [N, H A] the ends of the chains, as they were played
-        chunks = batch["action"][:, -self.chunk :].clamp(-1, 1).flatten(1)
-        advantages = self._models.advantage(batch["obs.state"], chunks)
-        if self.scale:
-            everyone = torch.tensor(ctx.collector.gather(advantages.tolist()))
-            advantages = advantages / everyone.std(correction=0).clamp(min=1e-6)
-        return batch.with_columns(advantages=advantages[:, None].expand_as(batch["action_mask"]).contiguous())
+        mask = batch["action_mask"]
+        return batch.with_columns(advantages=zero_outside(batch["reward"][:, None].expand(mask.shape), mask))
