@@ -42,6 +42,7 @@ OTHERS = {
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
     "written_reward": "initial states of a simulator",
+    "object_reward": "initial states of a simulator",
     "gym_text": "environments without an expert",
     "textarena": "games without an expert",
     "openenv": "environments of a server",
