@@ -98,7 +98,7 @@ def record_stage(folder: Path) -> None:
     if not episodes:
         raise ConfigError(f"task {task.name!r}: the simulator failed in all of {len(seeds)} episodes")
     added = [Path(place) for place in request.adds]
-    successes = [episode for episode in episodes if succeeded(episode)]
+    successes = [episode for episode in episodes if is_success(episode)]
     merge_recordings(folder / EPISODES, [place / EPISODES for place in added], episodes)
     merge_recordings(folder / SUCCESSES, [place / SUCCESSES for place in added], successes)
     counts = {"rows": len(_read(folder / EPISODES)["rewards"]), "reward": len(successes) / len(episodes)}
@@ -120,7 +120,7 @@ def _build_actor(cli: CLI, sim: Any, request: RecordRequest, seeds: Sequence[int
     return ChunkActor(engine, sampling, drawn, getattr(sim, "played", None))
 
 
-def succeeded(episode: OfflineEpisode) -> bool:
+def is_success(episode: OfflineEpisode) -> bool:
     """Whether an episode succeeded; where the simulator does not say, whether it reached a terminal state."""
     return episode.terminated if episode.success is None else episode.success
 
@@ -145,7 +145,7 @@ def _flatten(episode: OfflineEpisode) -> Mapping[str, np.ndarray]:
     if list(episode.observations) != ["state"]:
         raise ConfigError(
             f"{episode.where}: a record stage writes the observation 'state', and this simulator gives "
-            f"{sorted(episode.observations)}; take one with a state vector, such as sim=push_states"
+            f"{sorted(episode.observations)}; take one with a state vector, such as setting=push_states"
         )
     actions = episode.actions if episode.executed is None else np.clip(episode.executed, -1, 1)
     last = np.arange(len(episode)) == len(episode) - 1

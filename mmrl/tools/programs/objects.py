@@ -46,7 +46,7 @@ PROPERTIES: Mapping[str, str] = {
     "prev_y": "y in the state before",
     "visible": "whether it is in the picture; else its place is the last one",
 }
-"""Keys of an object, with what the writer is told of each."""
+"""Keys of an object, with their meanings."""
 _BOUNDED = """
 _written = reward
 def reward(before, action, after):
@@ -82,7 +82,7 @@ class ObjectProgram(RewardProgram):
     """A Python program with relational functions and `reward(objects, prev_objects)`, run as a `RewardProgram`.
 
     The reward is clipped to [-bound, bound]. It is 0 where the program raises, or gives no number: an object may be
-    missing in a state that nobody thought of. `measure_relations` counts these. Source: OCALM, 2024, arXiv:2406.16748.
+    missing in some states. `measure_relations` reports them. Source: OCALM, 2024, arXiv:2406.16748.
 
     Args:
         source: of the program.
