@@ -62,6 +62,7 @@ NEEDED = {
     "r1_searcher": ("task=wiki",),
     "reseek": ("task=wiki", "task._target_=tasks.wiki.judged.JudgedWiki"),
     "rl100": DIFFUSION,
+    "rl100_offline": (*DIFFUSION, "rollout.path=episodes.npz", "rollout.critics=critics.ckpt"),
     "rlcm": (*SIM, "policy=tiny_consistency_vla"),  # a chain that no published policy has
     "rlfr": ("policy.hidden_layers=[0.5]",),
     "search_r1": ("task=wiki",),

@@ -80,6 +80,7 @@ SMALL = {
         for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
     },
     "control": (),
+    "state_diffusion": ("policy.hidden=[16]",),
     "recurrent": ("policy.memory_size=8",),
     "squashed": ("policy.hidden=[16]",),
     "q_network": ("policy.hidden=[16]",),

@@ -44,15 +44,23 @@ class WrittenRewardTask(SimTask):
     def __post_init__(self) -> None:
         if self.reward_model is not None:
             raise ValueError("task.reward_model: a written reward takes its place; leave one of them out")
-        if self.program is None or self.split != "train" or isinstance(self.sim, WrittenRewardSim):
+        if self.split != "train" or isinstance(self.sim, WrittenRewardSim) or (read := self._read_program()) is None:
             return
+        sim = WrittenRewardSim(self.sim, self.build_program(*read), self.env_reward_coef, self.state_names)
+        object.__setattr__(self, "sim", sim)
+
+    def _read_program(self) -> tuple[str, str] | None:
+        """The text of the program and its place; None without one."""
+        if self.program is None:
+            return None
         try:
-            source = Path(self.program).read_text(encoding="utf-8")
+            return Path(self.program).read_text(encoding="utf-8"), self.program
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"task.program={self.program} cannot be read: {error}") from error
-        program = RewardProgram(source, self.program, self.unsafe)
-        sim = WrittenRewardSim(self.sim, program, self.env_reward_coef, self.state_names)
-        object.__setattr__(self, "sim", sim)
+
+    def build_program(self, source: str, name: str = "reward.py") -> RewardProgram:
+        """The program of a text; raises a ProgramError for one that cannot be used."""
+        return RewardProgram(source, name, self.unsafe)
 
     def on(self, split: str) -> WrittenRewardTask:
         sim = self.sim.sim if isinstance(self.sim, WrittenRewardSim) else self.sim

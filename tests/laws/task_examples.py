@@ -44,6 +44,7 @@ OTHERS = {
     "written_reward": "initial states of a simulator",
     "bfcl": "rows of a package",
     "humaneval": "rows of a file, whose programs are run",
+    "object_reward": "initial states of a simulator",
     "gym_text": "environments without an expert",
     "textarena": "games without an expert",
     "openenv": "environments of a server",

@@ -11,7 +11,7 @@ from mmrl.commands.cli import CLI
 from mmrl.commands.rounds.file import RoundsFile
 from mmrl.commands.rounds.rows import NAME as ROWS
 from mmrl.commands.rounds.schedule import StageRun, list_readers
-from mmrl.commands.rounds.stages import EvaluateStage, FitStage, SampleStage, ScoreStage, WriteStage
+from mmrl.commands.rounds.stages import EvaluateStage, FitStage, RecordStage, SampleStage, ScoreStage, WriteStage
 from mmrl.commands.rounds.words import build_words, fit_words, play_words, reserved_words, score_words, seed_words
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
@@ -57,6 +57,11 @@ def _check_step(file: RoundsFile, steps: Sequence[StageRun], step: StageRun, run
             raise ConfigError(f"data.evaluation is null, which a stage of kind {step.kind} plays by; leave it in")
         if isinstance(step.stage, SampleStage):
             _check_rollout(evaluation["init_args"]["rollout"]["class_path"])
+    elif isinstance(step.stage, RecordStage):
+        config = _parse([*play_words(words), *seed_words(file, step), f"run_dir='{folder}'"])
+        path = config["data"]["init_args"]["task"]["class_path"]
+        if "sim" not in config["data"]["init_args"]["task"].get("init_args", {}):
+            raise ConfigError(f"{path} has no simulator to record; take task=sim")
     elif isinstance(step.stage, WriteStage):
         config = _parse([*play_words(words), *seed_words(file, step), f"run_dir='{folder}'"])
         path = config["data"]["init_args"]["task"]["class_path"]

@@ -15,10 +15,19 @@ from mmrl.commands.rounds.file import RoundsFile
 from mmrl.commands.rounds.filters import filter_rows
 from mmrl.commands.rounds.playing import PARTS, REQUEST, PlayRequest, part_path
 from mmrl.commands.rounds.receipts import Receipt, check_rows, read_receipt, write_receipt
+from mmrl.commands.rounds.recording import COUNTS, RECORDING, RecordRequest
 from mmrl.commands.rounds.rows import NAME as ROWS
 from mmrl.commands.rounds.rows import Row, group_rows, join_parts, read_rows, write_rows
 from mmrl.commands.rounds.schedule import StageRun
-from mmrl.commands.rounds.stages import EvaluateStage, FilterStage, FitStage, SampleStage, ScoreStage, WriteStage
+from mmrl.commands.rounds.stages import (
+    EvaluateStage,
+    FilterStage,
+    FitStage,
+    RecordStage,
+    SampleStage,
+    ScoreStage,
+    WriteStage,
+)
 from mmrl.commands.rounds.words import (
     build_words,
     derive_step_seed,
@@ -64,6 +73,7 @@ class Execution:
         if receipt is None:
             folder.mkdir(parents=True, exist_ok=True)
             runs = {"fit": self._fit, "filter": self._filter, "evaluate": self._evaluate, "write": self._write}
+            runs |= {"record": self._record}
             closed = step.gate is not None and not self._receipt(step.gate).result["accepted"]
             run = self._skip if closed else runs.get(step.kind, self._play)
             receipt = write_receipt(folder, run(step, folder))
@@ -124,6 +134,21 @@ class Execution:
         self._start(step, ["rounds", f"--stage={folder}"])
         report = json.loads((folder / REPORT).read_text())
         return Receipt(result={"accepted": report["accepted"]}, note=report["note"])
+
+    def _record(self, step: StageRun, folder: Path) -> Receipt:
+        """Record episodes of a simulator, behind those of earlier stages."""
+        stage = step.stage
+        assert isinstance(stage, RecordStage)
+        request = RecordRequest(
+            words=[*play_words(self._words(step)), *seed_words(self.file, step), f"run_dir='{folder}'"],
+            weights=None if stage.expert else self._weights(step),
+            seed=derive_step_seed(self.file, step),
+            adds=[str(self.run_dir / name) for name in step.adds],
+            **{name: getattr(stage, name) for name in ("expert", "noise", "count", "offset")},
+        )
+        write_file(folder / RECORDING, json.dumps(asdict(request), indent=2) + "\n")
+        self._start(step, ["rounds", f"--stage={folder}"])
+        return Receipt(result=json.loads((folder / COUNTS).read_text()))
 
     def _outcome(self, step: StageRun) -> dict[str, Any]:
         """What a write step and the steps behind its gate led to: folders, means, folders of trained policies."""

@@ -12,6 +12,7 @@ from mmrl.commands.rounds.execution import Execution
 from mmrl.commands.rounds.file import RoundsFile, read_rounds
 from mmrl.commands.rounds.playing import play_stage
 from mmrl.commands.rounds.receipts import Receipt, check_same_file, read_receipt, record_file
+from mmrl.commands.rounds.recording import RECORDING, record_stage
 from mmrl.commands.rounds.schedule import StageRun, list_steps
 from mmrl.commands.rounds.table import format_table, plot_scores, write_table
 from mmrl.commands.rounds.writing import WRITING, write_stage
@@ -27,7 +28,8 @@ def rounds(arguments: Sequence[str]) -> Path | None:
     """
     if len(arguments) == 1 and arguments[0].startswith("--stage="):
         folder = Path(arguments[0].partition("=")[2])
-        (write_stage if (folder / WRITING).is_file() else play_stage)(folder)
+        runs = {WRITING: write_stage, RECORDING: record_stage}
+        next((run for name, run in runs.items() if (folder / name).is_file()), play_stage)(folder)
         return None
     file = read_rounds(arguments)
     steps = list_steps(file)

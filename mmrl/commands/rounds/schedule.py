@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmrl.commands.rounds.file import RoundsFile, check_stage_name, read_stage, suggest
-from mmrl.commands.rounds.stages import FilterStage, FitStage, ScoreStage, Stage, WriteStage
+from mmrl.commands.rounds.stages import FilterStage, FitStage, RecordStage, ScoreStage, Stage, WriteStage
 from mmrl.core.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(folder\.)?([A-Za-z]\w*(?:@\d+)?)\}")
@@ -28,7 +28,7 @@ class StageRun:
         stage: its options.
         place: of the stage in the file, for messages.
         reads: names of the steps whose rows it reads.
-        adds: names of the steps whose rows a filter adds.
+        adds: names of the steps whose rows a filter adds, or whose episodes a recording begins with.
         weights: name of the fit whose weights it takes; None for the base, also where it takes none.
         folders: names of the steps whose folders its overrides name, as ${folder.STAGE}.
         gate: name of the write step whose program it needs; None for a step without a gate.
@@ -210,6 +210,11 @@ def _find_rows(stage: Stage, key: str, place: str, before: Sequence[StageRun], r
     steps = []
     for name in names:
         step = _find(name, f"{place}.{key}", before, rounds)
+        if isinstance(stage, RecordStage):
+            if not isinstance(step.stage, RecordStage):
+                raise ConfigError(f"{place}.{key}: {name!r} is a {step.kind} stage; episodes are those of kind record")
+            steps.append(step)
+            continue
         if not step.stage.writes_rows:
             raise ConfigError(f"{place}.{key}: {name!r} is a stage of kind {step.kind}, which writes no rows")
         if step.pairs and not isinstance(stage, FitStage):

@@ -213,6 +213,39 @@ class WriteStage(Stage):
             raise ValueError(".goal must say in words what the policy should do")
 
 
+@dataclass(frozen=True)
+class RecordStage(Stage):
+    """Record episodes of training problems in a simulator with a state vector, one row per control step.
+
+    ${folder.STAGE}/episodes.npz has all of them, and ${folder.STAGE}/successes.npz those that succeeded, as flat arrays
+    with D4RL's names, which rollout=offline and data=offline_replay read.
+
+    Args:
+        weights: as of a sample stage.
+        expert: the simulator's script acts in place of the policy.
+        noise: standard deviation of the noise on the expert's actions, in units of the action.
+        count: episodes.
+        offset: index of the first training problem.
+        adds: earlier record stages, whose episodes come first in both files.
+    """
+
+    kind = "record"
+    weights: str = "newest"
+    expert: bool = False
+    noise: float = 0.0
+    count: int = 20
+    offset: int = 0
+    adds: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_at_least(1, "", count=self.count)
+        check_at_least(0, "", offset=self.offset)
+        check_interval("", "[0, inf)", noise=self.noise)
+        if self.noise and not self.expert:
+            raise ValueError(".noise is added to the expert's actions; set expert=true, or leave noise out")
+
+
 KINDS: Mapping[str, type[Stage]] = {
-    stage.kind: stage for stage in (SampleStage, ScoreStage, FilterStage, FitStage, EvaluateStage, WriteStage)
+    stage.kind: stage
+    for stage in (SampleStage, ScoreStage, FilterStage, FitStage, EvaluateStage, WriteStage, RecordStage)
 }

@@ -27,7 +27,8 @@ def build_records(ended: Ended) -> list[dict[str, str]]:
     records = []
     for step, receipt in ended:
         numbers = {key: value for key, value in receipt.result.items() if key in COLUMNS}
-        weights = "" if step.kind in ("filter", "score", "write") else step.weights or "base"
+        acts = step.kind not in ("filter", "score", "write") and not getattr(step.stage, "expert", False)
+        weights = (step.weights or "base") if acts else ""
         fields = {"round": step.round, "stage": step.name.partition("/")[2], "kind": step.kind, "weights": weights}
         record = {**fields, **numbers, "note": receipt.note}
         records.append({column: str(record.get(column, "")) for column in COLUMNS})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -26,7 +26,7 @@ from mmrl.runs.run_folder import last_checkpoint
 from mmrl.tools.programs.program import ProgramError, RewardProgram
 from mmrl.tools.programs.questions import describe_state, extremes, first_question, refuse, report, tabulate_parts
 from mmrl.tools.programs.traces import Trace, order_share
-from mmrl.tools.programs.writers import build_writer, find_program
+from mmrl.tools.programs.writers import Writer, build_writer, find_program
 
 WRITING = "writing.json"
 REPORT = "report.json"
@@ -62,10 +62,11 @@ def write_stage(folder: Path) -> None:
     cli = CLI(to_lightning(compose(merge_words(request.words, QUIET))), trains=False)
     task: Any = cli.datamodule.task.on("train")  # type: ignore[attr-defined]
     traces = record_traces(task, cli, request)
-    messages = [first_question(describe_task(task, traces), request.stage["goal"])]
+    writer, asked = build_writer(request.stage["writer"]), sum(_count_answers(b) for b in request.before)
+    messages, functions = begin(folder, task, traces, request, writer, asked)
+    asked += bool(functions)
     for number, outcome in enumerate(request.before):
-        messages += recall(outcome, number, request.stage["comments"], traces, task.unsafe)
-    writer, asked = build_writer(request.stage["writer"]), sum(len(_read_report(b)["answers"]) for b in request.before)
+        messages += recall(outcome, number, request.stage["comments"], traces, task.build_program)
     answers: list[dict[str, Any]] = []
     while len(answers) < request.stage["attempts"]:
         number = asked + len(answers)
@@ -74,7 +75,8 @@ def write_stage(folder: Path) -> None:
             place.parent.mkdir(exist_ok=True)
             write_file(place, writer.write(messages, number))
         text = place.read_text()
-        answers.append(try_answer(text, traces, request.stage["order"], request.stage["success"], task.unsafe))
+        order, success = request.stage["order"], request.stage["success"]
+        answers.append(try_answer(text, traces, order, success, task.build_program, functions))
         if answers[-1]["problem"] is None:
             break
         messages += [{"role": "assistant", "content": text}, refuse(answers[-1]["problem"])]
@@ -85,8 +87,28 @@ def write_stage(folder: Path) -> None:
     accepted = last["problem"] is None
     order = "" if last["order"] is None else f", {last['order']:.0%} of the pairs in order"
     note = f"answer {len(answers)} accepted{order}" if accepted else f"refused: {last['problem']}"
-    result = {"accepted": accepted, "note": note, "answers": answers}
+    result = {"accepted": accepted, "note": note, "answers": answers, "asked": len(answers) + bool(functions)}
     write_file(folder / REPORT, json.dumps(result, indent=2) + "\n")
+
+
+def begin(
+    folder: Path, task: Any, traces: Sequence[Trace], request: WriteRequest, writer: Writer, asked: int
+) -> tuple[list[dict[str, str]], str]:
+    """The messages before the first program; and relational functions that stand before it, empty where none are asked.
+
+    A task with objects has two questions: for the functions, and for the reward that calls them.
+    """
+    goal = request.stage["goal"]
+    if not hasattr(task, "first_questions"):
+        return [first_question(describe_task(task, traces), goal)], ""
+    relations, reward = task.first_questions(goal, traces)
+    place = folder / "answers" / "relations.md"  # a resumed stage asks for no answer twice
+    if not place.is_file():
+        place.parent.mkdir(exist_ok=True)
+        write_file(place, writer.write([relations], asked))
+    text = place.read_text()
+    functions = (find_program(text) or "").rstrip() + "\n\n\n"
+    return [relations, {"role": "assistant", "content": text}, reward], functions
 
 
 def record_traces(task: Any, cli: CLI, request: WriteRequest) -> list[Trace]:
@@ -118,7 +140,11 @@ def describe_task(task: Any, traces: Sequence[Trace]) -> str:
 
 
 def recall(
-    outcome: Mapping[str, Any], number: int, comments: Sequence[str], traces: Sequence[Trace], unsafe: bool
+    outcome: Mapping[str, Any],
+    number: int,
+    comments: Sequence[str],
+    traces: Sequence[Trace],
+    build: Callable[[str], RewardProgram] = RewardProgram,
 ) -> list[dict[str, str]]:
     """The messages of a round before: its last program, and what became of it."""
     written = _read_report(outcome)
@@ -128,7 +154,7 @@ def recall(
         return [answer, refuse(last["problem"])]
     table = None
     if (pair := extremes(traces)) is not None:
-        program = RewardProgram(last["program"], unsafe=unsafe)
+        program = build(last["program"])
         try:
             table = "\n\n".join(tabulate_parts(program.parts(trace.steps)) for trace in pair)
         except ProgramError as error:  # in a state that was not recorded when it was tried
@@ -137,7 +163,12 @@ def recall(
 
 
 def try_answer(
-    answer: str, traces: Sequence[Trace], least: float, success: float, unsafe: bool = False
+    answer: str,
+    traces: Sequence[Trace],
+    least: float,
+    success: float,
+    build: Callable[[str], RewardProgram] = RewardProgram,
+    functions: str = "",
 ) -> dict[str, Any]:
     """The program of an answer, what is wrong with it (None: nothing), and its share of pairs in the right order.
 
@@ -146,14 +177,16 @@ def try_answer(
         traces: recorded episodes.
         least: share of pairs of success and failure that is asked for.
         success: least score of a success.
-        unsafe: as of `RewardProgram`.
+        build: the program of a text.
+        functions: that stand before it.
     """
     source = find_program(answer)
+    source = None if source is None else functions + source
     tried: dict[str, Any] = {"program": source, "problem": None, "order": None}
     if source is None:
         return {**tried, "problem": "the answer has no block of Python"}
     try:
-        program = RewardProgram(source, unsafe=unsafe)
+        program = build(source)
         steps = traces[0].steps[:_TRIED]
         if program.parts(steps) != program.parts(steps):
             raise ProgramError("two calls with the same arguments give different rewards")
@@ -190,6 +223,11 @@ def _rank(program: RewardProgram, traces: Sequence[Trace], success: float) -> tu
 
 def _read_report(outcome: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads((Path(outcome["folder"]) / REPORT).read_text())
+
+
+def _count_answers(outcome: Mapping[str, Any]) -> int:
+    report = _read_report(outcome)
+    return report.get("asked", len(report["answers"]))
 
 
 def _diff(before: Sequence[Mapping[str, Any]], program: str) -> str:
