@@ -10,7 +10,7 @@ from mmrl.core.errors import check_at_least, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from sims.levels.task import LevelTask
-from sims.mazes.maze import CELLS, PARAMETERS, path_length, read_level
+from sims.mazes.maze import CELLS, PARAMETERS, path_length, read_level, write_level
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class MazeTask(LevelTask):
     def _held_out(self) -> list[Mapping[str, float]]:
         rng, levels = derive_rng(self.name, "held_out", self.seed), []
         while len(levels) < self.mazes:
-            level = dict(zip(PARAMETERS, map(float, rng.integers(CELLS, size=len(PARAMETERS)))))
+            *blocks, goal, agent = rng.integers(CELLS, size=len(PARAMETERS)).tolist()
+            level = write_level(blocks, goal, agent)
             length = path_length(*read_level(level))
             if length is not None and length >= self.least_path:
                 levels.append(level)
