@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,9 +79,11 @@ class RandomisedTabletop(Suite):
         return env
 
     def contract(self) -> dict[str, Any]:
+        # one entry each, which `accept=held_out` names
+        train = json.dumps((self.train or Domain()).contract())
         domains = {name: (domain or Domain()).contract() for name, domain in (self.held_out or {}).items()}
-        train = (self.train or Domain()).contract()
-        return {**super().contract(), "train": train, "held_out": domains if self.held_out is not None else None}
+        held_out = None if self.held_out is None else json.dumps(domains)
+        return {**super().contract(), "train": train, "held_out": held_out}
 
 
 def _read_domain(key: str, value: Any) -> Domain | None:
