@@ -10,7 +10,7 @@ from mmrl.methods.control.clutr import CLUTR, LevelVAE, draw_levels, fit_level_v
 from tests.curricula.test_regret import TASK, context, played, student_of
 
 SMALL = {"latent": 4, "embedding": 8, "hidden": 16, "steps": 3, "batch_size": 8}
-LAWS = [lambda: CLUTR(**SMALL)]
+LAWS = [lambda: CLUTR(**SMALL, ordered=1)]  # the laws' levels have one parameter
 
 
 def test_the_weight_of_the_divergence_by_hand():
