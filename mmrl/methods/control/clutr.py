@@ -11,6 +11,7 @@ CLUTR: Curriculum Learning via Unsupervised Task Representation Learning, 2022, 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -24,6 +25,8 @@ from mmrl.core.errors import check_at_least, check_positive
 from mmrl.core.rng import derive_rng, derive_seed
 from mmrl.core.types import Context
 from mmrl.curricula.regret import PAIRED
+
+log = logging.getLogger(__name__)
 
 BOUND = 4.0
 """Latent means lie in [-4, 4]: a tanh, times four."""
@@ -208,7 +211,7 @@ class CLUTR(PAIRED):
                 self.restored = fit_level_vae(
                     self.vae, self.ordered, schedule=self.schedule, seed=ctx.seed, **self.training
                 )
-            ctx.progress("level VAE", 1, 1)
+            log.info("the level VAE restores %.1f %% of the cells of random levels", 100 * self.restored)
 
     def decode(self, action: np.ndarray) -> np.ndarray:
         assert self.vae is not None  # made by `prepare`
