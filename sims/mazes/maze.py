@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 SIDE, BLOCKS, MOST_STEPS = 5, 7, 20
 CELLS = SIDE * SIDE
+VIEW = 2 * SIDE - 1  # cells a side that show the whole maze from everywhere in it
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: rows, columns
 PARAMETERS = (*(f"block_{k}" for k in range(1, BLOCKS + 1)), "goal", "agent")
 _BOUNDS = (-0.5, CELLS - 0.5)
@@ -54,9 +55,10 @@ def path_length(blocks: frozenset[int], goal: int, agent: int) -> int | None:
 class BlockMaze(gymnasium.Env):
     """Walk to the goal around the blocks, within 20 moves.
 
-    Observation [75]: of every cell whether it is a block, the goal, the agent. Actions: up, right, down, left; a move
-    into a block or the border stays. The reward is 1 - 0.9 t / 20 where move t reaches the goal, which ends the
-    episode, else 0. Score "success": it was reached. Blocks may enclose agent or goal: such a level cannot be solved.
+    Observation [162]: of each of the 9 x 9 cells around the agent, row by row, whether it is a block or beyond the
+    border, then of each whether it is the goal. Actions: up, right, down, left; a move into a block or the border
+    stays. The reward is 1 - 0.9 t / 20 where move t reaches the goal, which ends the episode, else 0. Score "success":
+    it was reached. Blocks may enclose agent or goal: such a level cannot be solved.
 
     Level: block_1 to block_7, goal and agent, cells from 0 to 24 row by row, rounded to whole numbers.
     """
@@ -69,7 +71,7 @@ class BlockMaze(gymnasium.Env):
 
     def __init__(self) -> None:
         self.action_space = spaces.Discrete(len(MOVES))
-        self.observation_space = spaces.Box(0.0, 1.0, (3 * CELLS,), np.float32)
+        self.observation_space = spaces.Box(0.0, 1.0, (2 * VIEW * VIEW,), np.float32)
         self.blocks: frozenset[int] = frozenset()
         self.goal, self.agent, self.moves = 0, CELLS - 1, 0
 
@@ -90,6 +92,13 @@ class BlockMaze(gymnasium.Env):
         return self._observation(), reward, success, False, {"scores": {"success": float(success)}}
 
     def _observation(self) -> np.ndarray:
-        observation = np.zeros((3, CELLS), np.float32)
-        observation[0, list(self.blocks)] = observation[1, self.goal] = observation[2, self.agent] = 1.0
-        return observation.reshape(-1)
+        row, column = divmod(self.agent, SIDE)
+        view = np.zeros((2, VIEW, VIEW), np.float32)
+        view[0] = 1.0
+        top, left = SIDE - 1 - row, SIDE - 1 - column  # of the maze in the view, whose middle is the agent
+        maze = view[:, top : top + SIDE, left : left + SIDE]
+        maze[0] = 0.0
+        for cell in self.blocks:
+            maze[0, cell // SIDE, cell % SIDE] = 1.0
+        maze[1, self.goal // SIDE, self.goal % SIDE] = 1.0
+        return view.reshape(-1)

@@ -23,13 +23,21 @@ UP, RIGHT, DOWN, LEFT = range(4)
 def begin(level=WALL):
     env = gymnasium.make("BlockMaze-v0").unwrapped
     observation, _ = env.reset(seed=0, options={"level": level})
-    return env, observation.reshape(3, CELLS)
+    return env, observation.reshape(2, 9, 9)
 
 
-def test_a_level_is_what_is_seen():
-    _, (blocks, goal, agent) = begin()
-    assert np.flatnonzero(blocks).tolist() == [1, 6, 11, 16]
-    assert np.flatnonzero(goal).tolist() == [19] and np.flatnonzero(agent).tolist() == [0]
+def test_a_level_is_what_is_seen_from_the_agent():
+    """The agent, in the corner of the maze, is in the middle of the view: the maze is its lower right quarter."""
+    env, (blocked, goal) = begin()
+    expected = np.ones((9, 9))
+    expected[4:, 4:] = 0
+    expected[4:8, 5] = 1
+    np.testing.assert_array_equal(blocked, expected)
+    assert np.argwhere(goal).tolist() == [[7, 8]]
+    # one step down: all is one row higher
+    moved = env.step(DOWN)[0].reshape(2, 9, 9)
+    np.testing.assert_array_equal(moved[0, 3:8], expected[4:])
+    assert np.argwhere(moved[1]).tolist() == [[6, 8]] and moved[0, 8].all()
 
 
 def test_a_walk_by_hand():
@@ -95,13 +103,13 @@ def test_held_out_levels_are_long_and_the_first_students():
 
 def test_the_observation_ends_with_the_student():
     sim = StudentLevelSim("BlockMaze-v0")
-    assert sim.sizes()["observation_dims"] == 76 and sim.contract()["students"] == 2
+    assert sim.sizes()["observation_dims"] == 163 and sim.contract()["students"] == 2
     code = sim.level_space.encode(WALL, 0)
     env = sim.make(2)
     observation, _ = env.reset(seed=[2 * code, 2 * (code + 1)])
     np.testing.assert_array_equal(observation[:, -1], [0, 1])
     np.testing.assert_array_equal(observation[0, :-1], observation[1, :-1])
-    np.testing.assert_array_equal(np.flatnonzero(observation[0, :25]), [1, 6, 11, 16])
+    np.testing.assert_array_equal(np.flatnonzero(observation[0, 81:-1]), [9 * 7 + 8])
     observation, *_ = env.step(np.array([DOWN, DOWN]))
     np.testing.assert_array_equal(observation[:, -1], [0, 1])
-    assert observation[0, 50 + 5] == 1
+    np.testing.assert_array_equal(np.flatnonzero(observation[0, 81:-1]), [9 * 6 + 8])
