@@ -61,13 +61,22 @@ class GaussianTeacher:
         epochs: steps of an update.
         clip: half-width of the interval of probability ratios.
         entropy_coef: coefficient of the entropy, nats.
+        deviation: standard deviation of all dimensions at the beginning.
     """
 
     _MOMENTS = ("first", "second")
 
-    def __init__(self, dims: int, lr: float, epochs: int = 5, clip: float = 0.2, entropy_coef: float = 0.0):
+    def __init__(
+        self,
+        dims: int,
+        lr: float,
+        epochs: int = 5,
+        clip: float = 0.2,
+        entropy_coef: float = 0.0,
+        deviation: float = 0.5,
+    ):
         self.lr, self.epochs, self.clip, self.entropy_coef = lr, epochs, clip, entropy_coef
-        self.parameters = np.stack([np.zeros(dims), np.full(dims, np.log(0.5))])  # [2, d] means, log deviations
+        self.parameters = np.stack([np.zeros(dims), np.full(dims, np.log(deviation))])  # [2, d] means, log deviations
         self.first, self.second, self.steps = np.zeros((2, dims)), np.zeros((2, dims)), 0
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
@@ -219,6 +228,8 @@ class PAIRED(RegretLevels):
         score_name: what is compared; "return": the sum of the rewards of the whole episode.
     """
 
+    deviation = 0.5  # of the teacher's actions at the beginning, in each dimension
+
     def __init__(
         self,
         lr: float = 0.01,
@@ -242,7 +253,10 @@ class PAIRED(RegretLevels):
 
     def prepare(self, dims: int, ctx: Context) -> None:
         if self.teacher is None:
-            self.teacher = GaussianTeacher(self.action_dims(dims), self.lr, entropy_coef=self.entropy_coef)
+            self.teacher = self._new_teacher(self.action_dims(dims))
+
+    def _new_teacher(self, dims: int) -> GaussianTeacher:
+        return GaussianTeacher(dims, self.lr, entropy_coef=self.entropy_coef, deviation=self.deviation)
 
     def propose(self, dims: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         assert self.teacher is not None  # made by `prepare`
@@ -259,6 +273,5 @@ class PAIRED(RegretLevels):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         if state["teacher"] is not None:
-            dims = len(state["teacher"]["parameters"][0])
-            self.teacher = GaussianTeacher(dims, self.lr, entropy_coef=self.entropy_coef)
+            self.teacher = self._new_teacher(len(state["teacher"]["parameters"][0]))
             self.teacher.load_state_dict(state["teacher"])

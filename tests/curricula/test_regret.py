@@ -155,13 +155,13 @@ def test_a_resumed_teacher_goes_on_alike():
     one, other = PAIRED(), PAIRED()
     for iteration in range(2):
         indices = one.select(16, context(iteration))
-        one.observe([played(i, [np.sin(i) ** 2], group=k) for k, i in enumerate(indices)])
+        one.observe([played(i, [i % 97 / 97], group=k) for k, i in enumerate(indices)])
     other.load_state_dict(one.state_dict())
     for iteration in (2, 3):
         indices = one.select(16, context(iteration))
         assert indices == other.select(16, context(iteration))
         for each in (one, other):
-            each.observe([played(i, [np.sin(i) ** 2], group=k) for k, i in enumerate(indices)])
+            each.observe([played(i, [i % 97 / 97], group=k) for k, i in enumerate(indices)])
     np.testing.assert_array_equal(one.teacher.parameters, other.teacher.parameters)
 
 

@@ -167,6 +167,8 @@ class CLUTR(PAIRED):
         score_name: what is compared; "return": the sum of the rewards of the whole episode.
     """
 
+    deviation = 1 / BOUND  # latents have the prior of the VAE, N(0, 1), at the beginning
+
     def __init__(
         self,
         cells: int = 25,
@@ -180,8 +182,8 @@ class CLUTR(PAIRED):
         reconstruction: float = 79.0,
         kl_middle: float = 3500,
         kl_width: float = 1000,
-        lr: float = 0.01,
-        entropy_coef: float = 0.01,
+        lr: float = 0.003,
+        entropy_coef: float = 0.03,
         regret: Literal["paired", "flexible"] = "flexible",
         score_name: str = "return",
     ):

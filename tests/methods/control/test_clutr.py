@@ -70,7 +70,7 @@ def test_levels_are_cells_and_both_students_play_them():
 def test_a_resumed_run_has_the_same_vae_and_teacher():
     one, other = CLUTR(**SMALL), CLUTR(**SMALL)
     indices = one.select(16, context())
-    one.observe([played(i, [np.sin(i) ** 2], group=k) for k, i in enumerate(indices)])
+    one.observe([played(i, [i % 97 / 97], group=k) for k, i in enumerate(indices)])
     assert one.teacher.steps == 5
     other.load_state_dict(one.state_dict())
     assert one.select(16, context(1)) == other.select(16, context(1)) and other.restored == one.restored > 0
