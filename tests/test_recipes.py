@@ -82,6 +82,7 @@ SMALL = {
     "control": (),
     "state_diffusion": ("policy.hidden=[16]",),
     "recurrent": ("policy.memory_size=8",),
+    "student_pair": ("policy.hidden=[16]",),
     "squashed": ("policy.hidden=[16]",),
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
@@ -154,6 +155,8 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
             words += [f"data.relabelling.{word}" for word in small]
     else:
         words += ["data.update_epochs=1", "data.num_minibatches=2"]
+    if plain.data.curriculum.get("steps"):  # of a model that the curriculum trains first
+        words.append("data.curriculum.steps=2")
     if plain.choices.rollout == "hinted":
         words.append("data.rollout.rounds=2")
     if plain.choices.rollout == "calculator_demonstrations":  # the character tokenizer's template has no end of a turn

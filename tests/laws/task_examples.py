@@ -37,6 +37,7 @@ from tests.tasks.browser.installed import require_browser
 OTHERS = {
     "offline": "logged episodes of a simulator",
     "transitions": "recorded transitions of a simulator",
+    "block_mazes": "levels of a simulator",
     "sim": "initial states of a simulator",
     "levels": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
