@@ -25,7 +25,7 @@ from mmrl.methods.robots.rl100_offline import (
     estimate_return,
 )
 from mmrl.objectives.policy_chain import ChainSurrogate
-from mmrl.policies.control.denoising import DenoisingPolicy
+from mmrl.policies.control.chains.denoising import DenoisingPolicy
 from mmrl.policies.control.tanh_mean import TanhMeanPolicy
 from mmrl.policies.vla.chains import DDIM
 from tests.tiny_recipes import QUIET

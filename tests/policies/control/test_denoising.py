@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
-from mmrl.policies.control.denoising import DenoisingPolicy
+from mmrl.policies.control.chains.denoising import DenoisingPolicy
 from mmrl.policies.vla.chains import DDIM, FlowNoise, FlowSDE, MeanFlow
 
 

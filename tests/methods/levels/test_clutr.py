@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.methods.control.clutr import CLUTR, LevelVAE, draw_levels, fit_level_vae, kl_weight, vae_loss
+from mmrl.methods.levels.clutr import CLUTR, LevelVAE, draw_levels, fit_level_vae, kl_weight, vae_loss
 from tests.curricula.test_regret import TASK, context, played, student_of
 
 SMALL = {"latent": 4, "embedding": 8, "hidden": 16, "steps": 3, "batch_size": 8}

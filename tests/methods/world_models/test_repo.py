@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
-from mmrl.methods.control.repo import ConstrainedStates, InformationCap, InformationDual, prior_share
+from mmrl.methods.world_models.repo import ConstrainedStates, InformationCap, InformationDual, prior_share
 from mmrl.objectives.objective import Objective
 from mmrl.ops.world_model.latent_kl import balanced_kl
 from mmrl.policies.control.critic import LagrangeMultiplier

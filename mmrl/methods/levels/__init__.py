@@ -1,0 +1,1 @@
+"""Teachers that choose the levels of an environment."""

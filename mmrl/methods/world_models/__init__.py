@@ -1,0 +1,1 @@
+"""World models: what an agent learns of the dynamics of its observations."""

@@ -1,0 +1,1 @@
+"""Actors whose action ends a chain of denoising steps."""
