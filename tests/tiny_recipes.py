@@ -141,9 +141,8 @@ class Recorder(L.Callback):
         self.metrics: list[dict[str, float]] = []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        if {"discount", "continues"} & set(
-            batch
-        ) or not batch:  # sampled from the replay buffer, for several updates at once
+        # sampled from the replay buffer, for several updates at once
+        if "discount" in batch or "continues" in batch or not batch:
             self.minibatches.append(replayed_rows(batch))
             return
         for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:

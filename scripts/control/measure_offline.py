@@ -47,13 +47,15 @@ def normalise(value: float, anchors: Mapping[str, float]) -> float:
     return 100 * (value - anchors["random"]) / (anchors["expert"] - anchors["random"])
 
 
-def list_runs(logs: Path, seeds: Sequence[int], runs: Path, overrides: Sequence[str]) -> list[ExperimentRun]:
+def list_runs(
+    logs: Path, seeds: Sequence[int], runs: Path, overrides: Sequence[str], methods: Sequence[str] = tuple(METHODS)
+) -> list[ExperimentRun]:
     """All runs, seed by seed; `recipe` of a run is LOG/METHOD."""
     listed = []
     for seed in seeds:
         for log in LOGS:
-            for method, words in METHODS.items():
-                every = (*words, *overrides, f"data.path={logs / log}.hdf5")
+            for method in methods:
+                every = (*METHODS[method], *overrides, f"data.path={logs / log}.hdf5")
                 folder = runs / log / f"{method.replace('+', '_')}-{seed}"
                 listed.append(ExperimentRun(f"{log}/{method}", "method", seed, every, hash_content(every), folder))
     return listed
@@ -77,15 +79,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "offline" / "pendulum")
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "offline_pendulum")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "offline")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "offline")
-    parser.add_argument("--overrides", nargs="*", default=OVERRIDES, help="of all runs")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--name", default="pendulum", help="of the files in --out")
+    parser.add_argument("--overrides", nargs="*", default=[], help="of all runs, beside their budget")
     options = parser.parse_args()
     logs = options.logs.absolute()
     anchors = json.loads(record_logs(logs).read_text())
-    scores: dict[str, dict[str, dict[int, float]]] = {log: {method: {} for method in METHODS} for log in LOGS}
+    scores: dict[str, dict[str, dict[int, float]]] = {log: {method: {} for method in options.methods} for log in LOGS}
     contents = {}
-    for run in list_runs(logs, options.seeds, options.runs.absolute(), options.overrides):
+    overrides = [*OVERRIDES, *options.overrides]
+    for run in list_runs(logs, options.seeds, options.runs.absolute() / options.name, overrides, options.methods):
         log, method = run.recipe.split("/")
         ends = [float(row[METRIC]) for row in run()["rows"] if row.get(METRIC)]
         scores[log][method][run.seed] = normalise(ends[-1], anchors)
@@ -93,9 +98,10 @@ def main() -> None:
         print(f"{run.recipe}, seed {run.seed}: {scores[log][method][run.seed]:.1f}", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     result = {"machine": describe_machine(1), "anchors": anchors, "content": contents, "scores": scores}
-    (options.out / "pendulum.json").write_text(json.dumps(result, indent=2) + "\n")
+    result["overrides"] = overrides
+    (options.out / f"{options.name}.json").write_text(json.dumps(result, indent=2) + "\n")
     table = format_scores(scores, anchors["returns"], anchors)
-    (options.out / "pendulum.md").write_text(table)
+    (options.out / f"{options.name}.md").write_text(table)
     print(table)
 
 

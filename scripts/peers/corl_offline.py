@@ -2,6 +2,8 @@
 
     git clone https://github.com/tinkoff-ai/CORL
     python scripts/control/measure_offline.py
+    python scripts/control/measure_offline.py --methods AWAC --name pendulum_deep --overrides \\
+        "policy.hidden=[256,256,256]" "model.models.critic.hidden=[256,256,256]" policy.normalize_observations=true
     python scripts/peers/corl_offline.py CORL
 
 Each of CORL's single files runs as it is, with the defaults of its file but for SETTINGS below. It imports gym, D4RL,
@@ -41,7 +43,8 @@ from scripts.control.pendulum_logs import LOGS  # noqa: E402
 UPDATES, EPISODES = 2000, 64
 """Of each run, on batches of 256 transitions; held-out episodes after the last update."""
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "IQL": ("iql", {"max_timesteps": UPDATES, "eval_freq": UPDATES, "n_episodes": EPISODES, "normalize": False}),
+    # a cosine of the learning rate over so many updates is flat
+    "IQL": ("iql", {"max_timesteps": 10**9, "eval_freq": UPDATES, "n_episodes": EPISODES, "normalize": False}),
     "CQL": (
         "cql",
         {
@@ -58,6 +61,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "AWAC": ("awac", {"num_train_ops": UPDATES, "eval_frequency": UPDATES, "n_test_episodes": EPISODES}),
 }
 """By method: the file of CORL's algorithms/offline, and what is set as in our recipe."""
+OURS = {"AWAC": "pendulum_deep"}
+"""By method: name of our result where its networks are set as CORL's, "pendulum" for the others."""
 Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Normalised scores by log, method and seed."""
 
@@ -115,8 +120,16 @@ def make_module(name: str, **members: Any) -> ModuleType:
     return module
 
 
+class _EndError(Exception):
+    """A run has its score."""
+
+    def __init__(self, score: float):
+        super().__init__(score)
+        self.score = score
+
+
 def run_corl(folder: Path, method: str, env: GymPendulum, seed: int) -> float:
-    """Train one of CORL's files; returns the normalised score after its last update.
+    """Train one of CORL's files; returns its first normalised score, after UPDATES updates.
 
     Args:
         folder: clone of CORL.
@@ -125,11 +138,10 @@ def run_corl(folder: Path, method: str, env: GymPendulum, seed: int) -> float:
         seed: of networks, batches and initial states.
     """
     file, settings = SETTINGS[method]
-    scores: list[float] = []
 
     def log(values: Mapping[str, float], step: int) -> None:
         if "d4rl_normalized_score" in values:
-            scores.append(float(values["d4rl_normalized_score"]))
+            raise _EndError(float(values["d4rl_normalized_score"]))
 
     def no_effect(*args: Any, **words: Any) -> None:
         """In place of what writes to a server."""
@@ -150,19 +162,28 @@ def run_corl(folder: Path, method: str, env: GymPendulum, seed: int) -> float:
         spec.loader.exec_module(corl)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             corl.train(corl.TrainConfig(device="cpu", seed=seed, **settings))
+    except _EndError as end:
+        return end.score
     finally:
         for name, module in before.items():
             if module is None:
                 del sys.modules[name]
             else:
                 sys.modules[name] = module
-    return scores[-1]
+    raise SystemExit(f"{method}: CORL's {file}.py ended without a score")
 
 
 def format_cell(values: list[float]) -> str:
     """Mean with Student's 95 % interval over the seeds."""
     low, high = student_interval(values)
     return f"{mean(values):.0f} [{low:.0f}, {high:.0f}]"
+
+
+def read_ours(folder: Path) -> Scores:
+    """Our scores of all methods of OURS and of the others."""
+    files = {name: json.loads((folder / f"{name}.json").read_text())["scores"] for name in ("pendulum", *OURS.values())}
+    methods = {method: OURS.get(method, "pendulum") for method in SETTINGS}
+    return {log: {method: files[file][log].get(method, {}) for method, file in methods.items()} for log in LOGS}
 
 
 def format_scores(ours: Scores, theirs: Scores) -> str:
@@ -203,7 +224,7 @@ def main() -> None:
                     result["machine"] = describe_machine(1)
                     file.write_text(json.dumps(result, indent=2) + "\n")
                 print(f"{log}/{method}, seed {seed}: {seeds[seed]:.1f}", flush=True)
-    print(format_scores(json.loads((options.out / "pendulum.json").read_text())["scores"], scores))
+    print(format_scores(read_ours(options.out), scores))
 
 
 if __name__ == "__main__":
