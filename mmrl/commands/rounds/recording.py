@@ -21,7 +21,7 @@ from mmrl.core.types import Request, Sampling
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.recording import Actor, ExpertActor, Rows, record
 from mmrl.engines.base import Engine
-from mmrl.files.atomic import replace_path, write_file
+from mmrl.files.atomic import replace_file, write_file
 from mmrl.rollouts.base import simulator_of
 
 RECORDING = "recording.json"
@@ -132,7 +132,7 @@ def merge_recordings(path: Path, added: Sequence[Path], episodes: Sequence[Offli
     """
     parts = [_read(place) for place in added] + [_flatten(episode) for episode in episodes]
     arrays = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0) for name in _ARRAYS}
-    with replace_path(path) as place, place.open("wb") as file:
+    with replace_file(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
