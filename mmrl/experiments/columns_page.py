@@ -10,7 +10,8 @@ from mmrl.core.columns import table
 HEAD = """# Columns of a batch
 
 `mmrl/core/columns.py` has the columns of shared parts. A part of one paper, of sequences or of imagination registers
-its columns in its own module; they come last, by name. `python scripts/paper_index.py` writes this page, and a test checks it.
+its columns in its own module; they come last, by name. `python scripts/paper_index.py` writes this page, and a test
+checks it.
 `N` rows, `T` choices, `K` kept ids, `*` a number that every row has of its own (stored end to end).
 
 """

@@ -46,7 +46,8 @@ def engine(kind):
     return f"data.engine._target_={__name__}.{kind.__name__}"
 
 
-ON_POLICY = sorted(set(RUNS) - {"replay", "world_model"})  # off-policy learning compares nothing with what sampled its rows
+# off-policy learning compares nothing with what sampled its rows
+ON_POLICY = sorted(set(RUNS) - {"replay", "world_model"})
 
 
 @pytest.mark.parametrize("name", ON_POLICY)

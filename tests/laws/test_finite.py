@@ -114,6 +114,7 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
         returns=values + 1,
         self_reward_weight=self_reward_mask.any(1).float(),
         self_reward=self_reward_mask.any(1).float(),
+        reach=0.9 ** place.float(),
         reference_point=torch.full((n,), 0.3),
         clip_high=torch.full((n,), 0.3),
         preference=torch.tensor([1.0, -1.0]).repeat(n // 2),
@@ -177,8 +178,9 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases, Q heads, an auxiliary model, ACT, ASVR's policy, LDC's
-    controller, B-Coder's policy or a scorer give: see test_loss_laws, and test_asvr for the gradient of ASVR's."""
+    """Terms that read what only an actor-critic's phases, Q heads, an auxiliary model, a world model, ACT, ASVR's
+    policy, LDC's controller, B-Coder's policy or a scorer give: see test_loss_laws, and test_asvr for the gradient of
+    ASVR's."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
@@ -192,4 +194,6 @@ def test_every_term_is_tried_on_some_head():
         "GoalContrastiveLoss", "ExpectileLoss", "ScaledActorLoss", "ActionRegression", "ConservativePenalty",
         "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss", "TemporalDistanceLoss", "StrengthLoss",
         "LagrangePenalty", "ThresholdLoss", "ValueBellman", "ConservativeBellman", "AdvantageMagnitude",
+        "PosteriorKL", "ContinuationPrediction", "ImaginedReturn", "InformationCap", "InformationDual",
+        "Reconstruction", "RewardPrediction", "TransitionLoss",
     }  # fmt: skip
