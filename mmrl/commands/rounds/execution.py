@@ -72,8 +72,13 @@ class Execution:
         receipt = read_receipt(folder)
         if receipt is None:
             folder.mkdir(parents=True, exist_ok=True)
-            runs = {"fit": self._fit, "filter": self._filter, "evaluate": self._evaluate, "write": self._write}
-            runs |= {"record": self._record}
+            runs = {
+                "fit": self._fit,
+                "filter": self._filter,
+                "evaluate": self._evaluate,
+                "write": self._write,
+                "record": self._record,
+            }
             closed = step.gate is not None and not self._receipt(step.gate).result["accepted"]
             run = self._skip if closed else runs.get(step.kind, self._play)
             receipt = write_receipt(folder, run(step, folder))

@@ -106,18 +106,18 @@ def record_stage(folder: Path) -> None:
 
 
 def _build_actor(cli: CLI, sim: Any, request: RecordRequest, seeds: Sequence[int]) -> Actor:
+    episode_seeds = [derive_seed(request.seed, seed) for seed in seeds]
     if request.expert:
         if not hasattr(sim.stepwise(), "expert"):
             raise ConfigError(f"sim {sim.name!r} has no scripted expert; record a policy with expert=false")
-        return ExpertActor(sim.stepwise(), [derive_seed(request.seed, seed) for seed in seeds], request.noise)
+        return ExpertActor(sim.stepwise(), episode_seeds, request.noise)
     policy: Any = cli.model.policy
     if request.weights is not None:
         load_policy(policy, request.weights)
     engine = cli.datamodule.engine  # type: ignore[attr-defined]
     engine.sync(policy, 0)
     sampling = cli.datamodule.sampling  # type: ignore[attr-defined]
-    drawn = [derive_seed(request.seed, seed) for seed in seeds]
-    return ChunkActor(engine, sampling, drawn, getattr(sim, "played", None))
+    return ChunkActor(engine, sampling, episode_seeds, getattr(sim, "played", None))
 
 
 def is_success(episode: OfflineEpisode) -> bool:
