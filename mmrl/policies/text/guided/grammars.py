@@ -33,6 +33,11 @@ class Grammars:
     def __init__(self, tokenizer: Any, vocabulary: int):
         self.tokenizer, self.vocabulary = tokenizer, max(vocabulary, len(tokenizer))
 
+    @property
+    def mask_bytes(self) -> int:
+        """Bytes of a mask: a bit an id, in words of 32."""
+        return -(-self.vocabulary // 32) * 4
+
     def __getstate__(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer, "vocabulary": self.vocabulary}  # compiled forms cannot be copied
 
@@ -47,7 +52,7 @@ class Grammars:
             if len(compiled) >= COMPILED:
                 compiled.clear()
             compiled[guide] = self._compile(guide)
-        return Matcher(compiled[guide].deep_copy(), self._native.eos_token, guide)
+        return Matcher(compiled[guide].deep_copy(), self._native.eos_token, guide, self.mask_bytes)
 
     def _compile(self, guide: str) -> Any:
         from llguidance import LLMatcher
@@ -105,7 +110,7 @@ class Grammars:
                 index[row, begin : begin + len(ids)] = torch.tensor(
                     [places.setdefault(mask, len(places) + 1) for mask in masks]
                 )
-        table = [bytes(-(-self.vocabulary // 32) * 4), *places]
+        table = [bytes(self.mask_bytes), *places]
         words = torch.stack([torch.frombuffer(bytearray(mask), dtype=torch.int32) for mask in table])
         return AllowedIds(index.flatten().to(batch["action"].device), words.to(batch["action"].device))
 
@@ -133,15 +138,16 @@ class Matcher:
         native: matcher of llguidance, which is changed.
         end: id of the end-of-sequence token.
         guide: for errors.
+        mask_bytes: of a mask.
     """
 
-    def __init__(self, native: Any, end: int, guide: str):
-        self.native, self.end, self.guide = native, end, guide
+    def __init__(self, native: Any, end: int, guide: str, mask_bytes: int):
+        self.native, self.end, self.guide, self.mask_bytes = native, end, guide, mask_bytes
         self.ended = False
 
     def mask(self) -> bytes:
         """Return the bits of the ids that may come next, id 0 first."""
-        return self.native.compute_bitmask()
+        return self.native.compute_bitmask()[: self.mask_bytes]  # llguidance adds a word where 32 divides the vocabulary
 
     def consume(self, token: int) -> None:
         """Go on behind a token.
@@ -168,7 +174,7 @@ class GuidedRows:
 
     def __init__(self, grammars: Grammars, guide: str, rows: int):
         self.matchers = [grammars.start(guide) for _ in range(rows)]
-        self.anything = b"\xff" * (-(-grammars.vocabulary // 32) * 4)  # for rows that have ended and are sampled on
+        self.anything = b"\xff" * grammars.mask_bytes  # for rows that have ended and are sampled on
 
     def restrict(self, logits: Tensor, live: Tensor, ids: Tensor) -> Tensor:
         """Return logits [n, V] with -inf at the ids that may not come next.

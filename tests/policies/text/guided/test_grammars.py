@@ -71,6 +71,20 @@ def strings_batch(policy, temperature=1.0):
     return batch_of(policy, PROMPTS[:1] * len(done), done)
 
 
+@pytest.mark.parametrize("vocabulary", [128, 129])
+def test_vocabularies_whose_size_32_divides_are_sampled_and_scored(vocabulary):
+    """llguidance's masks have a word more there, and rows that have ended have masks of our own."""
+    torch.manual_seed(0)
+    policy = TextPolicy(config=TINY)
+    policy.model.resize_token_embeddings(vocabulary)
+    policy = decided(policy).eval()
+    done = completions(policy, PROMPTS * 4, Sampling(regex=REGEX, max_tokens=8))
+    texts = policy.tokenizer.batch_decode([completion.action for completion in done], skip_special_tokens=True)
+    assert set(texts) <= set(STRINGS)
+    assert len({len(completion.action) for completion in done}) > 1
+    assert largest_log_ratio(policy, PROMPTS * 4, done) < 1e-4
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_the_learner_scores_the_distribution_over_all_strings(policy, temperature):
     batch = strings_batch(policy, temperature)
