@@ -16,6 +16,7 @@ from mmrl.rewards.answers.leak import leaks
 from mmrl.rollouts.text.tools import ToolUse
 from mmrl.tools.call_parser import TagParser
 from tasks.wiki import Search, Wiki
+from tasks.wiki.proposals import ProposingWiki
 from tasks.wiki.self_play import KINDS, SelfPlayWiki
 from tests.rollouts.text.test_tools import POLICY
 
@@ -281,3 +282,21 @@ def test_the_start_demonstrates_every_kind():
             results = text.rpartition(": ")[0].split("\n\n")
             assert len(results) == 2 and all(one.split().count(one.split()[0]) > 1 for one in results)
     assert task.on("held_out")[2] == Wiki(people=60).on("held_out")[2]
+
+
+def test_the_facts_judge_held_out_proposals():
+    """A question is right exactly if following its relations through the facts ends at the prompt's name."""
+    task = ProposingWiki(people=60, hops=1).on("held_out")
+    proposing = replace(task, propose=True)
+    facts = task.knowledge_bases["held_out"].facts
+    prompt = proposing[3]
+    assert prompt.messages[0]["content"] == f"{prompt.answer}!" and proposing.script(3)[0] == f"?{prompt.answer};"
+    rights = {
+        f"{name} {relation}?" for name in facts for relation in facts[name] if facts[name][relation] == prompt.answer
+    }
+    asked = [f"{name} {relation}?" for name in facts for relation in facts[name]]
+    assert {question for question in asked if proposing.verify(question, prompt)["exact"]} == rights
+    assert proposing.demonstrate(3) in rights
+    for text in ("", "?", "zzz kin?", next(iter(rights))[:-1], f"{next(iter(facts))} aunt?", f"{next(iter(facts))}?"):
+        assert proposing.verify(text, prompt)["exact"] == 0
+    assert task[3] == Wiki(people=60, hops=1).on("held_out")[3] and task.verify(prompt.answer, task[3])["exact"] == 1
