@@ -41,6 +41,7 @@ STEPS = (
     "task=preferences",
     "evaluation=steps",
 )
+HOUSE = ("task=house", "evaluation=text_environment")
 NEEDED = {
     "agent_rlvr_reward": SCORER,
     "ampo": ("task.digits=[2,2]",),
@@ -53,6 +54,8 @@ NEEDED = {
     "flow_ppo": SHARED,
     "flow_sde_ppo": SHARED,
     "glam": ("task=gridworld", "evaluation=text_environment"),
+    "lge": HOUSE,
+    "lge_guide": HOUSE,
     "mask_search": ("task=wiki",),
     "mean_flow_grpo": (*SIM, "policy=tiny_mean_flow_vla"),  # a chain that no published policy has
     "one_step": (*SIM, "policy=tiny_one_step_vla"),  # a teacher that no published policy has
