@@ -34,8 +34,8 @@ class RuleProposer:
     def propose(self, program: str, target: str, count: int, rng: np.random.Generator) -> list[str]:
         tree = read(program)
         right = [] if tree is None else rewrite(tree)
-        chosen = [right[int(i)] for i in rng.permutation(len(right))[:count]]
-        return [write(mutate(each, rng) if rng.random() < self.error else each) for each in chosen]
+        selected = [right[int(i)] for i in rng.permutation(len(right))[:count]]
+        return [write(mutate(each, rng) if rng.random() < self.error else each) for each in selected]
 
 
 class TableProposer:

@@ -20,7 +20,7 @@ EQUAL, DIFFERENT = 0, 1
 
 
 @dataclass
-class Node:
+class TreeNode:
     """A program in the tree."""
 
     program: str
@@ -93,7 +93,7 @@ class ProgramTree(gymnasium.Env):
         super().reset(seed=seed)
         self.source, self.target, self.equal = self.pair or draw_pair(self.np_random, self.operators, self.rewrites)
         self.table = truth_table(read(self.source))
-        self.tree = [Node(self.source, -1, 0, similarity=similarity(self.source, self.target))]
+        self.tree = [TreeNode(self.source, -1, 0, similarity=similarity(self.source, self.target))]
         self.last = -1
         return self._observe(), {}
 
@@ -125,7 +125,7 @@ class ProgramTree(gymnasium.Env):
         mask[open_nodes[:1] if self.order == "breadth" else open_nodes] = 1
         return mask
 
-    def _continues(self, node: Node) -> bool:
+    def _continues(self, node: TreeNode) -> bool:
         return node.passes and node.program != self.target
 
     def _expand(self, number: int) -> None:
@@ -136,11 +136,11 @@ class ProgramTree(gymnasium.Env):
             if len(self.tree) < self.size and all(program != node.program for node in self.tree):
                 self.tree.append(self._validate(program, number))
 
-    def _validate(self, program: str, parent: int) -> Node:
+    def _validate(self, program: str, parent: int) -> TreeNode:
         tree, above = read(program), self.tree[parent]
         passes = tree is not None and truth_table(tree) == self.table
         near, grain = similarity(program, self.target), 1 - similarity(program, above.program)
-        return Node(program, parent, above.depth + 1, tree is not None, passes, near, grain)
+        return TreeNode(program, parent, above.depth + 1, tree is not None, passes, near, grain)
 
     def _observe(self) -> dict[str, np.ndarray]:
         features = np.zeros((self.size, len(FEATURES)), np.float32)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from tasks.house.layout import BOX, KEY, Layout
+from tasks.house.layout import BOX, KEY, HousePlan
 
 UNKNOWN = "I do not know."
 
 
-def answer_question(layout: Layout, question: str) -> str:
+def answer_question(layout: HousePlan, question: str) -> str:
     """Answer a question about the house.
 
     The housekeeper knows where each thing is ("Where is the apple?"), what is needed for the errand ("What do I

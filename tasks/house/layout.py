@@ -15,7 +15,7 @@ BOX, KEY = "box", "key"
 
 
 @dataclass(frozen=True)
-class Layout:
+class HousePlan:
     """A house and an errand in it: put `item` on `target`.
 
     Args:
@@ -48,7 +48,7 @@ class Layout:
 
 def draw_layout(
     rng: np.random.Generator, rooms: int, furniture: int, things: int, items: int, targets: int, locked: bool
-) -> Layout | None:
+) -> HousePlan | None:
     """Draw a house whose doors are a random tree and two more doors.
 
     Args:
@@ -77,4 +77,4 @@ def draw_layout(
         places[item] = places[BOX]
     if places[item] == places[target] or (locked and places[KEY] == places[BOX]):
         return None
-    return Layout(doors, places, item, target, names[0], locked)
+    return HousePlan(doors, places, item, target, names[0], locked)

@@ -12,7 +12,7 @@ from mmrl.core.text_environment import TextEnvironment, TextStep
 from mmrl.core.types import Prompt
 from tasks.environment import TextEnvironmentTask
 from tasks.house.character import answer_question
-from tasks.house.layout import BOX, FURNITURE, KEY, ROOMS, THINGS, Layout, draw_layout
+from tasks.house.layout import BOX, FURNITURE, KEY, ROOMS, THINGS, HousePlan, draw_layout
 
 IDLE = ("look at", "smell", "push", "shake", "wipe", "listen to", "kick", "lick")
 """What can be done to everything that is seen, and changes nothing."""
@@ -55,13 +55,13 @@ class House(TextEnvironmentTask):
         check_interval("task 'house':", f"[0, {len(IDLE)}]", idle=self.idle)
         check_fraction("task 'house':", subgoal_reward=self.subgoal_reward)
 
-    def draw(self, rng: np.random.Generator) -> Layout | None:
+    def draw(self, rng: np.random.Generator) -> HousePlan | None:
         return draw_layout(rng, self.rooms, self.furniture, self.things, self.items, self.targets, self.locked)
 
-    def split_key(self, problem: Layout) -> str:
+    def split_key(self, problem: HousePlan) -> str:
         return repr(problem)
 
-    def explain(self, problem: Layout) -> str:
+    def explain(self, problem: HousePlan) -> str:
         return f"Put the {problem.item} on the {problem.target}."
 
     def make_environment(self) -> HouseEnvironment:
@@ -85,7 +85,7 @@ class HouseEnvironment(TextEnvironment):
         self.task = task
 
     def start(self, prompt: Prompt, seed: int) -> TextStep:
-        self.layout: Layout = prompt.info["problem"]
+        self.layout: HousePlan = prompt.info["problem"]
         self.room, self.carried, self.on = self.layout.start, list[str](), dict[str, str]()
         self.places = dict(self.layout.places)
         self.opened, self.rewarded = not self.layout.locked, set[str]()

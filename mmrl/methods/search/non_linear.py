@@ -143,8 +143,8 @@ class TreeController(ControlPolicy):
         nodes = (options.actions or 0) - VERDICTS
         if nodes < 1 or not options.observation_dims or options.observation_dims % nodes or not options.action_mask:
             raise ValueError(
-                f"a TreeController has an action for each of M nodes and two verdicts, M numbers in each feature of its "
-                f"observation and a mask; got {options.actions} actions, observation_dims={options.observation_dims} "
+                "a TreeController has an action for each of M nodes and two verdicts, M (F + 1) numbers of observation "
+                f"and a mask; got {options.actions} actions, observation_dims={options.observation_dims} "
                 f"and action_mask={options.action_mask}; choose a simulator such as sim=program_tree"
             )
         super().__init__(options.observation_dims, options.actions, hidden=(options.width,), action_mask=True)

@@ -3,7 +3,7 @@
 Dialogue Shaping: Empowering Agents through NPC Interaction, 2023, arXiv:2307.15833, with the reward of Story Shaping,
 2023, arXiv:2301.10107.
 
-- who asks a character, and what is understood: `ScriptedInterviewer`, `ModelInterviewer`; `RandomTriples` for comparison
+- who asks a character: `ScriptedInterviewer`, `ModelInterviewer`; for comparison `RandomTriples`
 - triples (subject, relation, object) of sentences: `SentenceTriples`
 - S = |G & G*| / |G | G*| of the agent's graph G and the target G*: `graph_similarity`
 - r_t = r_env + c (S_t - S_{t-1}): `DialogueShaping`
@@ -112,15 +112,15 @@ class ScriptedInterviewer:
 
     def interview(self, ask: Ask, task: str, reader: TripleReader, key: str) -> set[Triple]:
         every, waiting, graph = SentenceTriples(), list(self.questions), set[Triple]()
-        asked = set[str]()
-        while waiting and len(asked) < self.most:
+        questions = set[str]()
+        while waiting and len(questions) < self.most:
             question = waiting.pop(0)
-            asked.add(question)
+            questions.add(question)
             answer = ask(question)
             graph |= reader.extract(answer)
             names = sorted({name for s, _, o in every.extract(answer) for name in (s, o)} - {"you"})
             follow_ups = [f"Where is the {name}?" for name in names]
-            waiting += [each for each in follow_ups if each not in asked and each not in waiting]
+            waiting += [each for each in follow_ups if each not in questions and each not in waiting]
         return graph
 
 
@@ -180,11 +180,11 @@ class RandomTriples:
 
     def interview(self, ask: Ask, task: str, reader: TripleReader, key: str) -> set[Triple]:
         rng, names = derive_rng("random triples", self.seed, key), list(self.names)
-        drawn = set[Triple]()
+        triples = set[Triple]()
         for triple in sorted(self.interviewer.interview(ask, task, reader, key)):
             s, o = (name if name == "you" else str(rng.choice(names)) for name in (triple[0], triple[2]))
-            drawn.add((s, triple[1], o))
-        return drawn
+            triples.add((s, triple[1], o))
+        return triples
 
 
 @dataclass(eq=False)
@@ -212,7 +212,7 @@ class DialogueShaping(EnvironmentRollout):
     """Episodes of text worlds, paid for what the agent's graph has in common with that of an interview.
 
     Each world is asked about once, before its first episode. The agent's graph is that of all that it has observed in
-    the episode. Evaluations ask nobody and pay nothing. The score `graph` is the similarity at the end of an episode.
+    the episode. Evaluations have no interview and no such reward. The score `graph` is the similarity at the end.
 
     Args:
         interviewer: who asks the character of the world.

@@ -142,5 +142,5 @@ def test_a_saved_controller_is_loaded(tmp_path):
 
 def test_refusals():
     for options in ({"actions": 2}, {"observation_dims": 81}, {"action_mask": False}, {"width": 0}):
-        with pytest.raises(ValueError, match="TreeController|policy"):
+        with pytest.raises(ValueError, match=r"TreeController|policy"):
             TreeController(**{"observation_dims": 80, "actions": 10, **options})

@@ -20,14 +20,18 @@ from mmrl.methods.worlds.dialogue_shaping import (
 )
 from mmrl.policies.text.actions.word_scorer import WordScorer
 from tasks.house import House
-from tasks.house.layout import Layout
+from tasks.house.layout import HousePlan
 from tests.text_environments import Count
 
 A, B, C, D = (("you", "have", name) for name in "abcd")
-LAYOUT = Layout(
+LAYOUT = HousePlan(
     {"hall": ("attic", "kitchen"), "attic": ("hall",), "kitchen": ("hall",)},
-    {"table": "kitchen", "box": "hall", "apple": "hall", "key": "attic", "book": "hall"}, "apple", "table", "hall", True,
-)  # fmt: skip
+    {"table": "kitchen", "box": "hall", "apple": "hall", "key": "attic", "book": "hall"},
+    "apple",
+    "table",
+    "hall",
+    True,
+)
 TASK = House(locked=True, idle=0, max_turns=12)
 PROMPT = Prompt("house/train/0", ({"role": "system", "content": "Put it."},), info={"problem": LAYOUT})
 NEEDED = {("you", "have", "key"), ("you", "have", "apple"), ("apple", "on", "table")}
@@ -89,9 +93,7 @@ def test_without_a_target_or_a_coefficient_the_world_alone_pays():
 
 def test_what_sentences_say():
     every = SentenceTriples()
-    text = (
-        "\nYou are in the hall.\nYou see the box and the cup on the shelf.\nYou have the key and the map.\nGo to the X."
-    )
+    text = "\nYou are in the hall.\nYou see the box and the cup on the shelf.\nYou have the key and the map.\nGo!"
     assert every.extract(text) == {
         ("box", "in", "hall"), ("cup", "in", "hall"), ("cup", "on", "shelf"), ("you", "have", "key"),
         ("you", "have", "map"),

@@ -5,11 +5,11 @@ import pytest
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Prompt
 from tasks.house import House
-from tasks.house.layout import Layout
+from tasks.house.layout import HousePlan
 
 DOORS = {"hall": ("attic", "kitchen"), "attic": ("hall",), "kitchen": ("hall",)}
 PLACES = {"table": "kitchen", "box": "hall", "apple": "hall", "key": "attic", "book": "hall"}
-LOCKED = Layout(DOORS, PLACES, "apple", "table", "hall", True)
+LOCKED = HousePlan(DOORS, PLACES, "apple", "table", "hall", True)
 
 
 def start(layout=LOCKED, **options):
@@ -46,7 +46,7 @@ def test_the_errand_step_by_step_and_subgoals_pay_once():
     assert "take the apple" in steps[3].admissible_actions and "You see the table and the key on the table." in (
         steps[6].text
     )
-    environment, _ = start(Layout(DOORS, PLACES, "book", "table", "hall", False), idle=0, subgoal_reward=0.25)
+    environment, _ = start(HousePlan(DOORS, PLACES, "book", "table", "hall", False), idle=0, subgoal_reward=0.25)
     places = ["take the book", "go to the kitchen", "take the book", "go to the hall", "go to the attic"]
     assert [environment.step(action).reward for action in places] == [0.25, 0, 0, 0, 0]
 

@@ -41,8 +41,8 @@ def keep_relevant(
     if k >= q.shape[1]:
         return q
     order = relevance.argsort(dim=1, descending=True, stable=True)
-    kept = torch.zeros_like(relevance, dtype=torch.bool).scatter(1, order[:, :k], True)
-    return torch.where(kept | ~guided[:, None], q, MASKED_LOGIT)
+    relevant = torch.zeros_like(relevance, dtype=torch.bool).scatter(1, order[:, :k], True)
+    return torch.where(relevant | ~guided[:, None], q, MASKED_LOGIT)
 
 
 class RelevanceGuide(nn.Module):

@@ -22,7 +22,7 @@ from mmrl.transforms.base import StatefulTransform
 
 
 @dataclass(frozen=True)
-class Decision:
+class StoredDecision:
     """One stored decision: the encoded observation, the number of the action, its reward and the next observation."""
 
     key: str  # of the prompt
@@ -69,7 +69,7 @@ class DecisionReplay(StatefulTransform):
         check_fraction(part, gamma=gamma, priority_fraction=priority_fraction)
         self.rows, self.capacity, self.gamma = rows, capacity, gamma
         self.priority_fraction, self.batch_size = priority_fraction, batch_size
-        self.buffers: dict[str, list[Decision]] = {"earned": [], "others": []}
+        self.buffers: dict[str, list[StoredDecision]] = {"earned": [], "others": []}
 
     def writes(self) -> frozenset[str]:
         return frozenset({"returns"})
@@ -81,14 +81,14 @@ class DecisionReplay(StatefulTransform):
             decisions = read_decisions(episode)
             self.buffers["earned" if any(each.reward > 0 for each in decisions) else "others"] += decisions
         self.buffers = {name: stored[-self.capacity :] for name, stored in self.buffers.items()}
-        drawn = self.draw(derive_rng("lge replay", ctx.seed, ctx.iteration))
+        sampled = self.draw(derive_rng("lge replay", ctx.seed, ctx.iteration))
         first = 1 + max((episode.group for episode in episodes), default=-1)  # a stored decision is none of the played
         return [
             Episode(Prompt(each.key), first + number, 0, [Turn(completion)], source="replay")
-            for number, (each, completion) in enumerate(zip(drawn, self.replay(drawn, ctx)))
+            for number, (each, completion) in enumerate(zip(sampled, self.replay(sampled, ctx)))
         ]
 
-    def draw(self, rng: np.random.Generator) -> list[Decision]:
+    def draw(self, rng: np.random.Generator) -> list[StoredDecision]:
         """Draw decisions without replacement; what one buffer lacks the other one gives."""
         earned, others = self.buffers["earned"], self.buffers["others"]
         total = min(self.rows, len(earned) + len(others))
@@ -97,7 +97,7 @@ class DecisionReplay(StatefulTransform):
         parts = ((earned, from_earned), (others, total - from_earned))
         return [stored[place] for stored, count in parts for place in rng.choice(len(stored), count, replace=False)]
 
-    def replay(self, decisions: Sequence[Decision], ctx: Context) -> list[Completion]:
+    def replay(self, decisions: Sequence[StoredDecision], ctx: Context) -> list[Completion]:
         """The decisions as completions that none of this run's policies sampled now, with their targets."""
         targets: list[float] = []
         for start in range(0, len(decisions), self.batch_size):
@@ -116,7 +116,7 @@ class DecisionReplay(StatefulTransform):
         ]
 
     @torch.no_grad()
-    def compute_targets(self, decisions: Sequence[Decision], policy: Any) -> Tensor:
+    def compute_targets(self, decisions: Sequence[StoredDecision], policy: Any) -> Tensor:
         """Targets [N] by the Q-network as it is."""
         observations = policy.collate([each.following or each.observation for each in decisions])
         with evaluation_mode(policy):
@@ -129,15 +129,15 @@ class DecisionReplay(StatefulTransform):
         return {name: [vars(each) for each in stored] for name, stored in self.buffers.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.buffers = {name: [Decision(**each) for each in stored] for name, stored in state.items()}
+        self.buffers = {name: [StoredDecision(**each) for each in stored] for name, stored in state.items()}
 
 
-def read_decisions(episode: Episode) -> list[Decision]:
+def read_decisions(episode: Episode) -> list[StoredDecision]:
     """Decisions of an episode; the episode's reward is added to its last one."""
     turns = list(episode.turns)
     ends = [False] * (len(turns) - 1) + [True]
     return [
-        Decision(
+        StoredDecision(
             episode.prompt.key,
             {name: column.cpu() for name, column in turn.completion.observation.items()},
             int(turn.completion.action[0]),

@@ -12,7 +12,7 @@ from mmrl.core.types import Context, Episode, Prompt, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.worlds.lge.guide import GuidedExplorer
-from mmrl.methods.worlds.lge.replay import Decision, DecisionReplay, q_learning_targets, read_decisions
+from mmrl.methods.worlds.lge.replay import DecisionReplay, StoredDecision, q_learning_targets, read_decisions
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from tasks.house import House
 
@@ -28,7 +28,7 @@ def play(iteration=0, episodes=3):
 
 
 def decision(number, reward=0.0):
-    return Decision("p/0", {"number": torch.tensor(number)}, 0, reward, None)
+    return StoredDecision("p/0", {"number": torch.tensor(number)}, 0, reward, None)
 
 
 def test_targets_by_hand():
