@@ -93,7 +93,7 @@ class HouseEnvironment(TextEnvironment):
 
     def apply(self, action: str) -> TextStep:
         if action not in self.admissible:
-            return self._observe(f"You cannot {action}.", valid=False)
+            return self._observe("You cannot do that.", valid=False)
         words = action.split()
         if match := re.fullmatch(r"go to the (\w+)", action):
             self.room = match[1]
