@@ -41,6 +41,7 @@ STEPS = (
     "task=preferences",
     "evaluation=steps",
 )
+HOUSE = ("task=house", "evaluation=text_environment")
 NEEDED = {
     "agent_rlvr_reward": SCORER,
     "ampo": ("task.digits=[2,2]",),
@@ -49,12 +50,16 @@ NEEDED = {
     "bradley_terry": SCORER,
     "dp_bradley_terry": SCORER,
     "dppo": DIFFUSION,
+    "dialogue_shaping": HOUSE,
     "embedding_reward": SCORER,
     "flow_ppo": SHARED,
     "flow_sde_ppo": SHARED,
     "glam": ("task=gridworld", "evaluation=text_environment"),
+    "lge": HOUSE,
+    "lge_guide": HOUSE,
     "mask_search": ("task=wiki",),
     "mean_flow_grpo": (*SIM, "policy=tiny_mean_flow_vla"),  # a chain that no published policy has
+    "non_linear": ("task=sim", "sim=program_tree", "policy=tree_controller", "evaluation=control"),
     "one_step": (*SIM, "policy=tiny_one_step_vla"),  # a teacher that no published policy has
     "ppo_vla": (*OPENVLA, *SHARED),
     "process_reward": STEPS,

@@ -79,6 +79,8 @@ SMALL = {
         name: tuple(f"policy.config.{word}" for word in TEXT)
         for name in ("tiny_scorer", "mini_scorer", "mini_step_scorer")
     },
+    "word_scorer": ("policy.buckets=512", "policy.embedding=4", "policy.hidden=8", "task.max_turns=3"),
+    "tree_controller": ("policy.width=8",),
     "control": (),
     "state_diffusion": ("policy.hidden=[16]",),
     "recurrent": ("policy.memory_size=8",),

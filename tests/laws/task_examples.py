@@ -59,7 +59,8 @@ OTHERS = {
 """Options whose episodes a verifier of text does not score, and why."""
 
 ENVIRONMENTS = {
-    "babyai", "browser", "browser_clicks", "gridworld", "negotiation", "text_maze", "twenty_questions", "wordle",
+    "babyai", "browser", "browser_clicks", "gridworld", "house", "negotiation", "text_maze",
+    "twenty_questions", "wordle",
 }  # fmt: skip
 """Options whose problems are episodes of text environments."""
 

@@ -1,0 +1,1 @@
+"""Papers on agents in text worlds with admissible actions."""
