@@ -251,6 +251,7 @@ NEEDED = {
     ),
     "recipe=agent_rlvr": ("data.transforms.guidance.score_name=reward", "data.transforms.pairs.score_name=reward"),
     "recipe=agent_rlvr_reward": ("data.rollout.score_name=reward",),
+    "recipe=lspo": ("data.rollout.games=8", "data.rollout.iterations=50"),
     "recipe=webthinker": ("data.transforms.pairs.score_name=reward",),
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
