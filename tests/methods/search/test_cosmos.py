@@ -149,7 +149,8 @@ class Curious(StorySearch):
 
 
 def search(**options):
-    rollout = StorySearch(iterations=8, width=3, depth=4, split=" ", judge=JUDGE, rated=8, gap=0.0, **options)
+    sizes = {"iterations": 8, "width": 3, "depth": 4, "split": " ", "rated": 8, "gap": 0.0}
+    rollout = StorySearch(judge=JUDGE, **{**sizes, **options})
     rollout.value = StoryValue(1.0, 1.0, (0.0, 0.0, 1.0))
     return rollout
 
@@ -176,10 +177,13 @@ def prompt_sentences():
 
 
 def test_a_search_returns_its_best_story():
-    (story,) = search(returns="story", exploration=0.0).collect([(0, TASK[0])], context())
+    (story,) = search(returns="story", width=4).collect([(0, TASK[0])], context())
     assert story.ended == "done" and str(story.output).count(" ") == 3 and story.group == 0
+    # eight iterations end above the last sentence: the path of highest Q is written on, with a linked one
+    # among the four sentences at each step
+    assert JUDGE._call(f"x\n{story.output}") == "10"
     single = Writer(("baba",))
-    (same,) = search(returns="story", exploration=0.0).collect([(0, TASK[0])], context(single))
+    (same,) = search(returns="story").collect([(0, TASK[0])], context(single))
     assert same.output == "baba baba baba baba"
 
 

@@ -188,23 +188,29 @@ class StorySearch(StepSearch):
         return text if node.outcome is not None else text.removesuffix(self.split)
 
     def list_episodes(self, tree: StepTree, ctx: Context) -> list[Episode]:
-        nodes = list(tree.root.nodes())
-        if len(nodes) == 1:
+        if not tree.root.children:
             error = {"error": "no step could be sampled", "counts": {"tree/failed": 1}}
             return [Episode(tree.prompt, tree.slot, 0, ended="error", info=error)]
-        return self._best_story(tree, nodes) if self.returns == "story" else self._list_pairs(tree, nodes)
+        return self._best_story(tree, ctx) if self.returns == "story" else self._list_pairs(tree)
 
-    def _best_story(self, tree: StepTree, nodes: Sequence[StepNode]) -> list[Episode]:
-        """Return the finished story of highest value."""
-        finished = [node for node in nodes if node.answer is not None and node.answer.ended == "done"]
+    def _best_story(self, tree: StepTree, ctx: Context) -> list[Episode]:
+        """Return the finished story of highest value; the path of highest Q is written to its end first."""
+        node = tree.root
+        while node.outcome is None:
+            if not node.children:
+                self._expand([(tree, node)], self.iterations + node.depth, ctx)
+            if not node.children:
+                break
+            node = max(node.children, key=lambda child: child.value)
+        finished = [node for node in tree.root.nodes() if node.answer is not None]
         if not finished:
-            error = {"error": f"no story was finished in {self.iterations} iterations", "counts": {"tree/open": 1}}
+            error = {"error": "no story could be finished", "counts": {"tree/failed": 1}}
             return [Episode(tree.prompt, tree.slot, 0, ended="error", info=error)]
         best = max(finished, key=lambda node: node.estimate)
         assert best.answer is not None
         return [replace(best.answer, info={"counts": {"tree/finished": len(finished)}})]
 
-    def _list_pairs(self, tree: StepTree, nodes: Sequence[StepNode]) -> list[Episode]:
+    def _list_pairs(self, tree: StepTree) -> list[Episode]:
         """Return a group of two rows for each pair of siblings."""
         pairs, first = select_siblings(tree.root, self.gap, self.max_pairs), tree.slot * self.max_pairs
         out = [
@@ -213,7 +219,7 @@ class StorySearch(StepSearch):
             for index, (node, sign) in enumerate(zip(pair, (1, -1)))
         ]
         if not out:
-            out = [label_preference(Episode(tree.prompt, first, 0, [write_step(nodes[1])]), 0)]
+            out = [label_preference(Episode(tree.prompt, first, 0, [write_step(tree.root.children[0])]), 0)]
         out[0].info["counts"] = {"tree/pairs": len(pairs), "tree/searched": 1}
         return out
 
