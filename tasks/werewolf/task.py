@@ -20,7 +20,7 @@ SILENCES = ("pass", "none")
 
 
 @dataclass(frozen=True)
-class Deal:
+class RoleDeal:
     """Roles by seat, the seat that the seer looked at, and the number of the game."""
 
     roles: tuple[str, ...]
@@ -52,15 +52,15 @@ class Werewolf(SeededTask):
 
     name = "werewolf"
 
-    def draw(self, rng: np.random.Generator) -> Deal:
+    def draw(self, rng: np.random.Generator) -> RoleDeal:
         roles = tuple(ROLES[i] for i in rng.permutation(len(ROLES)))
         others = [player for player, role in enumerate(roles) if role != "seer"]
-        return Deal(roles, int(rng.choice(others)), int(rng.integers(10**9)))
+        return RoleDeal(roles, int(rng.choice(others)), int(rng.integers(10**9)))
 
-    def split_key(self, problem: Deal) -> str:
+    def split_key(self, problem: RoleDeal) -> str:
         return str(problem.number)
 
-    def write_prompt(self, problem: Deal, key: str) -> Prompt:
+    def write_prompt(self, problem: RoleDeal, key: str) -> Prompt:
         private = [problem.write_private(player) for player in range(len(ROLES))]
         info = {"roles": list(problem.roles), "private": private, "wolf": problem.wolf}
         return Prompt(key, ask_user("werewolf"), answer=str(problem.wolf + 1), info=info)
@@ -88,7 +88,7 @@ class GameMoves(Werewolf):
         separator: after each speech: as the rollout has it.
         asks: of a speech and of a vote: as the rollout has them.
         honest: a seer's probability of telling that it saw the wolf.
-        silent: probability of a speech that accuses nobody.
+        silent: probability of a speech that accuses no player.
         trusting: probability of a vote for an accused player.
     """
 
@@ -111,14 +111,14 @@ class GameMoves(Werewolf):
         speeches = [self._speak(deal, player, rng) for player in range(len(ROLES))]
         return speeches, [self._vote(deal, player, speeches, rng) for player in range(len(ROLES))]
 
-    def _speak(self, deal: Deal, player: int, rng: np.random.Generator) -> str:
+    def _speak(self, deal: RoleDeal, player: int, rng: np.random.Generator) -> str:
         if self._tells(deal, player, rng):
             return str(rng.choice(ACCUSATIONS)).format(deal.looked + 1)
         if rng.random() < self.silent:
             return str(rng.choice(SILENCES))
         return str(rng.choice(ACCUSATIONS)).format(_draw_other(player, rng) + 1)
 
-    def _vote(self, deal: Deal, player: int, speeches: Sequence[str], rng: np.random.Generator) -> str:
+    def _vote(self, deal: RoleDeal, player: int, speeches: Sequence[str], rng: np.random.Generator) -> str:
         if self._tells(deal, player, rng):
             return str(deal.looked + 1)
         names = [int(name) - 1 for speech in speeches for name in re.findall(r"\d", speech)]
@@ -127,7 +127,7 @@ class GameMoves(Werewolf):
             return str(int(rng.choice(accused)) + 1)
         return str(_draw_other(player, rng) + 1)
 
-    def _tells(self, deal: Deal, player: int, rng: np.random.Generator) -> bool:
+    def _tells(self, deal: RoleDeal, player: int, rng: np.random.Generator) -> bool:
         knows = deal.roles[player] == "seer" and deal.looked == deal.wolf
         return knows and bool(rng.random() < self.honest)
 

@@ -8,13 +8,12 @@ import torch
 from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.types import Completion, Context, Sampling
-from mmrl.methods.games.nlrl.improvement import CountImprover, Improvement, JudgeImprover, count_actions
+from mmrl.methods.games.nlrl.improvement import MoveImprovement, MoveImprover, count_actions
 from mmrl.methods.games.nlrl.matches import BoardGames, read_action
 from mmrl.methods.games.nlrl.values import (
-    Continuation,
-    CountAggregator,
-    JudgeAggregator,
     LanguageMonteCarlo,
+    MoveAggregator,
+    PlayedGame,
     compile_counts,
     read_value,
 )
@@ -90,15 +89,15 @@ def test_a_text_that_is_no_legal_move_loses():
 
 
 def test_evaluations_count_wins_draws_and_losses():
-    games = [Continuation(("...",), outcome) for outcome in (1, 1, 0, -1, 1)]
-    even = [Continuation((), outcome) for outcome in (1, -1)]
-    written = CountAggregator().write([(WIN, 2, games), (WIN, 5, even), (WIN, 6, [])])
+    games = [PlayedGame(("...",), outcome) for outcome in (1, 1, 0, -1, 1)]
+    even = [PlayedGame((), outcome) for outcome in (1, -1)]
+    written = MoveAggregator().write([(WIN, 2, games), (WIN, 5, even), (WIN, 6, [])])
     assert written == ["wins 3, draws 1, losses 1: good", "wins 1, draws 0, losses 1: even", None]
     pattern = compile_counts("wins {wins}, draws {draws}, losses {losses}: {verdict}")
     assert read_value(written[0], pattern) == pytest.approx(0.4)  # (3 - 1) / 5
     assert read_value("wins 3", pattern) is None and read_value("wins 0, draws 0, losses 0: even", pattern) is None
     with pytest.raises(ValueError, match="losses"):
-        CountAggregator("{wins} {draws}")
+        MoveAggregator("{wins} {draws}")
 
 
 def test_a_language_model_can_aggregate():
@@ -108,8 +107,10 @@ def test_a_language_model_can_aggregate():
         seen.append(question)
         return "Two games of two were won, so the move is\ngood"
 
-    games = [Continuation(("XX.OO....", "XXXOO...."), 1), Continuation(("XX.OO....",), -1)]
-    assert JudgeAggregator(Writer(write)).write([(WIN, 2, games)]) == ["Two games of two were won, so the move is good"]
+    games = [PlayedGame(("XX.OO....", "XXXOO...."), 1), PlayedGame(("XX.OO....",), -1)]
+    assert MoveAggregator(judge=Writer(write)).write([(WIN, 2, games)]) == [
+        "Two games of two were won, so the move is good"
+    ]
     assert "square 2 (" in seen[0] and f"{WIN}\n" in seen[0] and "XX.OO.... XXXOO.... won\nXX.OO.... lost" in seen[0]
 
 
@@ -146,9 +147,9 @@ def test_one_iteration_of_language_monte_carlo_finds_the_win():
             if row.prompt.info["position"] == WIN:
                 evaluations[row.prompt.info["action"]] = row.info["answer"]
     assert set(evaluations) == {2, 5, 6, 7, 8} and evaluations[2] == "wins 5, draws 0, losses 0: good"
-    values = {a: read_value(text, CountImprover().pattern) for a, text in evaluations.items()}
+    values = {a: read_value(text, MoveImprover().pattern) for a, text in evaluations.items()}
     assert all(value < 1 for action, value in values.items() if action != 2)
-    assert CountImprover().pick([(WIN, evaluations)]) == [2]
+    assert MoveImprover().pick([(WIN, evaluations)]) == [2]
 
 
 def test_candidates_are_the_most_frequent_moves():
@@ -156,7 +157,7 @@ def test_candidates_are_the_most_frequent_moves():
 
 
 def test_one_candidate_is_the_pick_and_what_cannot_be_read_is_below_all_others():
-    improver = CountImprover()
+    improver = MoveImprover()
     assert improver.pick([(WIN, {7: "?"})]) == [7]
     assert improver.pick([(WIN, {7: "?", 2: "wins 0, draws 0, losses 5: bad"})]) == [2]
     assert improver.pick([(WIN, {7: "?", 2: "?"})]) == [None]
@@ -166,7 +167,7 @@ def test_a_move_outside_of_the_samples_is_left_out():
     """The selection mask: square 6 is legal, but was not sampled."""
     evaluations = {2: "good", 5: "bad"}
     replies = iter(["6", "so 2", "I cannot say"])
-    improver = JudgeImprover(Writer(lambda question: next(replies)))
+    improver = MoveImprover(judge=Writer(lambda question: next(replies)))
     assert improver.pick([(WIN, evaluations)] * 3) == [None, 2, None]
 
 
@@ -179,18 +180,18 @@ def play_and_value(view, count, model):
 
 def test_the_better_move_is_learned():
     task = FromWin(view="move")
-    rollout = Improvement(samples=6)
+    rollout = MoveImprovement(samples=6)
     assert rollout.sampled_models() == {"value"}
     episodes = rollout.collect([(slot, task[slot]) for slot in range(8)], context(play_and_value, task))
     at_win = [episode for episode in episodes if episode.prompt.info["position"] == WIN]
     assert at_win and {e.info["answer"] for e in at_win} == {"wins 5, draws 0, losses 0: good so 2"}
-    (short, *_) = Improvement(samples=3, answer="{action}").collect([(0, task[0])], context(play_and_value, task))
+    (short, *_) = MoveImprovement(samples=3, answer="{action}").collect([(0, task[0])], context(play_and_value, task))
     assert short.info["answer"] in "012345678"
 
 
 def test_moves_of_won_games_are_learned_without_values():
     task = FromWin(view="move")
-    rollout = Improvement(pick="won", answer="{action}")
+    rollout = MoveImprovement(pick="won", answer="{action}")
     assert rollout.sampled_models() == frozenset()
     (won,) = rollout.collect([(0, task[0])], context(lambda view, count, model: "2", task))
     assert won.info["answer"] == "2" and won.prompt == task.find(WIN)
@@ -203,7 +204,7 @@ def test_tasks_without_rules_and_wrong_options_are_refused():
         BoardGames().check_task(Cyclic())
     for options, message in (({"view": "x"}, "board"), ({"pick": "best"}, "pick must be"), ({"answer": "x"}, "action")):
         with pytest.raises(ValueError, match=message):
-            Improvement(**options)
+            MoveImprovement(**options)
 
 
 def test_a_value_model_learns_the_buffers_of_three_rounds():

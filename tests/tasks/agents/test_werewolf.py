@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from tasks.werewolf.task import Deal, GameMoves, Werewolf
+from tasks.werewolf.task import GameMoves, RoleDeal, Werewolf
 
 
 def test_a_deal_by_hand():
-    deal = Deal(("villager", "seer", "villager", "wolf"), 3, 0)
+    deal = RoleDeal(("villager", "seer", "villager", "wolf"), 3, 0)
     prompt = Werewolf().write_prompt(deal, "werewolf/train/0")
     assert prompt.info["private"] == ["1 villager", "2 seer 4 bad", "3 villager", "4 wolf"]
     assert prompt.info["wolf"] == 3 and prompt.answer == "4"
-    assert Deal(deal.roles, 0, 0).write_private(1) == "2 seer 1 ok"
+    assert RoleDeal(deal.roles, 0, 0).write_private(1) == "2 seer 1 ok"
 
 
 def test_all_deals_occur_and_games_are_split_by_their_numbers():

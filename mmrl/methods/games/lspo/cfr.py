@@ -66,7 +66,7 @@ class RegretMinimiser:
     q(I, a) - sum_b pi(I, b) q(I, b), with pi by `match_regrets`. With `sampled` the deal and the moves of the others
     are drawn (external sampling), else the whole tree is walked. A player whose move is drawn trembles with
     probability
-    `tremble`, then all of its moves are as probable: so information sets that nobody would reach are solved too. With
+    `tremble`, then all of its moves are as probable: so information sets that no strategy reaches are solved too. With
     two players of opposite payoffs the average
     strategy approaches an equilibrium; with more there is no such guarantee.
     Source: Zinkevich et al., 2007, equations 7 and 8; Lanctot et al., Monte Carlo Sampling for Regret Minimization in

@@ -20,7 +20,7 @@ def win_probability(votes: Sequence[int | None], wolf: int) -> float:
     """Probability that the wolf is voted out: 1 over the players with most votes, if it is one of them, else 0.
 
     Args:
-        votes: by player, the seat from 0; None abstains. Without a vote nobody is voted out.
+        votes: by player, the seat from 0; None abstains. Without a vote no player is out.
         wolf: its seat.
     """
     counts: dict[int, int] = {}
@@ -39,7 +39,7 @@ def read_vote(text: str, player: int, players: int) -> int | None:
 
 
 @dataclass(frozen=True)
-class Decision:
+class GameMove:
     """A speech or a vote: what the player read, what was sampled, of which the first was played."""
 
     player: int
@@ -64,7 +64,7 @@ class Table:
     slot: int
     prompt: Prompt
     number: int  # among the games of the prompt
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[GameMove] = field(default_factory=list)
     failed: bool = False
 
     @property
@@ -161,7 +161,7 @@ class HiddenRoleGame(Rollout):
                 sampled = [d for d in completions[place * samples : (place + 1) * samples] if d.ended != "error"]
                 table.failed = not sampled
                 if sampled:
-                    table.decisions.append(Decision(player, votes, sampled))
+                    table.decisions.append(GameMove(player, votes, sampled))
             ctx.progress("game", step + 1, 2 * players)
 
     def plays(self, table: Table, player: int) -> bool:

@@ -11,8 +11,8 @@ import torch
 from mmrl.core.errors import check_at_least, check_fraction
 from mmrl.core.rng import derive_seed
 from mmrl.core.types import Completion, Context, Episode, Prompt, Turn
-from mmrl.methods.games.lspo.cfr import RegretMinimiser
-from mmrl.methods.games.lspo.game import Decision, HiddenRoleGame, Table, flatten, read_vote
+from mmrl.methods.games.lspo.cfr import RegretMinimiser, measure_exploitability
+from mmrl.methods.games.lspo.game import GameMove, HiddenRoleGame, Table, flatten, read_vote
 from mmrl.methods.games.lspo.latent import LatentDeal, LatentGame, LatentState, SpeechClusters, find_place
 
 
@@ -58,7 +58,7 @@ class Solution:
         self.strategy = RegretMinimiser(self.game, True, seed, tremble).run(iterations).average()
         self.play: dict[Any, list[list[float]]] = {}  # payoffs of each action in played games, by information set
 
-    def locate(self, table: Table, decision: Decision) -> LatentState:
+    def locate(self, table: Table, decision: GameMove) -> LatentState:
         """Return the state of the game over clusters in which a decision was made."""
         info = table.prompt.info
         heard = table.speeches if decision.votes else table.speeches[: decision.player]
@@ -66,8 +66,8 @@ class Solution:
         moves += (0,) * decision.player if decision.votes else ()  # votes that are not seen
         return LatentState(LatentDeal(tuple(info["roles"]), tuple(info["private"]), info["wolf"]), moves)
 
-    def read_action(self, state: LatentState, decision: Decision, text: str) -> int | None:
-        """Return the number of the action that a text is; None for a vote for nobody and an unknown cluster."""
+    def read_action(self, state: LatentState, decision: GameMove, text: str) -> int | None:
+        """Return the number of the action that a text is; None for a vote without a name and an unknown cluster."""
         if decision.votes:
             seat = read_vote(text, decision.player, self.game.players)
             return None if seat is None else find_place(seat, decision.player)
@@ -111,6 +111,7 @@ class LatentPairs(HiddenRoleGame):
         labels: "rank" or "proportions".
         score: "strategy" or "payoff"; of payoffs there are no proportions.
         gap: in probability or in payoff, which the samples of a pair by rank exceed.
+        exploitability: measure that of the solution by walking the whole game, which takes long for many clusters.
         tremble: of `RegretMinimiser`, so that speeches which the solution would not make have replies too.
     """
 
@@ -128,6 +129,7 @@ class LatentPairs(HiddenRoleGame):
         score: Literal["strategy", "payoff"] = "strategy",
         gap: float = 0.0,
         tremble: float = 0.2,
+        exploitability: bool = False,
     ):
         super().__init__(view, separator, asks)
         if not clusters:
@@ -144,7 +146,8 @@ class LatentPairs(HiddenRoleGame):
             raise ValueError("rollout.score=payoff compares means, which have no proportions; set rollout.labels=rank")
         self.clusters = clusters[min(round, len(clusters)) - 1]
         self.games, self.iterations, self.samples, self.labels, self.score = games, iterations, samples, labels, score
-        self.gap, self.tremble = gap, tremble
+        self.gap, self.tremble, self.measures = gap, tremble, exploitability
+        self.exploitability: float | None = None
         self.solution: Solution | None = None
         self._seed = 0  # of the solution
 
@@ -176,6 +179,8 @@ class LatentPairs(HiddenRoleGame):
             self.solution = Solution(records, self.clusters, self.iterations, self._seed, self.tremble)
             for table in played:
                 self.solution.observe(table)
+            if self.measures:
+                self.exploitability = measure_exploitability(self.solution.game, self.solution.strategy)
         return self.solution
 
     def _list_rows(self, table: Table, solution: Solution, ctx: Context) -> list[Episode]:
@@ -199,7 +204,7 @@ class LatentPairs(HiddenRoleGame):
         return out
 
     def _choose(
-        self, table: Table, decision: Decision, solution: Solution, ctx: Context
+        self, table: Table, decision: GameMove, solution: Solution, ctx: Context
     ) -> tuple[Completion, Completion, float] | None:
         """Return the preferred sample of a decision, another one, and the probability of the preference."""
         state = solution.locate(table, decision)
@@ -228,7 +233,7 @@ class LatentPairs(HiddenRoleGame):
         return decision.samples[0], decision.samples[other], probability
 
     def _row(
-        self, table: Table, decision: Decision, group: int, index: int, done: Completion, sign: int, probability: float
+        self, table: Table, decision: GameMove, group: int, index: int, done: Completion, sign: int, probability: float
     ) -> Episode:
         turn = Turn(done).with_columns(
             preference=torch.tensor(float(sign)), preference_probability=torch.tensor(probability)
@@ -237,10 +242,12 @@ class LatentPairs(HiddenRoleGame):
         return Episode(table.prompt, group, index, [turn], role=table.roles[decision.player], info=info)
 
     def metrics(self) -> dict[str, float]:
-        """Number of clusters, and of information sets that the solution has."""
+        """Number of clusters, of information sets that the solution has, and its exploitability if it is measured."""
         if self.solution is None:
             return {}
+        gained = {} if self.exploitability is None else {"latent/exploitability": self.exploitability}
         return {
+            **gained,
             "latent/clusters": float(self.solution.clusters.count),
             "latent/information_sets": float(len(self.solution.strategy)),
         }

@@ -4,6 +4,6 @@ Natural Language Reinforcement Learning, 2024, arXiv:2411.14251; released code, 
 
 - games of the policy against a fixed opponent: `matches.BoardGames`
 - language Monte Carlo: evaluations of visited moves: `values.LanguageMonteCarlo`
-- improvement: a move among those that the policy samples, by evaluations of a value model: `improvement.Improvement`
+- improvement: a move among those that the policy samples, by a value model's evaluations: `improvement.MoveImprovement`
 - evaluations, a value model, moves and a policy in turn: `conf/rounds/games/nlrl.yaml`
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -26,65 +25,50 @@ def count_actions(actions: Sequence[int | None], keep: int) -> list[int]:
     return [action for action, _ in counts.most_common(keep)]
 
 
-class Improver(ABC):
-    """Picks a move by the evaluations of several."""
-
-    @abstractmethod
-    def pick(self, cases: Sequence[tuple[str, Mapping[int, str]]]) -> list[int | None]:
-        """Return the pick for each (position, evaluation by move): one of the moves, or None to be left out."""
+QUESTION = (
+    "In the game tic-tac-toe X is to move in the position\n{position}\nSquares are 0 to 8, by rows. Evaluations of "
+    "some moves:\n{moves}\nThink about which of these moves is best, and end with its number."
+)
 
 
-class CountImprover(Improver):
-    """Picks the move whose evaluation has the largest (wins - losses) / games; of equals the first.
+class MoveImprover:
+    """Picks one of several moves by their evaluations.
+
+    Without a judge it is the move of largest (wins - losses) / games; of equals the first, and an evaluation that
+    cannot be read is below all others. A judge's reply whose last number is none of the moves is left out: the
+    selection mask.
 
     Args:
-        template: of the evaluations, as that of `CountAggregator`; one that cannot be read is below all others.
+        template: of the evaluations, as that of `MoveAggregator`.
+        judge: a language model that picks in place of the counts, such as one behind a server with OpenAI's interface
+            (`ServerJudge`).
+        question: to the judge, with {position} and {moves}, one a line with its evaluation.
     """
 
-    def __init__(self, template: str = TEMPLATE):
-        self.pattern = compile_counts(template)
+    def __init__(self, template: str = TEMPLATE, judge: LanguageJudge | None = None, question: str = QUESTION):
+        self.pattern, self.judge, self.question = compile_counts(template), judge, question
 
     def pick(self, cases: Sequence[tuple[str, Mapping[int, str]]]) -> list[int | None]:
-        return [self._pick(evaluations) for _, evaluations in cases]
+        """Return the pick for each (position, evaluation by move): one of the moves, or None to be left out."""
+        if self.judge is None:
+            return [self._compare(evaluations) for _, evaluations in cases]
+        asked = []
+        for position, evaluations in cases:
+            moves = "\n".join(f"{action}: {text}" for action, text in evaluations.items())
+            asked.append(Question(self.question.format(position=position, moves=moves), lambda reply: reply.text))
+        return [
+            None if isinstance(verdict, NoAnswer) else read_action(verdict, list(evaluations))
+            for verdict, (_, evaluations) in zip(self.judge.judge(asked), cases)
+        ]
 
-    def _pick(self, evaluations: Mapping[int, str]) -> int | None:
+    def _compare(self, evaluations: Mapping[int, str]) -> int | None:
         values = {action: read_value(text, self.pattern) for action, text in evaluations.items()}
         if all(value is None for value in values.values()):
             return next(iter(values)) if len(values) == 1 else None
         return max(values, key=lambda action: -2.0 if values[action] is None else values[action])
 
 
-class JudgeImprover(Improver):
-    """Asks a language model for the best move, such as one behind a server with OpenAI's interface.
-
-    A reply whose last number is none of the moves is left out: the selection mask.
-
-    Args:
-        judge: that is asked.
-        question: with {position} and {moves}, one a line with its evaluation.
-    """
-
-    def __init__(
-        self,
-        judge: LanguageJudge,
-        question: str = "In the game tic-tac-toe X is to move in the position\n{position}\nSquares are 0 to 8 by rows. "
-        "Evaluations of some moves:\n{moves}\nThink about which of these moves is best, and end with its number.",
-    ):
-        self.judge, self.question = judge, question
-
-    def pick(self, cases: Sequence[tuple[str, Mapping[int, str]]]) -> list[int | None]:
-        asked = []
-        for position, evaluations in cases:
-            moves = "\n".join(f"{action}: {text}" for action, text in evaluations.items())
-            asked.append(Question(self.question.format(position=position, moves=moves), lambda reply: reply.text))
-        verdicts = self.judge.judge(asked)
-        return [
-            None if isinstance(verdict, NoAnswer) else read_action(verdict, list(evaluations))
-            for verdict, (_, evaluations) in zip(verdicts, cases)
-        ]
-
-
-class Improvement(BoardGames, SingleTurn):
+class MoveImprovement(BoardGames, SingleTurn):
     """Rollout of better moves in visited positions, for the policy to learn.
 
     A game is played for each prompt, and one of its positions is drawn. There the policy samples `samples` moves, of
@@ -114,7 +98,7 @@ class Improvement(BoardGames, SingleTurn):
         value_view: str = "{board}{action}",
         value_model: str = "value",
         value_tokens: int = 64,
-        improver: Improver | None = None,
+        improver: MoveImprover | None = None,
         answer: str = "{evaluation} so {action}",
         samples: int = 10,
         keep: int = 10,
@@ -129,7 +113,7 @@ class Improvement(BoardGames, SingleTurn):
             if f"{{{key}}}" not in text:
                 raise ValueError(f"rollout.{name}={text!r} lacks {{{key}}}; write it where its value belongs")
         self.value_view, self.value_model, self.value_tokens = value_view, value_model, value_tokens
-        self.improver, self.answer = improver or CountImprover(), answer
+        self.improver, self.answer = improver or MoveImprover(), answer
         self.samples, self.keep, self.picks_won = samples, keep, pick == "won"
 
     def sampled_models(self) -> frozenset[str]:

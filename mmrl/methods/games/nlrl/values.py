@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,35 +20,46 @@ _COUNTS = {"wins": r"(?P<wins>\d+)", "draws": r"(?P<draws>\d+)", "losses": r"(?P
 
 
 @dataclass(frozen=True)
-class Continuation:
+class PlayedGame:
     """A game that went on from a move: its positions as texts, and its outcome."""
 
     positions: tuple[str, ...]
     outcome: int
 
 
-class Aggregator(ABC):
-    """Writes one evaluation of a move from several continuations, which ends with a judgement."""
+QUESTION = (
+    "In the game tic-tac-toe X plays square {move} (0 to 8, by rows) in the position\n{position}\nThese games went on "
+    "from there, each with its positions and its outcome for X:\n{games}\nSay in a few sentences how good the move is "
+    "and why, and end with a judgement: good, even or bad."
+)
 
-    @abstractmethod
-    def write(self, cases: Sequence[tuple[str, int, Sequence[Continuation]]]) -> list[str | None]:
-        """Return the evaluation of each (position, move, continuations); None where there is none."""
 
+class MoveAggregator:
+    """Writes one evaluation of a move from several games that went on from it; it ends with a judgement.
 
-class CountAggregator(Aggregator):
-    """Writes the numbers of won, drawn and lost continuations by a template, and good, even or bad.
+    Without a judge it writes the numbers of won, drawn and lost games by a template, and good, even or bad.
 
     Args:
         template: of an evaluation, with {wins}, {draws}, {losses} and {verdict}: good for more wins than losses, bad
             for fewer.
+        judge: a language model that writes in place of the template, such as one behind a server with OpenAI's
+            interface (`ServerJudge`).
+        question: to the judge, with {position}, {move} and {games}, one a line.
     """
 
-    def __init__(self, template: str = TEMPLATE):
-        self.template = template
+    def __init__(self, template: str = TEMPLATE, judge: LanguageJudge | None = None, question: str = QUESTION):
         compile_counts(template)
+        self.template, self.judge, self.question = template, judge, question
 
-    def write(self, cases: Sequence[tuple[str, int, Sequence[Continuation]]]) -> list[str | None]:
-        return [self._count([each.outcome for each in continuations]) for _, _, continuations in cases]
+    def write(self, cases: Sequence[tuple[str, int, Sequence[PlayedGame]]]) -> list[str | None]:
+        """Return the evaluation of each (position, move, games); None where there is none."""
+        if self.judge is None:
+            return [self._count([game.outcome for game in games]) for _, _, games in cases]
+        asked = []
+        for position, move, games in cases:
+            lines = "\n".join(f"{' '.join(g.positions)} {('lost', 'drawn', 'won')[g.outcome + 1]}" for g in games)
+            asked.append(Question(self.question.format(position=position, move=move, games=lines), _read_text))
+        return [None if isinstance(text, NoAnswer) else text for text in self.judge.judge(asked)]
 
     def _count(self, outcomes: Sequence[int]) -> str | None:
         if not outcomes:
@@ -57,33 +67,6 @@ class CountAggregator(Aggregator):
         wins, draws, losses = (outcomes.count(outcome) for outcome in (1, 0, -1))
         verdict = "good" if wins > losses else "bad" if wins < losses else "even"
         return self.template.format(wins=wins, draws=draws, losses=losses, verdict=verdict)
-
-
-class JudgeAggregator(Aggregator):
-    """Asks a language model to write the evaluation, such as one behind a server with OpenAI's interface.
-
-    Args:
-        judge: that writes.
-        question: with {position}, {move} and {games}, one a line.
-    """
-
-    def __init__(
-        self,
-        judge: LanguageJudge,
-        question: str = "In the game tic-tac-toe X plays square {move} (0 to 8, by rows) in the position\n{position}\n"
-        "These games went on from there, each with its positions and its outcome for X:\n{games}\nSay in a few "
-        "sentences how good the move is and why, and end with a judgement: good, even or bad.",
-    ):
-        self.judge, self.question = judge, question
-
-    def write(self, cases: Sequence[tuple[str, int, Sequence[Continuation]]]) -> list[str | None]:
-        asked = []
-        for position, move, continuations in cases:
-            games = "\n".join(
-                f"{' '.join(c.positions)} {('lost', 'drawn', 'won')[c.outcome + 1]}" for c in continuations
-            )
-            asked.append(Question(self.question.format(position=position, move=move, games=games), _read_text))
-        return [None if isinstance(text, NoAnswer) else text for text in self.judge.judge(asked)]
 
 
 def _read_text(reply: Any) -> str:
@@ -136,12 +119,12 @@ class LanguageMonteCarlo(BoardGames, SingleTurn):
         self,
         view: str = "{board}",
         model: str | None = None,
-        aggregator: Aggregator | None = None,
+        aggregator: MoveAggregator | None = None,
         continuations: int = 5,
     ):
         super().__init__(view, model)
         check_at_least(1, "rollout", continuations=continuations)
-        self.aggregator, self.continuations = aggregator or CountAggregator(), continuations
+        self.aggregator, self.continuations = aggregator or MoveAggregator(), continuations
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         rules = board_task(ctx.task).rules
@@ -182,10 +165,10 @@ def continue_game(match: Match, move: Move, number: int, rules: BoardRules) -> M
     return Match(match.slot, match.prompt, match.number, key, position, True, outcome=rules.outcome(position))
 
 
-def describe_game(match: Match, rules: BoardRules) -> Continuation:
+def describe_game(match: Match, rules: BoardRules) -> PlayedGame:
     """Return a continuation as texts."""
     positions = [*(rules.write(move.position) for move in match.moves), rules.write(match.position)]
-    return Continuation(tuple(positions), match.outcome or 0)
+    return PlayedGame(tuple(positions), match.outcome or 0)
 
 
 def write_row(match: Match, prompt: Prompt, move: Move | None, text: str | None) -> Episode:
