@@ -9,6 +9,8 @@ import torch
 from scipy.optimize import linprog
 from torch.testing import assert_close
 
+from mmrl.commands.rounds.file import read_rounds
+from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Completion, Context, PolicyOutput, Prompt, Sampling
@@ -390,3 +392,17 @@ def test_a_task_without_roles_is_refused():
     with pytest.raises(ValueError, match="Werewolf"):
         HiddenRoleGame().check_task(Plain())
     HiddenRoleGame().check_task(TASK)
+
+
+def test_clusters_grow_over_the_rounds_and_a_baseline_changes_the_labels_alone():
+    steps = {step.name: step for step in list_steps(read_rounds(["lspo"]))}
+    fits = [steps[f"{number}/dpo-1"] for number in (1, 2, 3)]
+    assert [fit.weights for fit in fits] == ["0/players", "1/dpo-1", "2/dpo-1"]
+    assert [fit.folders for fit in fits] == [("0/players",)] * 3  # the opponent of all measurements is the start
+    assert all("data.rollout.clusters=[3,4,6]" in fit.stage.overrides for fit in fits)
+    assert ["data.rollout.round=2" in fit.stage.overrides for fit in fits] == [False, True, False]
+    assert [LatentPairs(clusters=(3, 4, 6), round=number).clusters for number in (1, 2, 3, 4)] == [3, 4, 6, 6]
+    arguments = read_rounds(["lspo"]).values["baselines"]["rank"]
+    other = {step.name: step for step in list_steps(read_rounds(["lspo", *arguments]))}["1/dpo-1"]
+    changed = [b for a, b in zip(fits[0].stage.overrides, other.stage.overrides, strict=True) if a != b]
+    assert changed == ["data.rollout.labels=rank"]
