@@ -82,6 +82,7 @@ NEEDED = {
 """What a method needs of its setting beside the policy of its theme."""
 SECOND = {
     "agent_rlvr_reward": "agent",
+    "cosmos": "base",
     "epo": "actor",
     "gkd": "teacher",
     "huatuogpt": "verifier",

@@ -253,6 +253,13 @@ NEEDED = {
     ),
     "recipe=agent_rlvr": ("data.transforms.guidance.score_name=reward", "data.transforms.pairs.score_name=reward"),
     "recipe=agent_rlvr_reward": ("data.rollout.score_name=reward",),
+    # a value that also stories of random weights differ in
+    "recipe=cosmos": (
+        "data.rollout._target_=tests.methods.search.test_cosmos.Curious",
+        "data.rollout.iterations=3",
+        "data.rollout.gap=0.0",
+    ),
+    "recipe=lspo": ("data.rollout.games=8", "data.rollout.iterations=50"),
     "recipe=webthinker": ("data.transforms.pairs.score_name=reward",),
     "recipe=laser": (STOPS,),  # the self-reward token stands after answers that end
     "recipe=recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0

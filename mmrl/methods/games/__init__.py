@@ -1,0 +1,1 @@
+"""Games of several players or of one against an opponent, whose moves are written in language."""
