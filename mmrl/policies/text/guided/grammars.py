@@ -147,7 +147,7 @@ class Matcher:
 
     def mask(self) -> bytes:
         """Return the bits of the ids that may come next, id 0 first."""
-        return self.native.compute_bitmask()[: self.mask_bytes]  # llguidance adds a word where 32 divides the vocabulary
+        return self.native.compute_bitmask()[: self.mask_bytes]  # llguidance adds a word where 32 divides the ids
 
     def consume(self, token: int) -> None:
         """Go on behind a token.
