@@ -64,11 +64,10 @@ class RegretMinimiser:
 
     An iteration adds to the regret of each action a in an information set I the counterfactual value
     q(I, a) - sum_b pi(I, b) q(I, b), with pi by `match_regrets`. With `sampled` the deal and the moves of the others
-    are drawn (external sampling), else the whole tree is walked. A player whose move is drawn trembles with
-    probability
+    are drawn (external sampling), else the whole tree is walked. A player whose move is drawn trembles with probability
     `tremble`, then all of its moves are as probable: so information sets that no strategy reaches are solved too. With
-    two players of opposite payoffs the average
-    strategy approaches an equilibrium; with more there is no such guarantee.
+    two players of opposite payoffs the average strategy approaches an equilibrium; with more there is no such
+    guarantee.
     Source: Zinkevich et al., 2007, equations 7 and 8; Lanctot et al., Monte Carlo Sampling for Regret Minimization in
     Extensive Games, 2009, section 4 (external sampling).
 
