@@ -4,7 +4,8 @@
 
 At most 64 episodes play at the same time; further ones begin as others end. Each has a number of turns of its own and
 replies that end where the policy ends them, so that lengths are mixed, and a tool of up to 50 ms works between two
-turns. The other side gives the same requests to the engine at once, with the same seeds and so with the same replies.
+turns. The other side gives the same requests to the engine at once, with the same seeds and so, but for last bits, with
+the same replies.
 Both are run in turn; the medians of both and of their ratio are printed.
 """
 
@@ -53,7 +54,7 @@ class CountingEngine(LocalEngine):
 
 
 def measure(policy: TextPolicy, episodes: int, tokens: int, seed: int) -> tuple[float, float, int]:
-    """Return tokens a second of agents and of single turns, and the number of tokens, which is the same."""
+    """Return tokens a second of agents and of single turns, and the number of tokens."""
     sampling = Sampling(max_tokens=tokens, temperature=1.0)
     agents, turns = CountingEngine(), CountingEngine()
     for engine in (agents, turns):
@@ -67,8 +68,8 @@ def measure(policy: TextPolicy, episodes: int, tokens: int, seed: int) -> tuple[
     end = time.perf_counter()
     if failed := sum(episode.ended == "error" for episode in played):
         raise SystemExit(f"{failed} of {episodes} agents failed")
-    if agents.tokens != turns.tokens:
-        raise SystemExit(f"agents have {agents.tokens} tokens and single turns {turns.tokens}; they must be the same")
+    if abs(agents.tokens - turns.tokens) > 0.01 * turns.tokens:  # other batches, other last bits, now and then a token
+        raise SystemExit(f"agents have {agents.tokens} tokens and single turns {turns.tokens}, which is no comparison")
     return agents.tokens / (middle - begin), turns.tokens / (end - middle), turns.tokens
 
 

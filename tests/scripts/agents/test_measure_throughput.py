@@ -1,4 +1,4 @@
-"""The comparison of agents with single turns samples the same tokens on both sides."""
+"""The comparison of agents with single turns samples the same requests on both sides."""
 
 import re
 
@@ -6,7 +6,7 @@ from scripts.agents.measure_throughput import main
 from tests.checkpoints import qwen2
 
 
-def test_both_sides_have_the_same_tokens_and_a_ratio_is_printed(tmp_path, capsys):
+def test_both_sides_have_the_same_requests_and_a_ratio_is_printed(tmp_path, capsys):
     main(["--path", str(qwen2(tmp_path)), "--episodes", "6", "--tokens", "4", "--repeats", "1"])
     printed = capsys.readouterr().out
     assert re.search(r"6 episodes, \d+ tokens a run\n", printed)
