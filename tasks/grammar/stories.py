@@ -31,8 +31,8 @@ def link_share(sentences: Sequence[str]) -> float:
 def measure_surprise(sentences: Sequence[str]) -> float:
     """Mean surprise in nats of the letters that a writer of the language draws: all but the first one of a sentence."""
     shares = dict(zip(CONSONANTS + VOWELS, SHARES * 2))
-    drawn = [-math.log(shares[letter]) for sentence in sentences for letter in sentence[1:]]
-    return sum(drawn) / len(drawn) if drawn else 0.0
+    surprises = [-math.log(shares[letter]) for sentence in sentences for letter in sentence[1:]]
+    return sum(surprises) / len(surprises) if surprises else 0.0
 
 
 def judge_coherence(question: str) -> str:

@@ -38,15 +38,15 @@ class TicTacToeRules:
 def list_positions() -> tuple[str, ...]:
     """All positions that can be reached in which X is to move, in order of their texts."""
     rules = TicTacToeRules()
-    seen, front = {rules.start()}, [rules.start()]
+    reached, front = {rules.start()}, [rules.start()]
     while front:
         position = front.pop()
         for action in rules.actions(position):
             after = rules.move(position, action)
-            if after not in seen and rules.outcome(after) is None:
-                seen.add(after)
+            if after not in reached and rules.outcome(after) is None:
+                reached.add(after)
                 front.append(after)
-    return tuple(sorted(position for position in seen if position.count("X") == position.count("O")))
+    return tuple(sorted(position for position in reached if position.count("X") == position.count("O")))
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """LSPO: regret matching by hand, CFR against known equilibria, speeches in clusters, and the pairs of a game."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -13,7 +13,7 @@ from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
-from mmrl.core.types import Completion, Context, PolicyOutput, Prompt, Sampling
+from mmrl.core.types import Context, PolicyOutput, Prompt, Sampling
 from mmrl.methods.games.lspo.cfr import (
     FiniteGame,
     RegretMinimiser,
@@ -27,6 +27,7 @@ from mmrl.methods.games.lspo.latent import LatentDeal, LatentGame, SpeechCluster
 from mmrl.methods.games.lspo.pairs import LatentPairs, label_proportion, pick_pair
 from mmrl.objectives.preference import DPOLoss
 from tasks.werewolf.task import Werewolf
+from tests.methods.games.replies import ReplyEngine
 
 TASK = Werewolf()
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
@@ -264,29 +265,6 @@ def test_dpo_on_proportions_ends_at_the_solution():
     assert_close(logits.softmax(0).detach(), goal, atol=1e-3, rtol=0)
 
 
-def complete(text):
-    one = torch.ones(len(text) + 1)
-    return Completion({}, one.long(), -one, one.bool(), text)
-
-
-@dataclass
-class Players:
-    """An engine that replies by a function of the view and the model."""
-
-    reply: object
-
-    def __post_init__(self):
-        self.views = []
-
-    def sample(self, requests, sampling):
-        out = []
-        for request in requests:
-            view = request.observation["messages"][0]["content"]
-            self.views.append((view, request.model))
-            out.append(complete(self.reply(view, self.views)))
-        return out
-
-
 class OneDeal(Werewolf):
     """Seat 2 is the seer, who saw that seat 4 is the wolf."""
 
@@ -312,7 +290,7 @@ def tell_truth(view, views):
 
 
 def test_a_game_is_played():
-    engine = Players(tell_truth)
+    engine = ReplyEngine(tell_truth)
     (episode,) = HiddenRoleGame().collect([(3, OneDeal()[0])], context(engine))
     views = [view for view, _ in engine.views]
     assert views[:3] == ["1 villager||say", "2 seer 4 bad|pass/|say", "3 villager|pass/4 bad/|say"]
@@ -322,7 +300,7 @@ def test_a_game_is_played():
 
 
 def test_an_opponent_plays_the_other_side():
-    engine = Players(tell_truth)
+    engine = ReplyEngine(tell_truth)
     prompts = [(index, OneDeal()[index]) for index in (0, 1)]  # as the village, and as the wolf
     village, wolf = HiddenRoleGame(opponent="first").collect(prompts, context(engine, {"first": None}))
     assert (village.info["won"], len(village.turns)) == (1.0, 6) and (wolf.info["won"], len(wolf.turns)) == (0.0, 2)
@@ -343,7 +321,7 @@ def test_pairs_of_a_game_follow_the_solution():
         return others[turn % 3]
 
     rollout = LatentPairs(games=9, clusters=(3,), iterations=400, samples=3, tremble=0.5)
-    rows = rollout.collect([(0, OneDeal()[0])], context(Players(reply)))
+    rows = rollout.collect([(0, OneDeal()[0])], context(ReplyEngine(reply)))
     assert rollout.metrics()["latent/clusters"] == 3
     by_group = {}
     for row in rows:
@@ -358,7 +336,7 @@ def test_pairs_of_a_game_follow_the_solution():
 
 
 def test_the_solution_is_that_of_the_checkpoint():
-    engine = Players(lambda view, views: ("pass", "4 bad")[len(views) % 2] if view.endswith("say") else "1")
+    engine = ReplyEngine(lambda view, views: ("pass", "4 bad")[len(views) % 2] if view.endswith("say") else "1")
     rollout = LatentPairs(games=8, clusters=(2,), iterations=50, samples=2)
     rollout.collect([(0, OneDeal()[0])], context(engine))
     other = LatentPairs(games=8, clusters=(2,), iterations=50, samples=2)

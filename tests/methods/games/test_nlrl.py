@@ -1,13 +1,10 @@
 """NLRL: games, evaluations by counting continuations, the selection mask, and the buffers of its rounds."""
 
-from dataclasses import dataclass
-
 import pytest
-import torch
 
 from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.schedule import list_steps
-from mmrl.core.types import Completion, Context, Sampling
+from mmrl.core.types import Context, Sampling
 from mmrl.methods.games.nlrl.improvement import MoveImprovement, MoveImprover, count_actions
 from mmrl.methods.games.nlrl.matches import BoardGames, read_action
 from mmrl.methods.games.nlrl.values import (
@@ -22,30 +19,11 @@ from mmrl.rewards.judges.questions import Reply
 from tasks.cyclic.task import Cyclic
 from tasks.tictactoe.board import TicTacToeRules
 from tasks.tictactoe.task import TicTacToe
+from tests.methods.games.replies import ReplyEngine
 
 GAMES, MOVES, VALUES = (TicTacToe(view=view) for view in ("game", "move", "value"))
 WIN = "XX.OO...."
 """X wins at square 2."""
-
-
-@dataclass
-class Player:
-    """An engine that replies by a function of the view, the number of times that it was asked and the model."""
-
-    reply: object
-
-    def __post_init__(self):
-        self.views = []
-
-    def sample(self, requests, sampling):
-        out = []
-        for request in requests:
-            view = request.observation["messages"][0]["content"]
-            text = self.reply(view, sum(view == other for other in self.views), request.model)
-            self.views.append(view)
-            one = torch.ones(len(text) + 1)
-            out.append(Completion({}, one.long(), -one, one.bool(), text))
-        return out
 
 
 class Writer(LanguageJudge):
@@ -60,7 +38,10 @@ class Writer(LanguageJudge):
 
 
 def context(reply, task=GAMES, group_size=1):
-    return Context(task, Player(reply), None, Sampling(), 0, 0, group_size=group_size)
+    def answer(view, views):
+        return reply(view, sum(view == other for other, _ in views[:-1]), views[-1][1])
+
+    return Context(task, ReplyEngine(answer), None, Sampling(), 0, 0, group_size=group_size)
 
 
 def first_square(view, count, model):
@@ -74,8 +55,9 @@ def test_games_are_played_by_the_rules():
     episodes = BoardGames().collect(prompts, ctx)
     assert {episode.info["outcome"] for episode in episodes} <= {1, 0, -1}
     assert all(3 <= len(episode.turns) <= 5 for episode in episodes)
-    assert ctx.engine.views[:20] == ["." * 9] * 20
-    assert all(view.count("X") == view.count("O") for view in ctx.engine.views)
+    views = [view for view, _ in ctx.engine.views]
+    assert views[:20] == ["." * 9] * 20
+    assert all(view.count("X") == view.count("O") for view in views)
     assert len({tuple(turn.completion.output for turn in episode.turns) for episode in episodes}) > 3
     scores = [GAMES.score(episode) for episode in episodes]
     assert [score["won"] for score in scores] == [(episode.info["outcome"] + 1) / 2 for episode in episodes]
@@ -101,17 +83,18 @@ def test_evaluations_count_wins_draws_and_losses():
 
 
 def test_a_language_model_can_aggregate():
-    seen = []
+    questions = []
 
     def write(question):
-        seen.append(question)
+        questions.append(question)
         return "Two games of two were won, so the move is\ngood"
 
     games = [PlayedGame(("XX.OO....", "XXXOO...."), 1), PlayedGame(("XX.OO....",), -1)]
     assert MoveAggregator(judge=Writer(write)).write([(WIN, 2, games)]) == [
         "Two games of two were won, so the move is good"
     ]
-    assert "square 2 (" in seen[0] and f"{WIN}\n" in seen[0] and "XX.OO.... XXXOO.... won\nXX.OO.... lost" in seen[0]
+    assert "square 2 (" in questions[0] and f"{WIN}\n" in questions[0]
+    assert "XX.OO.... XXXOO.... won\nXX.OO.... lost" in questions[0]
 
 
 class WonRules(TicTacToeRules):

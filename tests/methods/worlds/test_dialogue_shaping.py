@@ -1,9 +1,5 @@
 """Dialogue Shaping: similarity and rewards by hand, what sentences say, interviews by script and by a model."""
 
-import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
-
 import pytest
 import torch
 
@@ -22,6 +18,7 @@ from mmrl.policies.text.actions.word_scorer import WordScorer
 from tasks.house import House
 from tasks.house.layout import HousePlan
 from tests.text_environments import Count
+from tests.tools.programs.chat_server import serve_texts
 
 A, B, C, D = (("you", "have", name) for name in "abcd")
 LAYOUT = HousePlan(
@@ -135,37 +132,10 @@ def test_random_triples_have_the_relations_and_other_names():
     assert len({frozenset(part.interview(ask, "", OWNED, f"w/{i}")) for i in range(8)}) > 1
 
 
-def serve_answers(answers):
-    """A server that gives these answers in order, and what it was asked."""
-    bodies = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            message = {"role": "assistant", "content": answers[len(bodies) - 1]}
-            text = json.dumps({"choices": [{"message": message}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    return server, bodies
-
-
 def test_a_language_model_asks_until_it_is_done_and_writes_the_triples():
     written = "I learned:\n(You, have, key)\n( apple ,on, table)\nnothing else (really)"
-    server, bodies = serve_answers(["Where is the key?", "Done.", written])
-    try:
-        part = ModelInterviewer(f"http://127.0.0.1:{server.server_port}/v1", "m", retries=0)
-        graph = part.interview(ask, "Put the apple on the table.", OWNED, "w/0")
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_texts(["Where is the key?", "Done.", written]) as (url, bodies):
+        graph = ModelInterviewer(url, "m", retries=0).interview(ask, "Put the apple on the table.", OWNED, "w/0")
     assert graph == {("you", "have", "key"), ("apple", "on", "table")}
     contents = [[message["content"] for message in body["messages"]] for body in bodies]
     assert "Put the apple on the table." in contents[0][0] and contents[1][2] == "The key is in the attic."

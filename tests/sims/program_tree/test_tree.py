@@ -1,9 +1,6 @@
 """Program tree: rules that keep the truth table, validators by hand, masks, rewards, orders and a trap."""
 
-import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import product
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ from sims.gym import GymSim
 from sims.program_tree.expressions import draw_expression, mutate, read, rewrite, similarity, truth_table, write
 from sims.program_tree.proposers import RuleProposer, TableProposer, build_proposer
 from sims.program_tree.tree import DIFFERENT, EQUAL, FEATURES, ProgramTree, draw_pair
+from tests.tools.programs.chat_server import serve_texts
 
 SOURCE, TARGET = "not (not a or not b)", "(b and a)"
 DEAD_END, WAY = "(a and b)", "not not not (not a or not b)"
@@ -153,30 +151,10 @@ def test_rules_propose_what_is_right_but_for_planted_errors():
 
 
 def test_a_language_model_proposes_lines():
-    bodies = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            content = "1. (b and a)\n- `not not (a and b)`\n\nnonsense here\n"
-            text = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        options = {"url": f"http://127.0.0.1:{server.server_port}/v1", "model": "m", "retries": 0}
-        env = make_trap(proposer=options)
+    content = "1. (b and a)\n- `not not (a and b)`\n\nnonsense here\n"
+    with serve_texts([content]) as (url, bodies):
+        env = make_trap(proposer={"url": url, "model": "m", "retries": 0})
         env.step(0)
-    finally:
-        server.shutdown()
-        server.server_close()
     assert SOURCE in bodies[0]["messages"][0]["content"] and TARGET in bodies[0]["messages"][0]["content"]
     assert [(node.program, node.passes) for node in env.tree[1:]] == [
         ("(b and a)", True), ("not not (a and b)", True), ("nonsense here", False),

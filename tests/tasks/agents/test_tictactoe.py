@@ -41,8 +41,8 @@ def test_views():
     )
     assert games[3].messages[0]["content"] == ".........:"
     assert moves.find("XX.OO....").messages[0]["content"] == "XX.OO....:"
-    found = values.find("XX.OO....", 2)
-    assert found.messages[0]["content"] == "XX.OO....2=" and values[found.index] == found
+    prompt = values.find("XX.OO....", 2)
+    assert prompt.messages[0]["content"] == "XX.OO....2=" and values[prompt.index] == prompt
     with pytest.raises(ConfigError, match=r"set task\.view=value"):
         moves.find("XX.OO....", 2)
     with pytest.raises(ConfigError, match="view must be"):

@@ -1,6 +1,5 @@
 """Programs that reward decisions: what they give, and how what cannot be used is refused."""
 
-import json
 import pickle
 from pathlib import Path
 
@@ -152,10 +151,10 @@ def test_writers_that_cannot_be_used_are_refused(options, refused):
 
 
 def test_a_model_behind_a_server_writes(chat_server):
-    url, asked = chat_server(["```python\nx\n```"])
+    url, bodies = chat_server(["```python\nx\n```"])
     writer = build_writer({"url": url, "model": "m", "max_tokens": 7})
     assert find_program(writer.write([{"role": "user", "content": "write"}], 4)) == "x\n"
-    body = json.loads(asked[0])
+    (body,) = bodies
     assert body["messages"] == [{"role": "user", "content": "write"}] and body["model"] == "m"
     assert body["max_tokens"] == 7 and body["seed"] == 4
 

@@ -101,8 +101,8 @@ class LatentGame(FiniteGame):
 
     def move(self, state: LatentState, action: int) -> LatentState:
         number = len(state.moves)
-        made = action if number >= self.players else self.list_clusters(state.deal.roles[number])[action]
-        return LatentState(state.deal, (*state.moves, made))
+        choice = action if number >= self.players else self.list_clusters(state.deal.roles[number])[action]
+        return LatentState(state.deal, (*state.moves, choice))
 
     def payoffs(self, state: LatentState) -> list[float]:
         key = state.moves[self.players :], state.deal.wolf

@@ -123,8 +123,8 @@ class MoveImprovement(BoardGames, SingleTurn):
         matches = self.begin(prompts, ctx)
         self.play(matches, ctx)
         chosen = [draw_move(match, ctx) for match in matches]
-        drawn = [(match, move) for match, move in zip(matches, chosen) if move is not None]
-        texts = iter(self._take_won(drawn) if self.picks_won else self._improve(drawn, ctx))
+        decisions = [(match, move) for match, move in zip(matches, chosen) if move is not None]
+        texts = iter(self._take_won(decisions) if self.picks_won else self._improve(decisions, ctx))
         episodes = []
         for match, move in zip(matches, chosen):
             text = next(texts) if move is not None else None
@@ -132,30 +132,30 @@ class MoveImprovement(BoardGames, SingleTurn):
             episodes.append(write_row(match, prompt, move, text))
         return episodes
 
-    def _take_won(self, drawn: Sequence[tuple[Match, Move]]) -> list[str | None]:
+    def _take_won(self, decisions: Sequence[tuple[Match, Move]]) -> list[str | None]:
         """Return the moves of games that were won."""
-        return [self._write("", move.action) if match.outcome == 1 else None for match, move in drawn]
+        return [self._write("", move.action) if match.outcome == 1 else None for match, move in decisions]
 
-    def _improve(self, drawn: Sequence[tuple[Match, Move]], ctx: Context) -> list[str | None]:
+    def _improve(self, decisions: Sequence[tuple[Match, Move]], ctx: Context) -> list[str | None]:
         """Return the text of the pick in each position."""
         rules = board_task(ctx.task).rules
         # moves of the policy in each position
-        boards = [rules.write(move.position) for _, move in drawn]
+        boards = [rules.write(move.position) for _, move in decisions]
         requests = [
             self.request(match.prompt, board, ("sample", *match.key, k), ctx)
-            for (match, _), board in zip(drawn, boards)
+            for (match, _), board in zip(decisions, boards)
             for k in range(self.samples)
         ]
         sampled = ctx.engine.sample(requests, ctx.sampling) if requests else []
         candidates = []
-        for place, (_, move) in enumerate(drawn):
+        for place, (_, move) in enumerate(decisions):
             texts = [str(done.output) for done in sampled[place * self.samples : (place + 1) * self.samples]]
             legal = rules.actions(move.position)
             candidates.append(count_actions([read_action(text, legal) for text in texts], self.keep))
         # an evaluation of each candidate, and the pick
         asked = [(place, action) for place, actions in enumerate(candidates) for action in actions]
-        written = self._evaluate([(drawn[place][0].prompt, boards[place], action) for place, action in asked], ctx)
-        evaluations: list[dict[int, str]] = [{} for _ in drawn]
+        written = self._evaluate([(decisions[place][0].prompt, boards[place], action) for place, action in asked], ctx)
+        evaluations: list[dict[int, str]] = [{} for _ in decisions]
         for (place, action), text in zip(asked, written):
             evaluations[place][action] = text
         cases = [(board, each) for board, each in zip(boards, evaluations) if each]

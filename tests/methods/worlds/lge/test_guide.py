@@ -74,8 +74,8 @@ def test_padding_is_no_action_and_is_never_left():
     policy = explorer(guided=1.0, k=3)
     relevance = policy.guide(observations(policy, 2, 5))
     assert (relevance[0, 2:] == ABSENT).all() and relevance[0, :2].abs().max() <= 1
-    drawn = policy.act(observations(policy, *[2, 5] * 100), Sampling(), Noise(range(200))).action[::2]
-    assert set(drawn.flatten().tolist()) == {0, 1}
+    actions = policy.act(observations(policy, *[2, 5] * 100), Sampling(), Noise(range(200))).action[::2]
+    assert set(actions.flatten().tolist()) == {0, 1}
 
 
 def test_a_shuffled_guide_has_the_same_relevances_of_other_actions():

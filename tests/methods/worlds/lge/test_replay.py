@@ -74,8 +74,8 @@ def test_the_rows_have_the_targets_of_a_loop():
 def test_half_of_the_rows_are_of_episodes_that_earned_something():
     part = DecisionReplay(rows=8)
     part.buffers = {"earned": [decision(i, 1.0) for i in range(10)], "others": [decision(i) for i in range(90)]}
-    drawn = part.draw(np.random.default_rng(0))
-    assert sum(each.reward for each in drawn) == 4 and len({id(each) for each in drawn}) == 8
+    decisions = part.draw(np.random.default_rng(0))
+    assert sum(each.reward for each in decisions) == 4 and len({id(each) for each in decisions}) == 8
     part.buffers["earned"] = part.buffers["earned"][:1]
     assert sum(each.reward for each in part.draw(np.random.default_rng(0))) == 1
     part.buffers = {"earned": [decision(i, 1.0) for i in range(10)], "others": [decision(0)]}
