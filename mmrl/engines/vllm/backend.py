@@ -37,6 +37,7 @@ class EngineSampling:
     forbidden: tuple[int, ...]  # ids that may not be drawn; log-probs are of the distribution without them
     support: int  # number of kept ids to report per token of truncated sampling; 0 for none
     guide: str | None = None  # that completions match, as the text of `Sampling.guide`
+    scores_prompt: bool = False  # report the log-prob of every prompt token too
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class EngineOutput:
     support_ids: tuple[tuple[int, ...], ...] | None = None  # per token, the ids that truncation kept
     version: int | None = None  # of the weights, as vLLM reports it
     error: str = ""  # the reason, when ended is "error"
+    prompt_logprobs: tuple[float, ...] = ()  # nats, of every prompt token but the first, if they were asked for
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +20,10 @@ from mmrl.distributed.parallel import rank_and_size
 from mmrl.distributed.sharding import collect_weights, without_weights
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, EngineFailure, EngineOutput, EnginePrompt, EngineSampling
+from mmrl.engines.vllm.private_folder import make_private_folder
 from mmrl.engines.vllm.ranks import broadcast, raise_together
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, check_prompt, refuse_videos, support_of
+from mmrl.engines.vllm.strings import ChoosesStrings, choose_strings
 from mmrl.engines.vllm.weights.blocks import WeightBlocks
 from mmrl.engines.vllm.weights.sent_weights import SentWeights
 from mmrl.engines.vllm.weights.update import AdapterFactors, FullWeights
@@ -32,7 +32,6 @@ from mmrl.policies.text.language_model import refuse_mean
 
 log = logging.getLogger(__name__)
 
-SHARED_MEMORY = Path("/dev/shm")
 CANARY = Sampling(decode="argmax", max_tokens=8)
 
 
@@ -60,7 +59,8 @@ class VllmEngine(Engine):
         self.sent = AdapterFactors() if adapters else FullWeights()
         self._folder: Path | None = None
         self._writes = False  # rank 0 writes into the folder, and empties it at the end
-        self._policy: Any = None
+        self._policy: Any = None  # whose weights vLLM holds
+        self._chooser: ChoosesStrings | None = None  # that chooses by its scores, in place of its tokens
         self._version = 0
         self._dtypes: set[str] = set()
         self._warned: set[str] = set()
@@ -71,6 +71,8 @@ class VllmEngine(Engine):
     # ---------------------------------------------------------------- weights
 
     def sync(self, policy: Any, version: int) -> None:
+        self._chooser = policy if isinstance(policy, ChoosesStrings) else None
+        policy = policy.language_model if isinstance(policy, ChoosesStrings) else policy
         with raise_together():  # no rank samples from now on
             canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
         if self.backend.takes_tensors and self.sent.whole:
@@ -107,7 +109,7 @@ class VllmEngine(Engine):
     def _make_folder(self) -> Path:
         """Make a folder, of this rank's own if each has an instance of vLLM."""
         if self.folder is None:
-            return Path(tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder()))
+            return make_private_folder()
         rank, processes = rank_and_size()
         return Path(self.folder) / f"rank-{rank}" if processes > 1 and self.backend.in_process else Path(self.folder)
 
@@ -120,8 +122,7 @@ class VllmEngine(Engine):
         with raise_together():
             self._writes = rank_and_size()[0] == 0
             if self._writes:
-                folder = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
-                self._folder = Path(folder)
+                self._folder = Path(self.folder) if self.folder else make_private_folder()
                 exported = self.sent.save(policy, self._folder / "start")
         self._folder, complete = broadcast((self._folder, exported is not None))
         self.backend.start(self._folder / "start", version)
@@ -187,7 +188,12 @@ class VllmEngine(Engine):
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
         started = time.perf_counter()
-        completions = self._completions(requests, sampling)
+        if self._chooser is None:
+            completions = self._completions(requests, sampling)
+        else:
+            completions = choose_strings(
+                self._chooser, self.backend, requests, sampling, self._version, self._count_failure
+            )
         self.count("time/generate", time.perf_counter() - started)
         self.count("engine/tokens", float(sum(int(c.action_mask.sum()) for c in completions)))
         return completions
@@ -245,8 +251,7 @@ class VllmEngine(Engine):
         if not failed and drawing.guide and not self._policy.grammars.follows(drawing.guide, output.ids):
             failed, output = True, replace(output, error=f"vLLM did not follow {drawing.guide}")
         if failed:  # a failed completion has one forced token; its episode is counted, and dropped before training
-            self.count("engine/failed", 1)
-            self._warn(output.error or "vLLM gave no token")
+            self._count_failure(output.error or "vLLM gave no token")
             output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), support_ids=((),))
         else:
             check_prompt(output.prompt_ids, observation["input_ids"].tolist(), self._policy.forbidden)
@@ -268,7 +273,8 @@ class VllmEngine(Engine):
             prompt_id=context_id(request),
         )
 
-    def _warn(self, reason: str) -> None:
+    def _count_failure(self, reason: str) -> None:
+        self.count("engine/failed", 1)
         if reason not in self._warned:
             self._warned.add(reason)
             log.warning("a request failed in vLLM; its episode counts as an error and is not trained on: %s", reason)
@@ -287,9 +293,4 @@ class VllmEngine(Engine):
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
             if self.folder is None:
                 shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = self._policy = None
-
-
-def _shared_memory_folder() -> str | None:
-    """Return the folder of shared memory, if the system has one."""
-    return str(SHARED_MEMORY) if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK) else None
+        self._folder = self._policy = self._chooser = None

@@ -38,6 +38,8 @@ def sampling_fields(drawing: EngineSampling, seed: int) -> dict[str, Any]:
         fields["stop"] = list(drawing.stop)
     if drawing.forbidden:
         fields["logit_bias"] = {i: NEVER for i in drawing.forbidden}
+    if drawing.scores_prompt:
+        fields["prompt_logprobs"] = 0  # of the prompt's own tokens, none beside them
     if drawing.guide is not None:
         fields["structured_outputs"] = structured_outputs(drawing.guide)
     return fields

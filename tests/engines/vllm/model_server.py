@@ -72,6 +72,14 @@ class Model:
                 return drawn, logprobs, "stop"
         return drawn, logprobs, "length"
 
+    def score(self, ids: list[int]) -> list[dict[str, Any] | None]:
+        """Log-probs of a prompt's tokens, as vLLM's route writes them."""
+        import torch
+
+        with torch.no_grad():
+            logprobs = self.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        return [None, *({str(i): {"logprob": float(row[i])}} for i, row in zip(ids[1:], logprobs))]
+
     def join(self, address: dict[str, Any] | None = None, first_rank: int = 1) -> None:
         from mmrl.engines.vllm.weights.group import GroupAddress, WeightGroup
 
@@ -130,7 +138,10 @@ def serve(control: Path, words: list[str]) -> None:
         content = [{"token_id": i, "logprob": x, "top_logprobs": []} for i, x in zip(ids, logprobs)]
         choice = {"finish_reason": reason, "stop_reason": None, "token_ids": ids, "logprobs": {"content": content}}
         choice["weight_versions"] = [{"version": model.version, "start": 0, "end": len(ids)}]
-        return web.json_response({"prompt_token_ids": body["token_ids"], "choices": [choice]})
+        reply = {"prompt_token_ids": body["token_ids"], "choices": [choice]}
+        if "prompt_logprobs" in body["sampling_params"]:
+            reply["prompt_logprobs"] = model.score(body["token_ids"])
+        return web.json_response(reply)
 
     async def call(request: web.Request) -> web.Response:
         body = await request.json()

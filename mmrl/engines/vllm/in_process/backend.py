@@ -287,6 +287,9 @@ def _output(request: Any, drawing: EngineSampling) -> EngineOutput:
         support_ids=support_ids,
         version=min(versions, default=None),
         error=error,
+        prompt_logprobs=tuple(
+            step[i].logprob for i, step in zip(request.prompt_token_ids[1:], (request.prompt_logprobs or ())[1:])
+        ),
     )
 
 

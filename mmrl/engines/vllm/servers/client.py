@@ -184,6 +184,10 @@ def output(reply: dict[str, Any], drawing: EngineSampling) -> EngineOutput:
         support_ids=support_ids,
         version=min(versions, default=None),
         error=error,
+        prompt_logprobs=tuple(
+            _real(step[str(i)]["logprob"])
+            for i, step in zip(reply["prompt_token_ids"][1:], (reply.get("prompt_logprobs") or ())[1:])
+        ),
     )
 
 

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from mmrl.core.batch import Batch, Ragged
 from mmrl.core.rng import Noise
 from mmrl.core.types import Observation, PolicyOutput, Sampling
-from mmrl.ops.choice import MASKED_LOGIT, draw
+from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.encoder import perceptron
-from mmrl.policies.text.actions.admissible import encode_strings, split_strings
+from mmrl.policies.text.actions.admissible import arrange_scores, encode_strings, split_strings
 from mmrl.policies.text.language_model import refuse_mean
 from mmrl.policies.text.loading import VALUE_HEAD, build_value_head
 from mmrl.policies.text.policy import TextPolicy
@@ -157,16 +157,10 @@ class ActionScorer(Policy):
         rows |= {f"obs.{name}": observation[name][decision] for name in ("input_ids", "attention_mask")}
         self.language_model.one_pass = self.one_pass
         out = self.language_model(rows.with_columns(prompt_id=decision))
-        scores = torch.where(mask, out.logprobs, 0.0).sum(1)
-        if self.reduction == "mean":
-            scores = scores / mask.sum(1)
-        # the first string of each decision, and the place of each string in its decision
-        first = counts.cumsum(0) - counts
-        place = torch.arange(len(ids), device=ids.device) - first[decision]
-        logits = scores.new_full((len(counts), int(counts.max())), -torch.inf).index_put((decision, place), scores)
-        logits = (logits - logits.detach().amax(1, keepdim=True)).clamp(min=MASKED_LOGIT)
+        logits = arrange_scores(torch.where(mask, out.logprobs, 0.0), mask, counts, self.reduction)
         if self.value_head is None:
             return logits, None
+        first = counts.cumsum(0) - counts  # string of each decision
         states = out.extra["hidden_states"][first, 0, 0]  # [N, D] of the prompt's last token
         return logits, self.value_head(states.to(next(self.value_head.parameters()).dtype))[:, 0].float()
 
@@ -176,7 +170,33 @@ class ActionScorer(Policy):
     @torch.no_grad()
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         self.check_sampling(sampling)
-        logits, values = self.score(observation)
+        return self._draw(observation, *self.score(observation), owner, sampling, noise)
+
+    def list_strings(self, observation: Observation) -> list[list[int]]:
+        """Return the token ids of each string of an encoded observation."""
+        strings = observation["admissible_ids"].split(observation["admissible_sizes"].tolist())
+        return [string.tolist() for string in strings]
+
+    def choose(
+        self, observation: Mapping[str, Any], logprobs: Tensor, owner: Tensor, sampling: Sampling, noise: Noise
+    ) -> Action:
+        """Choose by an engine's log-probs of the strings, see `mmrl.engines.vllm.strings.ChoosesStrings`."""
+        self.check_sampling(sampling)
+        sizes = observation["admissible_sizes"]
+        inside = torch.arange(logprobs.shape[1]) < sizes.values[:, None]
+        logits = arrange_scores(logprobs, inside, sizes.lengths, self.reduction)
+        return self._draw(observation, logits, None, owner, sampling, noise)
+
+    def _draw(
+        self,
+        observation: Mapping[str, Any],
+        logits: Tensor,
+        values: Tensor | None,
+        owner: Tensor,
+        sampling: Sampling,
+        noise: Noise,
+    ) -> Action:
+        """Draw a string for each choice by the logits [N, K] of N decisions."""
         owner = owner.to(logits.device)
         choices, logprobs, support = draw(
             logits[owner],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+
+from mmrl.ops.choice import MASKED_LOGIT
 
 
 def encode_strings(
@@ -67,3 +69,25 @@ def split_strings(ids: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """
     mask = torch.arange(int(sizes.max()), device=ids.device) < sizes[:, None]
     return ids.new_zeros(mask.shape).masked_scatter(mask, ids), mask
+
+
+def arrange_scores(logprobs: Tensor, mask: Tensor, counts: Tensor, reduction: Literal["sum", "mean"]) -> Tensor:
+    """Turn log-probs of the tokens of strings into the logits of decisions.
+
+    Args:
+        logprobs: [R, L] in nats, 0 beyond a string.
+        mask: [R, L], the tokens of each string.
+        counts: [N] strings of each decision, which sum to R.
+        reduction: of a string's tokens to its score.
+
+    Returns:
+        Logits [N, K], the largest of a row 0 and `MASKED_LOGIT` beyond its strings.
+    """
+    scores = logprobs.sum(1)
+    if reduction == "mean":
+        scores = scores / mask.sum(1)
+    # decision of each string, and its place there
+    decision = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+    place = torch.arange(len(scores), device=counts.device) - (counts.cumsum(0) - counts)[decision]
+    logits = scores.new_full((len(counts), int(counts.max())), -torch.inf).index_put((decision, place), scores)
+    return (logits - logits.detach().amax(1, keepdim=True)).clamp(min=MASKED_LOGIT)
