@@ -55,6 +55,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     models = further | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
     _check_recorded(provided, module, where)
+    provided = provided - (frozenset({"values"}) if _has_copy(module) else frozenset())
     _check_judges(module, where)
     written = (part.writes() for part in (load(module["rollout"]["class_path"]), *transforms))
     columns = (COLLATED | provided).union(*written)
@@ -121,6 +122,11 @@ def find_row_readers(model: Mapping[str, Any], data: Mapping[str, Any]) -> dict[
 def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
     """Names of further forward passes: of models, of the policy in contexts, and of models in contexts."""
     return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})
+
+
+def _has_copy(module: Mapping[str, Any]) -> bool:
+    """Whether an engine samples with a copy of the language model's weights, which predicts no values."""
+    return bool(module.get("engine")) and not load(module["engine"]["class_path"]).uses_policy
 
 
 def _check_recorded(columns: frozenset[str], module: Mapping[str, Any], where: str) -> None:

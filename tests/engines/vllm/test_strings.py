@@ -6,6 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.config.wiring import check_wiring
+from mmrl.core.errors import ConfigError
 from mmrl.core.types import Request, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import Backend
@@ -17,6 +21,7 @@ from tests.checkpoints import TEXT
 from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import moved
 from tests.engines.vllm.test_several_processes import pool
+from tests.tiny_recipes import QUIET, override, record
 
 DECISIONS = (
     ("You see a key. ", ("go on", "go up", "jump!", "pick up the key")),
@@ -96,6 +101,30 @@ def test_vllm_scores_the_strings(tmp_path, kind):
             check(engine, policy, version)
     finally:
         engine.close()
+
+
+GLAM = ("method=glam", "setting=gridworld", "trainer.callbacks.warm_start.stages=null", "engine=vllm_server")
+
+
+def test_values_are_the_learners_where_vllm_samples():
+    parts = to_lightning(compose(GLAM))
+    with pytest.raises(ConfigError, match=r"'gae' reads .'values'.*write them: name one in data.pipeline"):
+        check_wiring(parts["model"], parts["data"], None)
+    parts = to_lightning(compose((*GLAM, "data.pipeline=[values,gae]")))
+    check_wiring(parts["model"], parts["data"], None)
+
+
+def test_a_run_learns_by_vllms_scores(tmp_path):
+    """The learner gives what was chosen the probability with which vLLM's scores chose it, in every iteration."""
+    write_python(tmp_path)
+    small = ("data.num_prompts=4", "data.num_minibatches=2", "data.evaluation=null", "data.pipeline=[values,gae]")
+    own = (f"engine.python={tmp_path}/python", f"engine.logs={tmp_path}/servers", "trainer.max_epochs=2")
+    recorder = f"trainer.callbacks.recorder={{_target_: tests.tiny_recipes.Recorder, folder: '{tmp_path}/record'}}"
+    words = (*override(QUIET, GLAM), *small, *own, "data.parity.every=1", recorder, f"run_dir={tmp_path}/run")
+    CLI(to_lightning(compose(words))).fit()
+    metrics = record(tmp_path)["metrics"]
+    assert len(metrics) == 2 and all(0 < row["parity/max"] < 1e-4 for row in metrics)
+    assert metrics[1]["train/policy/kl"] > 0 and all(row["rollout/errors"] == 0 for row in metrics)
 
 
 class Failing(Backend):
