@@ -1,11 +1,16 @@
-"""CLS-RL: exact-match reward of image classification for completions without reasoning (No-Thinking-RL).
+"""CLS-RL: rewards of image classification without and with a thought.
 
 CLS-RL: Image Classification with Rule-Based Reinforcement Learning, 2025, arXiv:2503.16188.
 
 - the whole completion is the class (No-Thinking-RL): `direct_answer`
+- the class between tags after a thought, and the form (CLS-RL): `thought_answer`
 """
 
 from __future__ import annotations
+
+import re
+
+FORM = re.compile(r"<think>.*?</think>\s*<answer>(.*?)</answer>", re.DOTALL)
 
 
 def direct_answer(completion: str, answer: str) -> float:
@@ -15,3 +20,14 @@ def direct_answer(completion: str, answer: str) -> float:
     CLS-RL, 2025, No-Thinking-RL, arXiv:2503.16188.
     """
     return float(completion == answer)
+
+
+def thought_answer(completion: str, answer: str) -> float:
+    """1 if the text between the answer's tags is the name of the class, and 1 if the completion is a thought and it.
+
+    Capitals and the space around the name do not matter; where there are several answers the first one counts. Source:
+    CLS-RL, 2025, accuracy and format rewards, arXiv:2503.16188; released code, minglllli/CLS-RL.
+    """
+    found = re.search(r"<answer>(.*?)</answer>", completion, re.DOTALL)
+    right = found is not None and found[1].strip().lower() == answer.strip().lower()
+    return float(right) + float(FORM.fullmatch(completion) is not None)

@@ -6,6 +6,7 @@ import pytest
 
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from tasks.scenes.classes import Classification
+from tasks.scenes.thoughts import ThoughtfulClassification
 from tests.tasks.replies import reply
 
 TASK = Classification(size=32, sides=(0.3, 0.5), count=12)
@@ -55,3 +56,12 @@ def test_verify(text, exact, form):
 def test_refusals(wrong):
     with pytest.raises(ValueError, match="scenes_classification"):
         Classification(size=32, sides=(0.3, 0.5), **wrong)
+
+
+def test_a_thought_names_colour_and_shape():
+    task = ThoughtfulClassification(size=32, sides=(0.3, 0.5), count=12)
+    assert task.demonstrate(0) == "<think>red; circle</think><answer>red circle</answer>"
+    scores = [
+        task.score(reply(task[0], text)) for text in (task.demonstrate(0), "red circle", "<answer>blue square</answer>")
+    ]
+    assert [score["exact"] for score in scores] == [1, 0, 0]
