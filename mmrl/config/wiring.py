@@ -54,8 +54,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     further = frozenset(learner.get("auxiliary_models") or ()) | frozenset(learner.get("frozen_models") or ())
     models = further | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
-    _check_recorded(provided, module, where)
-    provided = provided - (frozenset({"values"}) if _has_copy(module) else frozenset())
+    provided = _find_sampled_columns(provided, module, where)
     _check_judges(module, where)
     written = (part.writes() for part in (load(module["rollout"]["class_path"]), *transforms))
     columns = (COLLATED | provided).union(*written)
@@ -124,19 +123,20 @@ def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) ->
     return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})
 
 
-def _has_copy(module: Mapping[str, Any]) -> bool:
-    """Whether an engine samples with a copy of the language model's weights, which predicts no values."""
-    return bool(module.get("engine")) and not load(module["engine"]["class_path"]).uses_policy
+def _find_sampled_columns(columns: frozenset[str], module: Mapping[str, Any], where: str) -> frozenset[str]:
+    """Return those of a policy's columns that come with its samples: an engine with a copy of weights has no values.
 
-
-def _check_recorded(columns: frozenset[str], module: Mapping[str, Any], where: str) -> None:
-    """Refuse an engine with a copy of the weights where the policy records experts as it samples."""
+    Refuses such an engine where the policy records experts as it samples.
+    """
     engine = load(module["engine"]["class_path"]) if module.get("engine") else None
-    if "routed_experts" in columns and engine is not None and not engine.uses_policy:
+    if engine is None or engine.uses_policy:
+        return columns
+    if "routed_experts" in columns:
         raise ConfigError(
             f"{where}model.policy.router_replay=true: {engine.__name__} samples from a copy of the weights and reports "
             "no routed_experts; use engine=local, or leave it out"
         )
+    return columns - {"values"}
 
 
 def _check_sampled(module: Mapping[str, Any], transforms: Sequence[Any], need: Callable[..., None]) -> None:

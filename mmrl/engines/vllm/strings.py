@@ -81,12 +81,8 @@ def choose_strings(
     distinct_requests, owner = distinct(requests)
     read = contexts(distinct_requests, policy)  # type: ignore[arg-type]
     strings = [policy.list_strings(observation) for observation in read]
-    prompts = [
-        EnginePrompt((*observation["input_ids"].tolist(), *string), (), 0)
-        for observation, several in zip(read, strings)
-        for string in several
-    ]
-    outputs = [_checked(prompt, output) for prompt, output in zip(prompts, backend.generate(prompts, SCORING))]
+    prompts = [(*obs["input_ids"].tolist(), *string) for obs, several in zip(read, strings) for string in several]
+    outputs = score_prompts(backend, prompts)
     scores = [  # of each string the log-probs of its tokens, which are the prompt's last ones
         torch.tensor(output.prompt_logprobs[-len(string) :]) if output.ended != "error" else torch.zeros(len(string))
         for string, output in zip((string for several in strings for string in several), outputs, strict=True)
@@ -100,35 +96,41 @@ def choose_strings(
     )
     ends = torch.tensor([len(several) for several in strings]).cumsum(0).tolist()
     by_context = [outputs[first:last] for first, last in zip([0, *ends], ends)]
-    temperature = torch.tensor(sampling.temperature)
     completions = []
     for row, (number, request) in enumerate(zip(owner, requests)):
         errors = [output.error for output in by_context[number] if output.ended == "error"]
         if errors:
             fail(errors[0] or "vLLM scored nothing")
         versions = [output.version for output in by_context[number] if output.version is not None]
-        completions.append(
-            Completion(
-                observation=read[number],
-                action=action.action[row],
-                behavior_logprobs=action.behavior_logprobs[row],  # type: ignore[index]
-                action_mask=action.action_mask[row] & (not errors),
-                output="" if errors else action.output[row],
-                ended="error" if errors else "done",
-                extra={"temperature": temperature, **{name: column[row] for name, column in action.extra.items()}},
-                policy_version=min(versions, default=version),
-                prompt_id=context_id(request),
-            )
-        )
+        done = build_completion(action, row, read[number], sampling, bool(errors))
+        completions.append(replace(done, policy_version=min(versions, default=version), prompt_id=context_id(request)))
     return completions
 
 
-def _checked(prompt: EnginePrompt, output: EngineOutput) -> EngineOutput:
-    """Check that vLLM read these ids, and scored each of them."""
-    if output.ended == "error":
-        return output
-    check_prompt(output.prompt_ids, prompt.ids)
-    if len(output.prompt_logprobs) != len(prompt.ids) - 1:
-        error = f"vLLM scored {len(output.prompt_logprobs)} tokens of a prompt of {len(prompt.ids)}"
-        return replace(output, ended="error", error=error)
-    return output
+def build_completion(
+    action: Action, row: int, observation: Observation, sampling: Sampling, failed: bool
+) -> Completion:
+    """Build the completion of one row of an action; one that failed has no choice of the policy."""
+    temperature = torch.tensor(sampling.temperature)
+    return Completion(
+        observation=observation,
+        action=action.action[row],
+        behavior_logprobs=action.behavior_logprobs[row],  # type: ignore[index]
+        action_mask=action.action_mask[row] & (not failed),
+        output="" if failed else action.output[row],
+        ended="error" if failed else "done",
+        extra={"temperature": temperature, **{name: column[row] for name, column in action.extra.items()}},
+    )
+
+
+def score_prompts(backend: Backend, prompts: Sequence[tuple[int, ...]]) -> list[EngineOutput]:
+    """Let vLLM score each token of these prompts, and check that it read these ids and scored each of them."""
+    outputs = []
+    for ids, output in zip(prompts, backend.generate([EnginePrompt(ids, (), 0) for ids in prompts], SCORING)):
+        if output.ended != "error":
+            check_prompt(output.prompt_ids, ids)
+            if len(output.prompt_logprobs) != len(ids) - 1:
+                error = f"vLLM scored {len(output.prompt_logprobs)} tokens of a prompt of {len(ids)}"
+                output = replace(output, ended="error", error=error)
+        outputs.append(output)
+    return outputs
