@@ -34,7 +34,7 @@ class GuestProcess:
         cls.running, cls._starts = {}, threading.Lock()
 
     def __init__(self, command: Sequence[str]):
-        program = Path(shutil.which(command[0]) or command[0])
+        program = Path(shutil.which(command[0]) or command[0]).absolute()  # for children that start in other folders
         variables = {
             **os.environ,
             "PATH": _join(str(program.parent), os.environ.get("PATH", "")),

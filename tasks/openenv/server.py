@@ -33,13 +33,16 @@ class OpenEnvServer(GuestProcess):
         if shutil.which(python) is None:
             raise ValueError(f"task openenv: there is no program python={python!r}; name a Python with openenv")
         super().__init__([python, str(HOST), target])
+        started = time.monotonic()
         port = self.read_line(START_S)
         if not port:
+            is_late = time.monotonic() - started >= START_S  # otherwise the process has ended
             self.close()
+            end = f"did not listen within {START_S:.0f} s" if is_late else f"ended with status {self.status}"
             raise ValueError(
-                f"task openenv: server={target!r} under {python} did not listen within {START_S:.0f} s or ended before "
-                f"(status {self.status}); its messages are above. Give MODULE:APP, where APP is what "
-                "openenv's create_app returns, and a Python that imports it from here"
+                f"task openenv: server={target!r} under {python} {end}; its messages are above. Give task.server="
+                "MODULE:APP, where APP is what openenv's create_app returns, and task.python=PYTHON, an interpreter "
+                "that imports both from here"
             )
         self.url = f"http://127.0.0.1:{port}"
 

@@ -70,8 +70,8 @@ class Session:
         if code == "CAPACITY_REACHED":
             raise RuntimeError(
                 f"the OpenEnv server has all its {content.get('max_sessions')} sessions in use: set "
-                "rollout.max_concurrent and data.evaluation.rollout.max_concurrent lower, or max_concurrent_envs of "
-                "its create_app higher"
+                "rollout.max_concurrent lower, which holds for evaluations too, or max_concurrent_envs of its "
+                "create_app higher"
             )
         raise RuntimeError(f"the OpenEnv environment answered a {kind} with {code}: {message}")
 

@@ -10,6 +10,13 @@ ECHO = "import sys\nfor line in sys.stdin: print('got', line.strip(), flush=True
 STAYS = "import sys, time\nsys.stdin.read()\ntime.sleep(60)"
 
 
+class Named(GuestProcess):
+    """The process of a program by its path."""
+
+    def __init__(self, path: str):
+        super().__init__([path])
+
+
 class Guest(GuestProcess):
     def __init__(self, program: str):
         super().__init__([sys.executable, "-S", "-c", program])
@@ -49,6 +56,21 @@ def test_one_that_does_not_end_is_killed(monkeypatch):
     guest = Guest(STAYS)
     guest.close()
     assert guest.status == -9
+
+
+def test_a_program_by_a_relative_path_is_found_from_other_folders(tmp_path, monkeypatch):
+    """The programs beside it are found by a child that has another working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "beside").write_text("#!/bin/sh\necho found\n")
+    (tmp_path / "bin" / "program").write_text("#!/bin/sh\ncd /\nbeside\n")
+    for name in ("beside", "program"):
+        (tmp_path / "bin" / name).chmod(0o755)
+    process = Named("bin/program")
+    try:
+        assert process.read_line(5.0) == "found"
+    finally:
+        process.close()
 
 
 def test_the_current_folder_and_the_programs_beside_its_own_come_first(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Refuse a run that imitates or compares answers where the rows of its data set have none."""
+"""Refuse a run that imitates or compares answers where its task has none: rows without them, and environments."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 from mmrl.config.compose import compose
 from mmrl.config.signatures import import_class
 from mmrl.core.errors import ConfigError
+from mmrl.core.text_environment import EnvironmentTask
 from mmrl.core.types import Task
 from mmrl.rewards.base import NamedScores
 
 
 def check_answers(data: Any, reward: Any, config: Mapping[str, Any], scores: frozenset[str] | None) -> None:
     """Refuse rows without an answer where a rollout, a warm start, a reward or an evaluator needs one.
+
+    The episodes of a text environment have no answer: a warm start that imitates answers is refused there.
 
     Args:
         data: a data module.
@@ -26,6 +29,12 @@ def check_answers(data: Any, reward: Any, config: Mapping[str, Any], scores: fro
         ConfigError: with the row, what needs its answer, and the arguments to add.
     """
     task = getattr(data, "task", None)
+    if isinstance(task, EnvironmentTask) and (stages := _find_imitating_stages(config)):
+        raise ConfigError(
+            f"the warm-start stage {stages[0]} imitates single answers, and task {task.name!r} is a text environment, "
+            "whose episodes have several turns: add trainer.callbacks.warm_start.stages=null, or choose a setting of "
+            "environments, such as method=grpo setting=gridworld"
+        )
     if not isinstance(task, Task) or not isinstance(task, NamedScores) or not len(task):
         return
     prompt = task[0]

@@ -84,8 +84,8 @@ class McpServer:
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise ValueError(
-                f"{self.place}: no MCP server answered within {self.start_s:g} s ({reason}); start it by hand to see "
-                "what it prints"
+                f"{self.place}: no MCP server answered, in at most {self.start_s:g} s ({reason}); is it one, and does "
+                "it run? A command started by hand shows what it prints"
             ) from error
         missing = [name for name in self.names or () if name not in listed]
         if missing or not listed:
@@ -102,7 +102,7 @@ class McpServer:
             return connection.call(name, arguments, self.timeout_s)
         except TimeoutError as error:
             self._retire(connection)
-            raise TimeoutError(f"the server has not answered within {self.timeout_s:g} s") from error
+            raise TimeoutError(f"the server has not answered within timeout_s={self.timeout_s:g} s") from error
         except Exception as error:
             cause: Any = first_error(error)
             number = getattr(cause, "code", None)

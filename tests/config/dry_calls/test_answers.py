@@ -65,3 +65,24 @@ def test_rows_with_answers_are_imitated_as_before(build, tmp_path):
 def test_a_stage_with_a_task_of_its_own_imitates_that(build):
     stages = "trainer.callbacks.warm_start.stages={sft: ['start=sums', 'task=sums']}"
     assert build("grpo", *RATED, EVALUATOR, stages).datamodule.task.name == "dataset"
+
+
+WORLD = ("task=gridworld", "rollout=text_environment", "evaluation=text_environment", "trainer.accelerator=cpu")
+
+
+@pytest.mark.parametrize(
+    ("words", "stage"),
+    [
+        (("recipe=grpo", *WORLD), "sft"),
+        (("recipe=grpo", *WORLD, "task._target_=tests.text_environments.Count"), "sft"),
+        (("recipe=grpo_digits_vlm", *WORLD, "task.form=both", "task.size=32"), "sft"),
+    ],
+)
+def test_a_start_that_imitates_single_answers_is_none_for_an_environment(words, stage, tmp_path):
+    with pytest.raises(ConfigError, match=f"warm-start stage {stage} imitates single answers, and task .*{STAGES}"):
+        CLI(to_lightning(compose([*words, f"run_dir={tmp_path}"])))
+
+
+@pytest.mark.parametrize("words", [("recipe=grpo", *WORLD, STAGES), ("method=grpo", "setting=gridworld")])
+def test_an_environment_without_a_start_or_with_its_own_is_built(words, tmp_path):
+    assert CLI(to_lightning(compose([*words, f"run_dir={tmp_path}"]))).datamodule.task.name == "gridworld"
