@@ -133,9 +133,7 @@ def test_a_server_over_http():
 def test_what_is_no_server_is_refused_by_its_command(kind, tmp_path):
     pytest.importorskip("mcp")
     started = time.monotonic()
-    with pytest.raises(
-        ValueError, match=rf"broken_server.py {kind} .*: no MCP server answered, in at most 1 s"
-    ):
+    with pytest.raises(ValueError, match=rf"broken_server.py {kind} .*: no MCP server answered, in at most 1 s"):
         broken(kind, str(tmp_path), start_s=1.0).list_tools()
     assert time.monotonic() - started < 15
     assert not find_processes(str(tmp_path))
