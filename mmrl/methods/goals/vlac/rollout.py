@@ -40,7 +40,7 @@ class CriticRollout(FixedHorizon):
         scale: float = 1.0,
         dead_zone: float = 0.0,
         both_orders: bool = True,
-        done_threshold: float | None = 0.5,
+        done_threshold: float | None = 0.7,
         **options: Any,
     ):
         super().__init__(**options)
