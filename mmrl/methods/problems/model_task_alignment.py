@@ -136,7 +136,7 @@ class ArmAdvantages(Annotator):
     arm: Arm = "true"
 
     def __post_init__(self) -> None:
-        check_arm(self.arm, "arm_advantages")
+        check_arm(self.arm, "data.annotators.arm")
 
     def reads(self) -> frozenset[str]:
         return frozenset({"advantages"})

@@ -101,7 +101,7 @@ def test_a_name_that_is_no_arm_is_refused():
 
 def test_the_comparison_has_every_arm_by_both_starts():
     study = read_comparison("model_task_alignment")
-    arms = {word.split("=")[1] for words in study.methods.values() for word in words if "reward.arm" in word}
+    arms = {word.split("=")[1] for words in study.methods.values() for word in words if ".arm.arm=" in word}
     assert arms == set(ARMS) and set(study.tasks) == {"warm", "cold"}
     stages = {name: next(w for w in task.overrides if "stages" in w) for name, task in study.tasks.items()}
     assert "0.04" in stages["cold"] and "threshold" not in stages["warm"]
