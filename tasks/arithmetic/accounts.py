@@ -120,8 +120,8 @@ class AccountSums(AnswerTask):
         return [*calls, self.sum_call.format(query=expression), answer]
 
 
-class NotFound(ToolError):
-    """Nobody has this name."""
+class UnknownName(ToolError):
+    """The name of no person."""
 
 
 class NotAnExpression(ToolError):
@@ -148,7 +148,7 @@ class Balances(Tool):
             name: of the person.
         """
         if name not in self.known:
-            raise NotFound(name[:50])
+            raise UnknownName(name[:50])
         return str(self.known[name])
 
 

@@ -21,7 +21,7 @@ def test_every_invalid_call_costs_the_penalty():
     """Right after two valid and one invalid call: 1 - .1. Wrong after two invalid ones: 0 - .2. Without calls: 1."""
     group = [
         episode([("?", "ba", "ok"), ("#", "1+2", "truncated"), ("#", "x", "NotAnExpression")], 1.0),
-        episode([("none", "..", "NoCall"), ("?", "zz", "NotFound")], 0.0),
+        episode([("none", "..", "NoCall"), ("?", "zz", "UnknownName")], 0.0),
         episode([], 1.0),
     ]
     reward = ToolReward({"exact": 1.0})
@@ -78,7 +78,7 @@ def test_two_tools_answer_in_one_trajectory():
     rollout = ToolUse({"?": Balances(task), "#": Calculator()}, MARKS, max_turns=3)
     right, wrong = rollout.collect([(slot, counting[slot]) for slot in (0, 1)], ctx)
     assert right.output == str(x + y) and text_of(right, True) == "".join(task.script(0))
-    assert text_of(right, False) == f"[{x}][{y}][{x + y}]" and text_of(wrong, False) == "[NotFound][NotAnExpression]"
+    assert text_of(right, False) == f"[{x}][{y}][{x + y}]" and text_of(wrong, False) == "[UnknownName][NotAnExpression]"
     scores = ToolReward({"exact": 1.0}).scores([right, wrong])
     assert scores == [{"calls": 3, "invalid_calls": 0, "tools": 2}, {"calls": 2, "invalid_calls": 2, "tools": 0}]
 

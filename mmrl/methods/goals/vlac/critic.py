@@ -39,7 +39,7 @@ class ProgressCritic(PairProgress):
             shares = (shares - self._ask(concat_images(after, before), instructions)) / 2
         return self.scale * np.where(np.abs(shares) > self.dead_zone, shares, 0.0)
 
-    def done(self, images: np.ndarray, instructions: Sequence[str]) -> np.ndarray:
+    def predict_done(self, images: np.ndarray, instructions: Sequence[str]) -> np.ndarray:
         """Estimate for images uint8 [n, H, W, 3] the probability [n] that the task is done; about 0 to 1."""
         return self._ask(concat_images(images, images), [DONE + text for text in instructions])
 
@@ -75,16 +75,3 @@ class CriticPairs(ProgressPairs):
         nothing = np.zeros_like(np.asarray(moment["proprio"], np.float32))
         question = {"image": concat_images(image, image)[0], "proprio": nothing}
         return {**question, "instruction": DONE + str(moment["instruction"])}, float(at_end)
-
-
-def progress_curve(shares: Sequence[float], start: float = 0.0) -> list[float]:
-    """Progress v_0 .. v_n along a video from shares c of what remained: v_{t+1} = v_t + (1 - v_t) c_t.
-
-    Args:
-        shares: c_t in [-1, 1], one for each pair of consecutive images.
-        start: v_0.
-    """
-    curve = [start]
-    for share in shares:
-        curve.append(curve[-1] + (1 - curve[-1]) * share)
-    return curve

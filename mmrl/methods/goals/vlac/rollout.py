@@ -155,7 +155,7 @@ class CriticVectorEnv(VectorWrapper):
             instructions, images = [str(observation["instruction"][i]) for i in rows], observation["image"][rows]
             rewards[rows] = self.sim.critic(self._image[rows], images, instructions)
             if self.sim.done_threshold is not None:
-                ends[rows] = self.sim.critic.done(images, instructions) > self.sim.done_threshold
+                ends[rows] = self.sim.critic.predict_done(images, instructions) > self.sim.done_threshold
             self._note(rewards[rows], ends, info)
         terminated = terminated | ends
         self._image, self._over = observation["image"], self._over | terminated | truncated

@@ -108,9 +108,3 @@ def contrastive_loss(logits: Tensor, label: Tensor) -> Tensor:
     own[torch.arange(len(label)), label] = True
     among = logits.log_softmax(0).masked_fill(~own, float("-inf")).logsumexp(0)  # [K]
     return (of_images - among.mean()) / 2
-
-
-def rank_agreement(rewards: Sequence[float] | np.ndarray, distances: Sequence[float] | np.ndarray) -> float:
-    """Spearman's correlation of rewards and closeness: 1 where a nearer scene always has the larger reward."""
-    ranks = [np.argsort(np.argsort(values)) for values in (np.asarray(rewards), -np.asarray(distances))]
-    return float(np.corrcoef(*ranks)[0, 1])

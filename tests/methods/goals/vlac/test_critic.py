@@ -1,4 +1,4 @@
-"""VLAC's critic: its two questions, pairs of demonstrations, the curve of progress by hand, and ends of episodes."""
+"""VLAC's critic: its two questions, pairs of demonstrations, rewards and ends of episodes."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Sampling
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.goals.vlac.critic import DONE, CriticPairs, ProgressCritic, progress_curve
+from mmrl.methods.goals.vlac.critic import DONE, CriticPairs, ProgressCritic
 from mmrl.methods.goals.vlac.rollout import CriticCounts, CriticRollout, CriticSim
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.vla.small.token import ActionTokenPolicy
@@ -17,12 +17,6 @@ from sims.point.sim import PointSim
 from sims.task import SimTask
 
 SIZES = {"hidden_size": 16, "layers": 1, "heads": 2, "intermediate_size": 16, "visual_tokens": 2}
-
-
-def test_the_curve_of_progress_by_hand():
-    # 0 + 1 * .5, .5 + .5 * .2, .6 - .4 * .1
-    assert progress_curve([0.5, 0.2, -0.1]) == pytest.approx([0, 0.5, 0.6, 0.56])
-    assert progress_curve([0, 0], start=0.3) == [0.3, 0.3, 0.3]
 
 
 def test_a_question_about_the_end_shows_one_image_beside_itself():
@@ -63,7 +57,7 @@ def test_both_orders_give_half_the_difference(critic):
     expected = (plain(before, after, texts) - plain(after, before, texts)) / 2
     assert both(before, after, texts) == pytest.approx(expected, abs=1e-5)
     assert (both(before, before, texts) == 0).all() and (plain(before, before, texts) != 0).all()
-    asked = plain.done(before, texts)
+    asked = plain.predict_done(before, texts)
     assert asked == pytest.approx(plain(before, before, [DONE + text for text in texts]), abs=1e-6)
 
 
@@ -77,7 +71,7 @@ class Height(ProgressCritic):
         self.images.append((before.copy(), after.copy()))
         return after.mean((1, 2, 3)) - before.mean((1, 2, 3))
 
-    def done(self, images, instructions):
+    def predict_done(self, images, instructions):
         return (images[:, 0, 0, 0] == 250).astype(float)
 
 

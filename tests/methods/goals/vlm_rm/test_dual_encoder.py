@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.methods.goals.vlm_rm.dual_encoder import DualEncoder, contrastive_loss, fit_dual_encoder, rank_agreement
+from mmrl.methods.goals.vlm_rm.dual_encoder import DualEncoder, contrastive_loss, fit_dual_encoder
 from mmrl.methods.goals.vlm_rm.reward import CaptionedSimilarity
 from mmrl.rewards.models.captions import SceneCaptions
 from mmrl.rewards.models.similarity import goal_baseline_reward
@@ -80,12 +80,6 @@ def test_a_fit_depends_on_its_seed_alone():
     again = fit_dual_encoder(Shades(), 3, 8, 1e-3, seed=4)
     for left, right, third in zip(one.parameters(), same.parameters(), again.parameters()):
         assert torch.equal(left, right) and torch.equal(left, third)
-
-
-def test_rank_agreement_by_hand():
-    # ranks of the rewards 0 2 1, of the closeness 0 1 2: correlation 0.5
-    assert rank_agreement([0.1, 0.9, 0.5], [3.0, 2.0, 1.0]) == pytest.approx(0.5)
-    assert rank_agreement([3, 2, 1], [1, 2, 3]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("options, key", [({"steps": 0}, "steps"), ({"lr": 0.0}, "lr"), ({"alpha": 2.0}, "alpha")])
