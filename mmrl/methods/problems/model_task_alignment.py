@@ -23,6 +23,7 @@ from mmrl.core.batch import Batch
 from mmrl.core.groups import get_score
 from mmrl.core.types import Context, Episode
 from mmrl.curricula.sampler import Shuffled
+from mmrl.ops.masked import zero_outside
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.corruption import Corruption
 from mmrl.rewards.extract import build_extractor
@@ -139,13 +140,13 @@ class ArmAdvantages(Annotator):
         check_arm(self.arm, "data.annotators.arm")
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"advantages"})
+        return frozenset({"advantages", "action_mask"})
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        advantages = batch["advantages"]
+        advantages = zero_outside(batch["advantages"], batch["action_mask"])
         if self.arm == "positive":
             advantages = advantages.clamp(min=0)
         if self.arm == "negative":

@@ -15,6 +15,9 @@ from mmrl.methods.problems.model_task_alignment import (
     WrongMajority,
 )
 from mmrl.rollouts.text.scripted import scripted_episode
+from tests.laws.example import Example
+
+LAWS = [Example(ArmAdvantages("positive")), Example(ArmAdvantages("negative"))]
 
 
 def rewards(answers, right="r", reward=None):
@@ -81,7 +84,8 @@ def test_certainty_is_the_mean_log_prob_of_what_the_policy_chose():
 def test_two_arms_keep_one_sign_of_the_advantages(name):
     # A = [1, -1, 0]
     kept = {"positive": [1, 0, 0], "negative": [0, -1, 0]}.get(name, [1, -1, 0])
-    batch = Batch({"advantages": torch.tensor([[1.0], [-1.0], [0.0]])})
+    columns = {"advantages": torch.tensor([[1.0], [-1.0], [0.0]]), "action_mask": torch.ones(3, 1, dtype=torch.bool)}
+    batch = Batch(columns)
     assert ArmAdvantages(name)(batch, None)["advantages"].flatten().tolist() == kept
 
 

@@ -41,7 +41,7 @@ class CaptionedSimilarity(GoalBaselineSimilarity):
         path: str,
         captions: SceneCaptions,
         baseline: str,
-        steps: int = 1500,
+        steps: int = 800,
         fit_batch_size: int = 128,
         lr: float = 2e-3,
         seed: int = 0,
