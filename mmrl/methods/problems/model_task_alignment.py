@@ -28,9 +28,9 @@ from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.corruption import Corruption
 from mmrl.rewards.extract import build_extractor
 
-ARMS = ("true", "random", "wrong", "format", "majority", "entropy", "one_shot", "positive", "negative")
+ARMS = ("ground_truth", "random", "wrong", "format", "majority", "entropy", "one_shot", "positive", "negative")
 """The true reward and eight corruptions."""
-Arm = Literal["true", "random", "wrong", "format", "majority", "entropy", "one_shot", "positive", "negative"]
+Arm = Literal["ground_truth", "random", "wrong", "format", "majority", "entropy", "one_shot", "positive", "negative"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def match_majority(group: Sequence[Episode], extract: str, counted: Sequence[boo
 class ArmReward(WeightedSum):
     """Reward of an arm of the study; all but the corruption is the same recipe.
 
-    true, one_shot, positive and negative: sum_k weights_k * scores_k. random: 0 or 1 with equal probabilities. wrong:
+    ground_truth, one_shot, positive and negative: sum_k weights_k * scores_k. random: 0 or 1 with equal probabilities. wrong:
     `WrongMajority`, without the score. format: the score of the form. majority: 1 for the most frequent answer of the
     prompt, else 0. entropy: the mean log-prob of the completion's tokens as they were sampled, whose expectation is
     minus the policy's entropy per token, so that certainty is rewarded.
@@ -99,7 +99,7 @@ class ArmReward(WeightedSum):
         seed: of random rewards.
     """
 
-    arm: Arm = "true"
+    arm: Arm = "ground_truth"
     score_name: str = "exact"
     format_name: str = "format"
     extract: str = "text"
@@ -134,7 +134,7 @@ class ArmAdvantages(Annotator):
         arm: one of `ARMS`.
     """
 
-    arm: Arm = "true"
+    arm: Arm = "ground_truth"
 
     def __post_init__(self) -> None:
         check_arm(self.arm, "data.annotators.arm")
@@ -162,7 +162,7 @@ class ArmProblems(Shuffled):
         problem: index of the one problem.
     """
 
-    def __init__(self, arm: Arm = "true", problem: int = 0):
+    def __init__(self, arm: Arm = "ground_truth", problem: int = 0):
         super().__init__()
         check_arm(arm, "curriculum")
         self.arm, self.problem = arm, problem

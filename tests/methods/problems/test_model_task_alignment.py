@@ -62,7 +62,7 @@ def arm(name, answers="rraab", form=None):
 
 
 def test_the_reward_of_every_arm_by_hand():
-    for name in ("true", "one_shot", "positive", "negative"):
+    for name in ("ground_truth", "one_shot", "positive", "negative"):
         assert arm(name) == [1, 1, 0, 0, 0]
     assert arm("wrong") == [0, 0, 1, 1, 0]
     assert arm("majority") == [1, 1, 0, 0, 0] and arm("majority", "raaab") == [0, 1, 1, 1, 0]  # two of a tie: the first
@@ -92,12 +92,12 @@ def test_two_arms_keep_one_sign_of_the_advantages(name):
 def test_one_arm_has_one_problem():
     ctx = Context([0] * 6, None, None, Sampling(), seed=0, iteration=0)
     assert ArmProblems("one_shot", problem=4).select(3, ctx) == [4, 4, 4]
-    assert sorted(ArmProblems("true").select(6, ctx)) == [0, 1, 2, 3, 4, 5]
+    assert sorted(ArmProblems("ground_truth").select(6, ctx)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_name_that_is_no_arm_is_refused():
     for build in (lambda name: ArmReward({}, name), ArmAdvantages, ArmProblems):
-        with pytest.raises(ValueError, match=r"arm must be one of true, random, .*, negative, got 'honest'"):
+        with pytest.raises(ValueError, match=r"arm must be one of ground_truth, random, .*, negative, got 'honest'"):
             build("honest")
     with pytest.raises(ValueError, match="not the reward itself"):
         ArmReward({}, score_name="reward")
