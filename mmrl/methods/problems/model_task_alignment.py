@@ -84,10 +84,10 @@ def match_majority(group: Sequence[Episode], extract: str, counted: Sequence[boo
 class ArmReward(WeightedSum):
     """Reward of an arm of the study; all but the corruption is the same recipe.
 
-    ground_truth, one_shot, positive and negative: sum_k weights_k * scores_k. random: 0 or 1 with equal probabilities. wrong:
-    `WrongMajority`, without the score. format: the score of the form. majority: 1 for the most frequent answer of the
-    prompt, else 0. entropy: the mean log-prob of the completion's tokens as they were sampled, whose expectation is
-    minus the policy's entropy per token, so that certainty is rewarded.
+    ground_truth, one_shot, positive and negative: sum_k weights_k * scores_k. random: 0 or 1 with equal probabilities.
+    wrong: `WrongMajority`, without the score. format: the score of the form. majority: 1 for the most frequent answer
+    of the prompt, else 0. entropy: the mean log-prob of the completion's tokens as they were sampled, whose expectation
+    is minus the policy's entropy per token, so that certainty is rewarded.
 
     Args:
         weights: by name of the score, of the true reward.
