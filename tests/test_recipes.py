@@ -292,6 +292,7 @@ NEEDED = {
         ("model.objective.coefficients.policy=1",),
     ),
     "recipe=mm_eureka": ("data.transforms.accuracy.score_name=reward",),
+    "recipe=vlm_rm": ("data.task.reward_model.steps=2",),
     "recipe=vrag_rl": (STOPS, "data.rollout.parser._target_=tests.tiny_recipes.Searches"),
     "start=huatuogpt_traces": ("data.rollout._target_=tests.methods.search.huatuogpt.test_traces.FirstAttempt",),
     "start=principles": ("data.rollout._target_=tests.methods.preferences.rlbff.test_principles.OnePrinciple",),
