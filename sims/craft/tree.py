@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -146,7 +146,7 @@ def build_tree(materials: Mapping[str, Mapping[str, Any]], recipes: Mapping[str,
             if not isinstance(entry, Mapping) or (unknown := sorted(set(entry) - keys)):
                 said = f"has {unknown}" if isinstance(entry, Mapping) else f"is {entry!r}"
                 raise ValueError(f"sim.{group}.{name} {said}; it takes {sorted(keys)}")
-            if not isinstance(entry.get("tools", []), list | tuple):
+            if isinstance(entry.get("tools", []), str) or not isinstance(entry.get("tools", []), Sequence):
                 raise ValueError(f"sim.{group}.{name}.tools must be a list of items, got {entry['tools']!r}")
     counts, steps = {}, {}
     for name, entry in materials.items():
