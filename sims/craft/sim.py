@@ -21,7 +21,7 @@ from sims.craft.world import COLLECT, CraftWorld
 class CraftSim(Sim):
     """Grids in which an agent collects materials and makes items by recipes until it has the target.
 
-    Observations float32 [3 M + I] of M materials and I items are those of `CraftWorld.observe`; with `subgoals` I
+    Observations float32 [4 M + I] of M materials and I items are those of `CraftWorld.observe`; with `subgoals` I
     further numbers follow, which are 0 here and in which methods write the item that is wanted next. The reward is 1
     for the target, which ends the episode. Scores: `success`, and `skill/<item>`, whether the item was had.
 
@@ -82,7 +82,7 @@ class CraftSim(Sim):
 
     def sizes(self) -> dict[str, Any]:
         items, materials = len(self.items), len(self.tree.counts)
-        observed = 3 * materials + items * (2 if self.subgoals else 1)
+        observed = 4 * materials + items * (2 if self.subgoals else 1)
         actions = COLLECT + 1 + items - materials
         return {
             "observation_dims": observed, "actions": actions, "kind": "categorical", "low": -1.0, "high": 1.0,

@@ -35,7 +35,7 @@ class CraftVectorEnv(VectorEnv):
         self.envs, self.num_envs = list(worlds), len(worlds)
         world = self.envs[0]
         self.room = len(world.items) if subgoals else 0
-        size = 3 * len(world.materials) + len(world.items) + self.room
+        size = 4 * len(world.materials) + len(world.items) + self.room
         self.single_observation_space = spaces.Box(-1.0, 1.0, (size,), np.float32)
         self.single_action_space = spaces.Discrete(COLLECT + 1 + len(world.items) - len(world.materials))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)

@@ -97,14 +97,15 @@ class CraftWorld:
         return int(rows[place]) - self.row, int(columns[place]) - self.column
 
     def observe(self) -> np.ndarray:
-        """Observation float32 [3 M + I]: by material whether some is left and the way to the nearest piece, then items.
+        """Observation float32 [4 M + I]: four numbers of every material, then one of every item.
 
-        The way has rows and columns in units of the grid's side. Of every item the pieces held, at most 5, over 5.
+        Of a material: whether a piece is left, whether one lies in the agent's field, and rows and columns to the
+        nearest one in units of the grid's side. Of an item: the pieces held, at most 5, over 5.
         """
         ways = []
         for material in range(len(self.materials)):
             way = self.nearest(material)
-            ways += [0.0, 0.0, 0.0] if way is None else [1.0, way[0] / self.size, way[1] / self.size]
+            ways += [0.0] * 4 if way is None else [1.0, way == (0, 0), way[0] / self.size, way[1] / self.size]
         return np.concatenate([ways, np.minimum(self.held, FULL) / FULL]).astype(np.float32)
 
     @property

@@ -24,7 +24,7 @@ def test_a_whole_episode_by_hand():
     world = tiny().make_world()
     place(world)
     # ways in thirds of the side: the upper log is first of two at distance 1; then 4 items, none held
-    assert world.observe() == pytest.approx([1, -1 / 3, 0, 1, 1 / 3, 0, 0, 0, 0, 0])
+    assert world.observe() == pytest.approx([1, 0, -1 / 3, 0, 1, 0, 1 / 3, 0, 0, 0, 0, 0])
     played = [
         (COLLECT, {}),  # nothing lies here
         (PLANK, {}),  # and no log is held
@@ -46,7 +46,7 @@ def test_a_whole_episode_by_hand():
         assert world.step(action) == 0 and not world.done
         assert world.named_state()["held"] == held
     # one log is left, 1 row up and 1 column left of the stone
-    assert world.observe() == pytest.approx([1, -1 / 3, -1 / 3, 1, 0, 0, 0, 0, 0.2, 0.2])
+    assert world.observe() == pytest.approx([1, 0, -1 / 3, -1 / 3, 1, 1, 0, 0, 0, 0, 0.2, 0.2])
     assert world.step(COLLECT) == 1 and world.done
     assert world.named_state() == {
         "agent": {"row": 2, "column": 1},
@@ -201,4 +201,4 @@ def test_sizes_are_those_of_the_spaces():
         seen, _ = env.reset(seed=[0])
         assert seen.shape[1:] == env.single_observation_space.shape == (sizes["observation_dims"],)
         assert env.single_action_space.n == sizes["actions"] == 13 and sizes["items"] == 11
-        assert not seen[:, 20:].any() and seen.shape[1] == (31 if subgoals else 20)
+        assert not seen[:, 23:].any() and seen.shape[1] == (34 if subgoals else 23)

@@ -15,6 +15,8 @@ import numpy as np
 RATE = 0.1
 """Weight of the last attempt in the average of the success."""
 UNKNOWN = -1
+MOST = 99
+"""Pieces beyond which those that remain are not counted; guesses with cycles may never end."""
 
 
 def update_success(average: float, achieved: bool, rate: float = RATE) -> float:
@@ -122,3 +124,19 @@ class RecipeGraph:
             if missing and need not in way:
                 return self.find_subgoal(need, held, way)
         return goal
+
+    def count_remaining(self, goal: int, held: Sequence[int] | np.ndarray) -> int:
+        """Pieces that are to be had until the goal is, itself included, if each is had as it is believed; at most 99.
+
+        Args:
+            goal: number of the item, of which one more piece is wanted.
+            held: pieces of every item, [I].
+        """
+        left = np.array(held, np.int64)
+        for count in range(1, MOST):
+            item = self.find_subgoal(goal, left)
+            if item == goal:
+                return count
+            left = np.maximum(left - self.ingredients[item], 0)
+            left[item] += 1
+        return MOST

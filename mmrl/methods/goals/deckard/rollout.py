@@ -49,7 +49,7 @@ class Pursuit:
     Args:
         learns: draw goals, pay for subgoals and change the graph; else the target is the goal and nothing is paid.
         directed: goals on the way to the target alone; else any.
-        bonus: paid for a subgoal.
+        bonus: paid for a piece that the goal took.
         subgoal_steps: decisions on one subgoal after which the goal is given up.
         goal_steps: decisions on one goal after which it is given up.
         seed: of the goals.
@@ -67,8 +67,9 @@ class GuidedVectorEnv(VectorWrapper):
     """Environments that show the next subgoal of their goal one-hot, at the end of the observation.
 
     An episode begins with a goal of the graph; the next one follows when it is achieved or given up. The subgoal is
-    what the graph says that the goal lacks first (`RecipeGraph.find_subgoal`). A decision that gives the subgoal is
-    paid the bonus beside the simulator's reward. Whatever a decision gives is verified with what it took.
+    what the graph says that the goal lacks first (`RecipeGraph.find_subgoal`). Whatever a decision gives is verified
+    with what it took. Beside the simulator's reward it is paid bonus (n - n'), with n pieces to be had until the goal
+    before it and n' after it (`RecipeGraph.count_remaining`): to waste pieces and have them again pays nothing.
 
     Args:
         env: of a `CraftingSim`, whose finished environments are reset by the caller.
@@ -84,13 +85,15 @@ class GuidedVectorEnv(VectorWrapper):
         self._goals, self._subgoals = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._waited, self._pursued = np.zeros(count, np.int64), np.zeros(count, np.int64)  # decisions so far
         self._over = np.zeros(count, bool)
+        self._held = np.zeros((count, len(graph.verified)), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, infos = self.env.reset(seed=seed, options=options)
         starts = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         for i in np.flatnonzero(starts):
             self._over[i] = False
-            self._begin(i, infos["held"][i])
+            self._held[i] = infos["held"][i]
+            self._begin(i)
         return self._show(observation), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -103,37 +106,43 @@ class GuidedVectorEnv(VectorWrapper):
         return self._show(observation), rewards, terminated, truncated, infos
 
     def _follow(self, i: int, gained: int, infos: dict[str, Any]) -> float:
-        """Learn from the decision of environment i, choose its subgoal; returns the bonus."""
-        graph, pursuit, goal = self.graph, self.pursuit, int(self._goals[i])
-        met = gained == self._subgoals[i]
+        """Learn from the decision of environment i and choose its subgoal; returns the bonus."""
+        graph, pursuit, goal, before = self.graph, self.pursuit, int(self._goals[i]), self._held[i].copy()
+        self._held[i] = infos["held"][i]
         self._pursued[i] += 1
-        self._waited[i] = 0 if met else self._waited[i] + 1
+        self._waited[i] += 1
+        bonus = 0.0
         if pursuit.learns:
             graph.counts[1] += 1
             if gained >= 0:
                 graph.verify(gained, infos["ingredients"][i], infos["tools"][i])
+                left = 0 if gained == goal else graph.count_remaining(goal, self._held[i])
+                bonus = pursuit.bonus * (graph.count_remaining(goal, before) - left)
+            if gained == self._subgoals[i]:
+                self._waited[i] = 0
             given_up = self._waited[i] >= pursuit.subgoal_steps or self._pursued[i] >= pursuit.goal_steps
             if gained == goal or given_up:
                 graph.note(goal, gained == goal)
-                self._begin(i, infos["held"][i])
-        if gained >= 0:
-            self._subgoals[i] = graph.find_subgoal(int(self._goals[i]), infos["held"][i])
-        return pursuit.bonus * met
+                self._begin(i)
+        subgoal = graph.find_subgoal(int(self._goals[i]), self._held[i])  # the graph may have changed elsewhere
+        if subgoal != self._subgoals[i]:
+            self._subgoals[i], self._waited[i] = subgoal, 0
+        return bonus
 
-    def _begin(self, i: int, held: np.ndarray) -> None:
+    def _begin(self, i: int) -> None:
         """Give environment i its next goal."""
         goal, pursuit = self.target, self.pursuit
         if pursuit.learns:
             rng = derive_rng("deckard goals", pursuit.seed, int(self.graph.counts[0]))
             goal = self.graph.draw_goal(rng, self.target if pursuit.directed else None)
-        self._goals[i], self._subgoals[i] = goal, self.graph.find_subgoal(goal, held)
+        self._goals[i], self._subgoals[i] = goal, self.graph.find_subgoal(goal, self._held[i])
         self._waited[i] = self._pursued[i] = 0
 
     def _show(self, observation: np.ndarray) -> np.ndarray:
         room = np.eye(len(self.graph.verified), dtype=observation.dtype)[self._subgoals]
         return np.concatenate([observation[:, : -room.shape[1]], room], axis=1)
 
-    _STATE = ("_goals", "_subgoals", "_waited", "_pursued", "_over")
+    _STATE = ("_goals", "_subgoals", "_waited", "_pursued", "_over", "_held")
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments and their goals; the graph is the policy's."""
@@ -214,7 +223,7 @@ class DECKARD(FixedHorizon):
     Args:
         guide: guesses the recipes.
         directed: goals on the way to the target alone, as far as the graph knows it.
-        bonus: reward of a subgoal.
+        bonus: reward of a piece that the goal took.
         subgoal_steps: decisions on one subgoal after which the goal is given up.
         goal_steps: decisions on one goal after which it is given up.
         options: further arguments of `FixedHorizon`.
