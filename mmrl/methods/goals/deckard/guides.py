@@ -1,6 +1,6 @@
 """DECKARD's guides: who guesses the recipes before anything was played.
 
-- nobody: `BlankGuide`
+- no guesses: `BlankGuide`
 - the real recipes with planted errors: `ScriptedGuide`
 - a language model behind OpenAI's interface: `ModelGuide`
 """

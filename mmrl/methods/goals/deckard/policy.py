@@ -1,4 +1,4 @@
-"""DECKARD's agent: an actor-critic that is told its subgoal, and the graph of recipes beside it."""
+"""DECKARD's policy: an actor-critic that observes its subgoal, with the graph of recipes in its buffers."""
 
 from __future__ import annotations
 
