@@ -85,6 +85,7 @@ SMALL = {
     "state_diffusion": ("policy.hidden=[16]",),
     "recurrent": ("policy.memory_size=8",),
     "student_pair": ("policy.hidden=[16]",),
+    "recipe_graph": ("policy.hidden=[16]",),
     "squashed": ("policy.hidden=[16]",),
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
