@@ -181,6 +181,8 @@ def test_the_rounds_have_the_pilots_of_the_test_and_two_runs_of_one_budget():
     for each in (uniform, best):
         each.data.curriculum = each.run_dir = None
     assert uniform == best and {steps[f"1/{name}"].weights for name in ("uniform", "best")} == {"0/base_policy"}
-    # held out are formats that RL does not see
-    seen, unseen = uniform.data.task.parts, compose(build_words(file, steps["1/measure"], Path("run"))).data.task.parts
-    assert set(seen) == {"short", "long", "three"} and set(unseen) == {"two_one", "one_two"}
+    # scored are the formats of the mixture and two that RL does not see
+    measured = compose(build_words(file, steps["1/measure"], Path("run"))).data
+    assert set(uniform.data.task.parts) == {"short", "long", "three"}
+    assert set(measured.task.parts) == {"short", "long", "three", "two_one", "one_two"}
+    assert sum(measured.task.held_out.values()) == steps["1/measure"].stage.count == steps["1/value-1"].stage.count
