@@ -15,17 +15,19 @@ from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
 from mmrl.commands.evaluation.arguments import EvaluationRequest, parse
+from mmrl.commands.evaluation.boundary import Boundaries, print_boundaries, write_figures
 from mmrl.commands.evaluation.data import (
     build_evaluation_data,
     check_protocol,
     check_request,
-    check_samples,
     read_comparison,
 )
 from mmrl.commands.evaluation.folder import build_folder, names_no_run
 from mmrl.commands.evaluation.loggers import send_evaluation
 from mmrl.core.errors import ConfigError
 from mmrl.core.installation.optional_packages import require_packages
+from mmrl.evaluation.boundary.comparison import compare_boundaries
+from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
 from mmrl.evaluation.report import terminal_table
 from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
@@ -54,7 +56,6 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
     composed = names_no_run(arguments)  # then all code was named by the command line itself
     request = parse(build_folder(arguments) if composed else arguments)
     check_writable(request.folder, "mmrl evaluate")
-    check_samples(request)  # before the run is loaded
     if request.video:
         require_packages(VIDEO_PACKAGES, "video=true")
         check_inside(request.folder / "videos", request.folder)
@@ -75,11 +76,8 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         _load(cli, path, request.trust)
         cli.trainer.validate(cli.model, data, verbose=False)
         episodes[title] = data.evaluation.latest
-    compared = (
-        compare_checkpoints(episodes["before"], episodes["after"], success_rates(data.evaluation))
-        if len(episodes) > 1
-        else {}
-    )
+    # one sample of each problem is paired, several give pass@k curves
+    compared, boundaries = _compare(data.evaluation, episodes)
     evaluation = EvaluationResult(_protocol(cli, data, episodes), episodes)
     if other is not None:
         # the instructions of the episodes are known only now
@@ -87,8 +85,9 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         if lines := evaluation.protocol.other_differences(other.protocol):
             warn(f"The same protocol as {request.against}, but not the same policy or place:", lines)
     result = _result(request, data, evaluation, compared, getattr(cli.model.policy, "path", None))
+    result["boundary"] = {name: [part.plain() for part in parts] for name, parts in boundaries.items()}
     if cli.trainer.is_global_zero:
-        _print(request, result, compared)
+        _print(request, result, compared, boundaries)
         _print_single_answers(episodes)
         with writable(request.folder, "mmrl evaluate"):
             _write_numbers(request.folder, evaluation, result)
@@ -97,9 +96,17 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         report = HtmlReport(request.folder, evaluation, result, compared, _score(data), videos_by_decode)
         with writable(request.folder, "mmrl evaluate"):
             files = _write_report(request, report)
-            _write_plots(request.folder, data.evaluation.evaluators, episodes)
+            _write_plots(request.folder, data.evaluation.evaluators, episodes, boundaries)
             send_evaluation(loggers, result, evaluation, _score(data), files)
     return result
+
+
+def _compare(held_out: HeldOut, episodes: EpisodesByCheckpoint) -> tuple[dict[str, list[PairedComparison]], Boundaries]:
+    """Compare two checkpoints in pairs of single samples, or by pass@k where there are several of each problem."""
+    if len(episodes) < 2:
+        return {}, {}
+    sides = (episodes["before"], episodes["after"], success_rates(held_out))
+    return (compare_checkpoints(*sides), {}) if held_out.num_samples == 1 else ({}, compare_boundaries(*sides))
 
 
 def _load(cli: CLI, path: Path | None, trust: bool) -> None:
@@ -185,13 +192,19 @@ def _describe_checkpoint(path: Path | None, trust: bool, policy: str | None) -> 
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 
 
-def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
+def _print(
+    request: EvaluationRequest,
+    result: dict[str, Any],
+    compared: dict[str, list[PairedComparison]],
+    boundaries: Boundaries,
+) -> None:
     console = Console(width=None if Console().is_terminal else 140, markup=False, emoji=False)
     for name, parts in compared.items():
         console.print(terminal_table.format_table([part.comparison for part in parts], f"{request.folder}: {name}"))
         for part in parts:
             console.print(str(part), highlight=False)
-    if not compared:
+    print_boundaries(str(request.folder), boundaries)
+    if not compared and not boundaries:
         for title, values in result["metrics"].items():
             heading = f"{request.folder}, {title}, held-out"
             console.print(format_metrics(values, heading, result["tasks"][title], result["num_samples"]))
@@ -211,17 +224,20 @@ def _write_numbers(folder: Path, evaluation: EvaluationResult, result: dict[str,
         Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {file}", highlight=False)
 
 
-def _write_plots(folder: Path, evaluators: dict[str, Any], episodes: EpisodesByCheckpoint) -> None:
+def _write_plots(
+    folder: Path, evaluators: dict[str, Any], episodes: EpisodesByCheckpoint, boundaries: Boundaries
+) -> None:
     """Write the plots of evaluators: of the last checkpoint, with the one that it is compared with."""
+    paths = write_figures(folder, boundaries)
     measured = list(episodes.values())
     for decode, last in measured[-1].items():
         for name, evaluator in evaluators.items():
             first = measured[0].get(decode, last)
-            path = None
             if evaluator.plots_alone or first is not last:
                 path = save_plot(folder, decode, name, evaluator, first, last)
-            if path is not None:
-                Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {path}", highlight=False)
+                paths += [path] if path is not None else []
+    for path in paths:
+        Console(soft_wrap=True, markup=False, emoji=False).print(f"written: {path}", highlight=False)
 
 
 def _write_report(request: EvaluationRequest, report: HtmlReport) -> list[Path]:

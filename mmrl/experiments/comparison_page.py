@@ -23,10 +23,11 @@ by seed. `python scripts/reproduce.py --table {name}` makes the runs that are mi
 `conf/comparison/{name}.yaml`. They are not tuned for any method: a rank here is one at these settings, on tiny
 policies, and no judgement of a paper.
 
-Start and end are means over the seeds of the share of held-out problems that are solved when actions are sampled.
+Start and end are means over the seeds of the held-out number that stands below each task, in hundredths, when actions
+are sampled.
 Intervals are Student's, 95 %, over seeds; those of the difference to {reference} are paired by seed. They are not
 corrected for the number of comparisons: of {pairs} differences without any effect, about {chance} would exclude zero.
-Tokens are those of the episodes, without the further completions that VinePPO samples of each state. Seconds are those
+Tokens are those of the episodes, without the further completions that a method samples of each state. Seconds are those
 of all iterations of the fastest seed, without evaluations: other work of the machine slowed the other seeds. A run that
 ended with an error is named below its table; the other columns are of the seeds that finished.
 """

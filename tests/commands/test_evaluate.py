@@ -3,11 +3,8 @@ import shutil
 
 import pytest
 import torch
-import yaml
 
 from mmrl.__main__ import main
-from mmrl.commands.evaluate import evaluate
-from mmrl.core.errors import ConfigError
 
 FIT = ["fit", "recipe=sft", "task=arithmetic", "policy=tiny_text", "trainer.max_epochs=1", "data.num_prompts=16",
        "data.num_minibatches=1", "data.evaluation.count=8", "trainer.enable_progress_bar=false",
@@ -47,15 +44,35 @@ def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):
         assert row["won"] - row["lost"] == row["after"]["successes"] - row["before"]["successes"]
 
 
-@pytest.mark.parametrize("configured, given", [(1, "num_samples=8"), (8, None)])
-def test_a_comparison_of_several_samples_is_refused_before_the_run_is_built(configured, given, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    for name in ("start.ckpt", "last.ckpt"):
-        (tmp_path / "checkpoints" / name).write_bytes(b"no weights")
-    evaluation = {"class_path": "no.such.Class", "init_args": {"num_samples": configured}}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"init_args": {"evaluation": evaluation}}}))
-    with pytest.raises(ConfigError, match="pairs one sample per problem"):
-        evaluate([str(tmp_path), "compare=start", *([given] if given else [])])
+def test_several_samples_of_two_checkpoints_give_their_pass_at_k_curves(run, capsys):
+    words = ["compare=start", "count=6", "num_samples=5", "model.reference=true"]
+    assert main(["evaluate", str(run), *words]) == 0
+    printed = capsys.readouterr().out
+    assert "pass@k after is" in printed and "sampling-efficiency gap, pass@5 before - pass@1 after" in printed
+    assert "perplexity_policy_by_start" in printed or "both 0, lost 0, gained 0" in printed
+    written = json.loads((run / "evaluation.json").read_text())
+    (part,) = written["boundary"]["exact"]
+    assert part["label"] == "sample" and written["comparison"] == {}
+    for title in ("before", "after"):
+        curve, passes = part["pass"][title], written["metrics"][title]["sample"]["exact_pass"]
+        assert [curve[k - 1] for k in (1, 2, 4, 5)] == pytest.approx([passes[f"pass@{k}"] for k in (1, 2, 4, 5)])
+        assert sum(part["accuracies"][title]) == 6
+    assert part["efficiency_gap"] == pytest.approx(part["pass"]["before"][4] - part["pass"]["after"][0])
+    assert (run / "plots" / "sample-exact-boundary.png").stat().st_size > 10_000
+
+
+def test_a_measurement_with_several_samples_is_compared_with_later(run, tmp_path, capsys):
+    other = tmp_path / "other"
+    assert main(["evaluate", str(run), "checkpoint=start", "count=4", "num_samples=3"]) == 0
+    alone = json.loads((run / "evaluation.json").read_text())["metrics"]["start"]["sample"]["exact_pass"]
+    shutil.copytree(run, other, ignore=shutil.ignore_patterns("policy", "checkpoints"))
+    assert main(["evaluate", str(run), f"compare={other}", "count=4", "num_samples=2"]) == 2
+    assert "num_samples: 3 there, 2 here" in capsys.readouterr().err
+    words = ["count=4", "num_samples=3", "model.reference=true"]
+    assert main(["evaluate", str(run), f"compare={other}", *words]) == 0
+    (part,) = json.loads((run / "evaluation.json").read_text())["boundary"]["exact"]
+    assert part["pass"]["before"] == pytest.approx([alone[f"pass@{k}"] for k in (1, 2, 3)])
+    assert not any(name.startswith("perplexity") for name in part)  # the other policy is not here
 
 
 def test_several_samples_give_pass_at_k_under_a_decode_that_draws(run):
@@ -79,7 +96,6 @@ def test_a_checkpoint_finds_its_run(run):
         (["checkpoint=best"], "there are ['last', 'start']"),
         (["count=0"], "count=0: must be a whole number"),
         (["decode=nonsense"], "give sample, argmax, mean or a configured one of ['greedy']"),
-        (["compare=start", "num_samples=2"], "one sample per problem"),
         (["video=true"], "has no simulator to record a video of"),
         (["engine.max_row=3"], "Did you mean 'max_rows'?"),
     ],

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mmrl.commands.cli import CLI
 from mmrl.commands.evaluation.arguments import EvaluationRequest
+from mmrl.commands.evaluation.boundary import add_logprobs
 from mmrl.config.dry_calls.data import check_data
 from mmrl.core.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
@@ -21,24 +20,11 @@ from mmrl.evaluation.video.recording import enable_drawing
 from mmrl.files.contract import ENVIRONMENT, NAME, differences, read_contract, warn
 from mmrl.runs.versions import environment
 
-_OWN_SAMPLES = "the run is evaluated with num_samples={}, so give num_samples=1"
-
-
-def check_samples(request: EvaluationRequest) -> None:
-    """Refuse a comparison with several samples per problem, from the run's configuration, before anything is built."""
-    if request.compare is None and request.against is None:
-        return
-    config = yaml.safe_load((request.folder / "config.yaml").read_text(encoding="utf-8"))
-    evaluation = (((config.get("data") or {}).get("init_args") or {}).get("evaluation") or {}).get("init_args") or {}
-    configured = evaluation.get("num_samples", 1)
-    if (request.num_samples or configured) > 1:
-        advice = "leave num_samples out" if configured == 1 else _OWN_SAMPLES.format(configured)
-        raise ConfigError(f"compare=... pairs one sample per problem; {advice}, or measure one by one")
-
 
 def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
     """Copy the run's data module with the requested evaluation; raise where its results cannot be compared."""
     data = prepare_data(cli.datamodule, request)
+    add_logprobs(cli, request, data.evaluation)
     contract = data.task.contract()
     for folder in _runs(request):
         check_contract(folder, contract, request.accept)
@@ -64,10 +50,6 @@ def prepare_data(data: Any, request: EvaluationRequest) -> Any:
             "evaluation=NAME, where `mmrl list evaluations` shows the names"
         )
     compared = request.compare is not None or request.against is not None
-    if compared and (request.num_samples or data.evaluation.num_samples) > 1:
-        configured = data.evaluation.num_samples
-        advice = "leave num_samples out" if configured == 1 else _OWN_SAMPLES.format(configured)
-        raise ConfigError(f"compare=... pairs one sample per problem; {advice}, or measure one by one")
     # the evaluation of the run, with count, samples and decodes of the request
     try:
         held_out = checkpoint_metrics.override_evaluation(

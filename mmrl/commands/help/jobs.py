@@ -53,7 +53,7 @@ same problems and draws; a hash of the protocol says what may be compared.
 
   mmrl evaluate runs/mine compare=start             what training changed
   mmrl evaluate runs/mine compare=runs/other        two runs, paired
-  mmrl evaluate runs/mine num_samples=8             pass@k
+  mmrl evaluate runs/mine num_samples=8             pass@k; also with compare=
   mmrl evaluate task=arithmetic policy.path=MODEL   a model without a run
   mmrl evaluate sim=push policy=expert              a simulator's expert
   mmrl fit --multirun recipe=grpo,rloo seed=0,1,2   the runs of a comparison

@@ -91,7 +91,8 @@ Examples:
 
 Options:
   checkpoint=last      last, best, start, another name in the run's checkpoints folder, or a file
-  compare=start        a paired test against start, a file or another run, on the same problems and random draws
+  compare=start        a paired test against start, a file or another run, on the same problems and random draws; with
+                       several samples pass@k of both, where they meet, and who solves what
   count=512            held-out problems; default: the run's configuration
   num_samples=8        completions of each problem, for pass@k; default: the run's configuration
   decode=argmax        a decode of the configuration, or sample, argmax, mean; default: all that are configured
@@ -108,6 +109,7 @@ run_dir=FOLDER, or runs/evaluate/TIME; groups, keys and policies are those of `m
 Examples:
   mmrl evaluate runs/demo compare=start video=true
   mmrl evaluate runs/a compare=runs/b
+  mmrl evaluate runs/a compare=start num_samples=64 model.reference=true
   mmrl evaluate task=arithmetic policy.path=Qwen/Qwen2.5-0.5B-Instruct compare=runs/a
 """,
     "compare": """mmrl compare: the mean of a held-out number over seeds with its interval, group against group

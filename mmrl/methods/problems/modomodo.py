@@ -5,22 +5,33 @@ MoDoMoDo: Multi-Domain Data Mixtures for Multimodal LLM Reinforcement Learning, 
 - the score as a function of the mixture, fitted to pilot runs: `fit_surrogate`, `predict_score`
 - its best mixture on a grid: `list_mixtures`, `find_best_mixture`
 - prompts of each task with the probability of its weight: `WeightedTasks`
+- the weights that the surrogate of evaluated pilots predicts to be best: `read_pilots`, `SurrogateMixture`
 
-A pilot is a run of the recipe with other `data.curriculum.weights`.
+A pilot is a run of the recipe with other `data.curriculum.weights`; `mmrl rounds modomodo` runs all of it.
 """
 
 from __future__ import annotations
 
+import glob
+import json
+import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
+from mmrl.core.errors import ConfigError, check_at_least, check_interval
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context
 from mmrl.curricula.balanced import BalancedTasks
+from mmrl.files.atomic import write_file
+from mmrl.files.strict_json import read_json_object
+
+log = logging.getLogger(__name__)
 
 
 def fit_surrogate(
@@ -109,3 +120,117 @@ class WeightedTasks(BalancedTasks):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.counts = dict(state["counts"])
+
+
+def read_pilots(pattern: str, metric: str) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Read the evaluations of pilots: names of the tasks, mixtures [P, m], scores [P].
+
+    Args:
+        pattern: of folders that `mmrl evaluate` wrote, whose config.yaml has data.curriculum.weights of the pilot.
+        metric: of the scores: decode/evaluator, whose `mean` counts, or decode/evaluator/number.
+
+    Raises:
+        ConfigError: naming the folder and what it lacks.
+    """
+    folders = [Path(place) for place in sorted(glob.glob(pattern))]
+    if not folders:
+        raise ConfigError(f"curriculum.pilots={pattern}: no such folder; name those of the pilots' evaluations")
+    weights, scores = [], []
+    for folder in folders:
+        file = folder / "config.yaml"
+        node: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        for key in ("data", "init_args", "curriculum", "init_args", "weights"):
+            node = (node or {}).get(key)
+        if not isinstance(node, dict) or not node:
+            raise ConfigError(f"{file} has no data.curriculum.weights; evaluate with the weights of the pilot")
+        weights.append(node)
+        scores.append(_read_score(folder, metric))
+    names = sorted(set().union(*weights))
+    return names, np.array([[each.get(name, 0.0) for name in names] for each in weights]), np.array(scores)
+
+
+def _read_score(folder: Path, metric: str) -> float:
+    """Read one number of an evaluation of one checkpoint."""
+    decode, _, path = metric.partition("/")
+    evaluator, _, number = path.partition("/")
+    file = folder / "evaluation.json"
+    (metrics,) = read_json_object(file, f"measure again: mmrl evaluate {folder}", finite=False)["metrics"].values()
+    value = metrics.get(decode, {}).get(evaluator, {}).get(number or "mean")
+    if value is None:
+        known = [f"{name}/{each}" for name, evaluators in metrics.items() for each in evaluators]
+        raise ConfigError(f"{file} has no {metric}, by curriculum.metric; there are {known}")
+    return float(value)
+
+
+class SurrogateMixture(WeightedTasks):
+    """Draw tasks by the mixture that a quadratic surrogate of evaluated pilots predicts to be best.
+
+    Source: MoDoMoDo, 2025, arXiv:2505.24871: model-based mixture, `fit_surrogate` and `find_best_mixture`.
+
+    Args:
+        weights: as of `WeightedTasks`; their names must be those of the pilots, and their values are replaced.
+        pilots: pattern of the folders of the pilots' evaluations, see `read_pilots`.
+        metric: held-out score of a pilot: decode/evaluator, or decode/evaluator/number.
+        ridge: penalty on the squares of the coefficients; above 0 where there are fewer pilots than coefficients.
+        steps: weights are multiples of 1 / steps.
+        report: file that gets pilots, scores, coefficients and the mixture; None for none.
+        info_key: entry of a prompt's `info` that names its task.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        pilots: str,
+        metric: str = "greedy/exact",
+        ridge: float = 1e-4,
+        steps: int = 20,
+        report: str | None = None,
+        info_key: str = "task",
+    ):
+        check_interval("curriculum", "[0, inf)", ridge=ridge)
+        check_at_least(1, "curriculum", steps=steps)
+        super().__init__(weights, info_key)
+        self.pilots, self.metric, self.ridge, self.steps, self.report = pilots, metric, ridge, steps, report
+        self.surrogate: dict[str, Any] = {}  # once the pilots were read, before the first iteration
+
+    def select(self, count: int, ctx: Context) -> list[int]:
+        if not self.surrogate:
+            self.surrogate = self._fit()
+            self.weights = dict(sorted(self.surrogate["mixture"].items()))
+            log.info("modomodo: mixture %s, predicted %.3f", self.weights, self.surrogate["predicted"])
+            if self.report is not None and ctx.rank == 0:
+                write_file(Path(self.report), json.dumps(self.surrogate, indent=2) + "\n")
+        return super().select(count, ctx)
+
+    def _fit(self) -> dict[str, Any]:
+        """Fit the surrogate to the pilots, and find its best mixture."""
+        names, mixtures, scores = read_pilots(self.pilots, self.metric)
+        if names != sorted(self.weights):
+            raise ConfigError(
+                f"curriculum.weights names {sorted(self.weights)}, and {self.pilots} the tasks {names}; name the same"
+            )
+        coefficients = fit_surrogate(mixtures, scores, self.ridge)
+        best, predicted = find_best_mixture(coefficients, len(names), self.steps)
+        return _describe(names, mixtures, scores, coefficients, best, predicted)
+
+
+def _describe(
+    names: Sequence[str],
+    mixtures: np.ndarray,
+    scores: np.ndarray,
+    coefficients: np.ndarray,
+    best: Sequence[float],
+    predicted: float,
+) -> dict[str, Any]:
+    """Plain values of a surrogate: pilots with their residuals, coefficients by task and pair, the best mixture."""
+    residuals = scores - predict_score(coefficients, mixtures)
+    keys = [*names, *(f"{one} {other}" for one, other in combinations(names, 2))]
+    return {
+        "pilots": [
+            {"weights": dict(zip(names, row)), "score": score, "residual": residual}
+            for row, score, residual in zip(mixtures.tolist(), scores.tolist(), residuals.tolist())
+        ],
+        "coefficients": dict(zip(keys, coefficients.tolist())),
+        "mixture": dict(zip(names, best)),
+        "predicted": predicted,
+    }
