@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mmrl.core.errors import check_fraction
+from mmrl.core.errors import check_fraction, is_user_error
+from mmrl.core.function_path import format_error
 from mmrl.core.rng import derive_seed
 from mmrl.core.text_environment import EnvironmentTask, TextEnvironment, TextStep, environment_task
 from mmrl.core.types import Completion, Context, Episode, Prompt, Request
@@ -139,7 +140,9 @@ class EnvironmentRollout(Rollout):
             if play.over and play.environment is not None:
                 self._idle.append(play.environment)
             return
-        turn, reason = len(play.actions), f"{type(step).__name__}: {step}"
+        # an error of somebody's environment has the line of their code
+        turn, plain = len(play.actions), f"{type(step).__name__}: {step}"
+        reason = plain if is_user_error(step) else format_error(step, "")
         why = f"environment of {play.episode.prompt.key!r} failed after {turn} actions with {reason}"
         play.end("error", why)
         self._failures += 1
