@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
         ("mmrl data re", ["record"]),
         ("mmrl data record sim=pu", ["sim=push", "sim=pusht"]),
         ("mmrl list pol", ["policies"]),
-        ("mmrl list recipes sac", ["sac", "sac_picture_reach", "sac_pixels"]),
+        ("mmrl list recipes sac", ["sac", "sac_discs", "sac_picture_reach", "sac_pixels"]),
         ("mmrl list methods gs", ["gspo"]),
         ("mmrl list settings pretrained_t", ["pretrained_text", "pretrained_text_lora"]),
         ("mmrl list start sum", ["sums"]),

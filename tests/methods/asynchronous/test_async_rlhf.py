@@ -12,7 +12,7 @@ from mmrl.config.compose import compose, to_lightning
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Episode, PolicyOutput, Prompt, Sampling
 from mmrl.evaluation.boundary.perplexity import OWN, START
-from mmrl.methods.losses.async_rlhf import AnswerKL
+from mmrl.methods.asynchronous.async_rlhf import AnswerKL
 from tests.test_recipes import words_of
 
 RECIPES = ("async_rlhf", "async_rlhf_rloo", "async_rlhf_ppo")

@@ -1,0 +1,1 @@
+"""Learning from samples of older weights, drawn while the learner goes on."""
