@@ -21,7 +21,8 @@ ACTS = {"acts", "idle"}
 """What a header may have too: the numbers that show that the mechanism acts, and why an iteration may have no rows."""
 LINES = 25
 """Of a method beside the numbers of its paper."""
-CONTROL = sorted(name for name, theme in THEMES.items() if theme in ("control", "goals", "levels", "world_models"))
+SMALL_THEMES = ("control", "exploration", "goals", "levels", "world_models")
+CONTROL = sorted(name for name, theme in THEMES.items() if theme in SMALL_THEMES)
 """Methods of small networks, which no checkpoint gives their weights."""
 PRETRAINED = sorted(set(FILES) - set(CONTROL))
 WITH_NUMBERS = [name for name in PRETRAINED if read_paper_setting(name)]

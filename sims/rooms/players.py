@@ -56,7 +56,7 @@ class SurprisePlayers(gymnasium.Wrapper):
     After a step of Control the observation is worth its log-probability under what Control has seen in this episode,
     and is added then; in the first part of a turn, `grace`, a step is worth nothing and adds nothing, so that Control
     has time to find its way back to what it knows. Steps of Explore are worth 0 here: what it is paid, the negative of
-    what Control earns in the turn after its own, is known later, see `mmrl.methods.games.adversarial_surprise`.
+    what Control earns in the turn after its own, is known later, see `mmrl.methods.exploration.adversarial_surprise`.
 
     Observation: each cell's class as one-hot numbers, the probabilities of the density, the logarithm of 1 + the number
     of observations in it, the share of the turn that is over, and last the player: 0 for Explore, 1 for Control.

@@ -6,7 +6,7 @@ from hydra.utils import instantiate
 from mmrl.annotators.gae import GAE
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Sampling
-from mmrl.methods.games.adversarial_surprise import AdversarialReward
+from mmrl.methods.exploration.adversarial_surprise import AdversarialReward
 from tests.composed_words import compose_words
 
 CFG = compose_words(("recipe=adversarial_surprise",))

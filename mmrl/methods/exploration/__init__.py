@@ -1,0 +1,1 @@
+"""Learning without rewards of the world: players and bonuses that send a policy where it has not been."""
