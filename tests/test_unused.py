@@ -51,7 +51,7 @@ def count_code(files: tuple[Path, ...]) -> Counter[str]:
     return total
 
 
-AFTER_RUNS = {"find_best_mixture", "AnswerMass", "WeightedVote"}
+AFTER_RUNS = {"AnswerMass", "WeightedVote"}
 """Parts of papers that a reader calls on a run's results, as docs/recipes.md says; no recipe can call them."""
 
 

@@ -83,5 +83,5 @@ class NoisyRooms(gymnasium.Env):
         cells[:, self.dark] = DARK
         cells[:, self.noisy] = COLOURS + self.colour
         cells[self.switch] = RUNNING if self.running else STOPPED
-        seen = np.pad(cells, 1, constant_values=WALL)
-        return seen[row : row + 3, column : column + 3].reshape(-1)
+        padded = np.pad(cells, 1, constant_values=WALL)
+        return padded[row : row + 3, column : column + 3].reshape(-1)

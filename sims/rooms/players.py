@@ -95,20 +95,20 @@ class SurprisePlayers(gymnasium.Wrapper):
         self.observation_space = spaces.Box(0.0, np.inf, (length,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        seen, info = self.env.reset(seed=seed, options=options)
+        cells, info = self.env.reset(seed=seed, options=options)
         self.steps, self.density = 0, CategoricalDensity(self.cells, self.classes)
-        return self._observation(seen), info
+        return self._observation(cells), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         player, place = self.player, self.steps % self.turn
-        seen, _, terminated, truncated, info = self.env.step(action)
+        cells, _, terminated, truncated, info = self.env.step(action)
         self.steps += 1
         reward = 0.0
         if (player == CONTROL or self.players == "explore") and place >= self.worthless:
             sign = 1 if player == CONTROL else -1
-            reward = sign * self.scale * self.density.log_probability(seen)
-            self.density.add(seen)
-        return self._observation(seen), reward, terminated or self.steps == self.turns * self.turn, truncated, info
+            reward = sign * self.scale * self.density.log_probability(cells)
+            self.density.add(cells)
+        return self._observation(cells), reward, terminated or self.steps == self.turns * self.turn, truncated, info
 
     @property
     def player(self) -> int:
@@ -117,11 +117,11 @@ class SurprisePlayers(gymnasium.Wrapper):
             return EXPLORE if self.players == "explore" else CONTROL
         return self.steps // self.turn % 2
 
-    def _observation(self, seen: np.ndarray) -> np.ndarray:
-        shown = np.eye(self.classes)[seen].reshape(-1)
+    def _observation(self, cells: np.ndarray) -> np.ndarray:
+        one_hot = np.eye(self.classes)[cells].reshape(-1)
         part = self.steps % self.turn / self.turn
         rest = [np.log1p(self.density.added), part, self.player]
-        return np.concatenate([shown, self.density.probabilities.reshape(-1), rest]).astype(np.float32)
+        return np.concatenate([one_hot, self.density.probabilities.reshape(-1), rest]).astype(np.float32)
 
 
 def make_players(side: int = 3, colours: int = 4, **options: Any) -> SurprisePlayers:

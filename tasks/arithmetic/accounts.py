@@ -86,13 +86,13 @@ class AccountSums(AnswerTask):
 
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
-        known = self.balances[self.split]
+        values = self.balances[self.split]
         rng = derive_rng("accounts", "question", self.split, self.seed, index)
-        first, second = (sorted(known)[int(i)] for i in rng.permutation(len(known))[:2])
+        first, second = (sorted(values)[int(i)] for i in rng.permutation(len(values))[:2])
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
             messages=({"role": "user", "content": f"{first}+{second}="},),
-            answer=known[first] + known[second],
+            answer=values[first] + values[second],
             info={"names": (first, second)},
         )
 
@@ -108,10 +108,10 @@ class AccountSums(AnswerTask):
     def script(self, index: int) -> list[str]:
         """The turns of a demonstration with calls, some of them mistaken."""
         first, second = self[index].info["names"]
-        known = self.balances[self.split]
+        values = self.balances[self.split]
         slipped = derive_rng("accounts", "slips", self.split, self.seed, index).random(2) < self.slips
         looked_up = (first, first if slipped[0] else second)
-        x, y = (known[name] for name in looked_up)
+        x, y = (values[name] for name in looked_up)
         calls = [self.lookup_call.format(query=name) for name in looked_up]
         if not self.calculator:
             return [*calls, self.write_answer(str(x + y))]

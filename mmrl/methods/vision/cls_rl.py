@@ -28,6 +28,6 @@ def thought_answer(completion: str, answer: str) -> float:
     Capitals and the space around the name do not matter; where there are several answers the first one counts. Source:
     CLS-RL, 2025, accuracy and format rewards, arXiv:2503.16188; released code, minglllli/CLS-RL.
     """
-    found = re.search(r"<answer>(.*?)</answer>", completion, re.DOTALL)
-    right = found is not None and found[1].strip().lower() == answer.strip().lower()
+    match = re.search(r"<answer>(.*?)</answer>", completion, re.DOTALL)
+    right = match is not None and match[1].strip().lower() == answer.strip().lower()
     return float(right) + float(FORM.fullmatch(completion) is not None)

@@ -78,10 +78,10 @@ class RecipeGraph:
         ]
 
     def _list_ancestors(self, target: int) -> list[int]:
-        found = [target]
-        for item in found:
-            found += [need for need in dict.fromkeys(self.list_needs(item)) if need not in found]
-        return found
+        ancestors = [target]
+        for item in ancestors:
+            ancestors += [need for need in dict.fromkeys(self.list_needs(item)) if need not in ancestors]
+        return ancestors
 
     def list_candidates(self, target: int | None = None) -> list[int]:
         """Items that may be the next goal: boundary and verified ones; the target alone once it is verified.
@@ -132,11 +132,11 @@ class RecipeGraph:
             goal: number of the item, of which one more piece is wanted.
             held: pieces of every item, [I].
         """
-        left = np.array(held, np.int64)
+        stock = np.array(held, np.int64)
         for count in range(1, MOST):
-            item = self.find_subgoal(goal, left)
+            item = self.find_subgoal(goal, stock)
             if item == goal:
                 return count
-            left = np.maximum(left - self.ingredients[item], 0)
-            left[item] += 1
+            stock = np.maximum(stock - self.ingredients[item], 0)
+            stock[item] += 1
         return MOST

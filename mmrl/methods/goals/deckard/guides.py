@@ -72,10 +72,10 @@ class ScriptedGuide:
         for item in range(count):
             ingredients, tools = needs[0][item].copy(), needs[1][item].copy()
             if item in wrong:
-                known = [*np.flatnonzero(tools), *np.flatnonzero(ingredients)]
-                others = [other for other in range(count) if other != item and other not in known]
+                taken = [*np.flatnonzero(tools), *np.flatnonzero(ingredients)]
+                others = [other for other in range(count) if other != item and other not in taken]
                 new = others[int(rng.integers(len(others)))]
-                old = known[int(rng.integers(len(known)))] if known else None
+                old = taken[int(rng.integers(len(taken)))] if taken else None
                 if old is not None and tools[old]:
                     tools[old], tools[new] = False, True
                 else:
@@ -122,13 +122,13 @@ def read_guesses(answer: str, items: Sequence[str]) -> list[tuple[np.ndarray, np
         items: names of the world's items.
     """
     try:
-        written = json.loads(match.group()) if (match := _OBJECT.search(answer)) else {}
+        entries = json.loads(match.group()) if (match := _OBJECT.search(answer)) else {}
     except (ValueError, RecursionError):
-        written = {}
+        entries = {}
     number = {name: place for place, name in enumerate(items)}
     guesses = []
     for item, name in enumerate(items):
-        entry = written.get(name)
+        entry = entries.get(name)
         entry = entry if isinstance(entry, dict) else {}
         parts, listed = entry.get("from"), entry.get("tools")
         ingredients, tools = np.zeros(len(items), np.int64), np.zeros(len(items), bool)

@@ -116,8 +116,8 @@ class GuidedVectorEnv(VectorWrapper):
             graph.counts[1] += 1
             if gained >= 0:
                 graph.verify(gained, infos["ingredients"][i], infos["tools"][i])
-                left = 0 if gained == goal else graph.count_remaining(goal, self._held[i])
-                bonus = pursuit.bonus * (graph.count_remaining(goal, before) - left)
+                remaining = 0 if gained == goal else graph.count_remaining(goal, self._held[i])
+                bonus = pursuit.bonus * (graph.count_remaining(goal, before) - remaining)
             if gained == self._subgoals[i]:
                 self._waited[i] = 0
             given_up = self._waited[i] >= pursuit.subgoal_steps or self._pursued[i] >= pursuit.goal_steps

@@ -104,7 +104,7 @@ def contrastive_loss(logits: Tensor, label: Tensor) -> Tensor:
         label: [N] index of the picture's sentence; every sentence has a picture.
     """
     of_images = nn.functional.cross_entropy(logits, label)
-    own = torch.zeros_like(logits, dtype=torch.bool)
-    own[torch.arange(len(label)), label] = True
-    among = logits.log_softmax(0).masked_fill(~own, float("-inf")).logsumexp(0)  # [K]
+    is_own = torch.zeros_like(logits, dtype=torch.bool)
+    is_own[torch.arange(len(label)), label] = True
+    among = logits.log_softmax(0).masked_fill(~is_own, float("-inf")).logsumexp(0)  # [K]
     return (of_images - among.mean()) / 2
