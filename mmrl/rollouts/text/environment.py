@@ -140,7 +140,7 @@ class EnvironmentRollout(Rollout):
             if play.over and play.environment is not None:
                 self._idle.append(play.environment)
             return
-        # an error of somebody's environment has the line of their code
+        # an error in the user's environment has the line of their code
         turn, plain = len(play.actions), f"{type(step).__name__}: {step}"
         reason = plain if is_user_error(step) else format_error(step, "")
         why = f"environment of {play.episode.prompt.key!r} failed after {turn} actions with {reason}"
