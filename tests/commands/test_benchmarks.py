@@ -7,6 +7,7 @@ import pytest
 
 import mmrl
 from mmrl.commands.evaluate import evaluate
+from mmrl.config.compose import compose
 from mmrl.config.option_files import groups
 from mmrl.core.errors import ConfigError
 from tests.tasks.code.test_humaneval import ROWS
@@ -44,6 +45,13 @@ def test_every_problem_is_measured_in_total_and_by_part(name, tmp_path):
     assert result["count"] == count and list(result["decodes"]) == ["greedy"]
     assert result["metrics"]["policy"]["greedy"]["exact"]["n"] == count
     assert set(result["tasks"]["policy"].get("greedy", ())) == (parts if len(parts) > 1 else set())
+
+
+@pytest.mark.parametrize("name", sorted(groups()["benchmark"]))
+def test_a_policy_whose_setting_measures_some_problems_is_measured_on_all(name):
+    assert compose(["policy=smollm2", "run_dir=run"]).data.evaluation.count < 1000
+    composed = compose([f"benchmark={name}", "policy=smollm2", "task.path=rows", "run_dir=run"])
+    assert composed.data.evaluation.count == 1_000_000
 
 
 def test_right_answers_score_1(tmp_path):
