@@ -71,11 +71,8 @@ def check(engine, policy, version):
     assert len(outputs) > 8  # the seeds decide
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_servers_score_the_strings(tmp_path, reduction):
-    write_python(tmp_path)
-    policy = build(reduction=reduction, end_token=reduction == "mean")
-    engine = pool(tmp_path)
+def check_two_versions(engine, policy):
+    """The draws are those of the weights of each transfer."""
     try:
         for version in range(2):
             moved(policy.language_model, 1.1)
@@ -83,6 +80,14 @@ def test_servers_score_the_strings(tmp_path, reduction):
             check(engine, policy, version)
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_servers_score_the_strings(tmp_path, reduction):
+    write_python(tmp_path)
+    policy = build(reduction=reduction, end_token=reduction == "mean")
+    engine = pool(tmp_path)
+    check_two_versions(engine, policy)
 
 
 @pytest.mark.vllm
@@ -94,13 +99,7 @@ def test_vllm_scores_the_strings(tmp_path, kind):
         if kind == "process"
         else ServerEngine(cache_gib=0.25, max_model_len=512, logs=str(tmp_path))
     )
-    try:
-        for version in range(2):
-            moved(policy.language_model, 1.1)
-            engine.sync(policy, version)
-            check(engine, policy, version)
-    finally:
-        engine.close()
+    check_two_versions(engine, policy)
 
 
 GLAM = ("method=glam", "setting=gridworld", "trainer.callbacks.warm_start.stages=null", "engine=vllm_server")
@@ -128,7 +127,7 @@ def test_a_run_learns_by_vllms_scores(tmp_path):
 
 
 class Failing(Backend):
-    """A backend that fails on one string, and reads another prompt where it is told to."""
+    """A backend that fails on the prompts that end in one string."""
 
     def __init__(self, backend, word, policy):
         self.backend = backend

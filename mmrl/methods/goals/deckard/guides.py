@@ -72,10 +72,10 @@ class ScriptedGuide:
         for item in range(count):
             ingredients, tools = needs[0][item].copy(), needs[1][item].copy()
             if item in wrong:
-                taken = [*np.flatnonzero(tools), *np.flatnonzero(ingredients)]
-                others = [other for other in range(count) if other != item and other not in taken]
+                item_needs = [*np.flatnonzero(tools), *np.flatnonzero(ingredients)]
+                others = [other for other in range(count) if other != item and other not in item_needs]
                 new = others[int(rng.integers(len(others)))]
-                old = taken[int(rng.integers(len(taken)))] if taken else None
+                old = item_needs[int(rng.integers(len(item_needs)))] if item_needs else None
                 if old is not None and tools[old]:
                     tools[old], tools[new] = False, True
                 else:

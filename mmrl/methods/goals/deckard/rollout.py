@@ -146,8 +146,8 @@ class GuidedVectorEnv(VectorWrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments and their goals; the graph is the policy's."""
-        own = {name: torch.from_numpy(getattr(self, name).copy()) for name in self._STATE}
-        return {"env": self.env.state_dict(), **own}  # type: ignore[attr-defined]
+        arrays = {name: torch.from_numpy(getattr(self, name).copy()) for name in self._STATE}
+        return {"env": self.env.state_dict(), **arrays}  # type: ignore[attr-defined]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env.load_state_dict(state["env"])  # type: ignore[attr-defined]

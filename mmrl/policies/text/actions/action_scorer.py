@@ -221,8 +221,8 @@ class ActionScorer(Policy):
 
     def _text(self, observation: Mapping[str, Any], row: int, number: int) -> str:
         """The string of this number in a decision."""
-        strings = observation["admissible_ids"][row].split(observation["admissible_sizes"][row].tolist())
-        return self.language_model.decode(strings[number].tolist())
+        strings = self.list_strings({name: observation[name][row] for name in ("admissible_ids", "admissible_sizes")})
+        return self.language_model.decode(strings[number])
 
     @torch.no_grad()
     def predict_values(self, observation: Mapping[str, Any]) -> Tensor | None:
