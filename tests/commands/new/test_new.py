@@ -83,7 +83,7 @@ def test_it_passes_its_test_and_trains(kind, tmp_path, monkeypatch, capsys):
         (["reward", "json"], "json.py would have the name of a module that is there"),
         (["task", "x_y", "slot=term"], "slot: unknown option; a task has none"),
         (["method", "x_y", "slot=nope"], "slot=nope: must be one of term, annotator, weighting"),
-        (["method", "x_y", "theme=nope"], "theme=nope: no such theme; it is one of advantages, agents, control,"),
+        (["method", "x_y", "theme=nope"], "theme=nope: no such theme; it is one of advantages, agents, "),
         (["method", "x_y", "setting=sum"], "setting=sum: no such setting. Did you mean 'sums'?"),
         (["method", "x_y", "part=a-b"], "part=a-b: must be the name of a class"),
         (["method", "x_y", "slot="], "slot: give a value, as in slot=term|annotator|weighting"),
