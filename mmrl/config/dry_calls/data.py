@@ -65,7 +65,8 @@ def check_data(data: Any, reward: Any = None) -> frozenset[str] | None:
         names = _try_reward(task, innermost, prompt, data.group_size)
     else:
         _try_form(task, innermost, prompt)
-    if _is_foreign(task) and not isinstance(task, EnvironmentTask):
+    # a task of mmrl knows its own answers, but not always the extractor that a setting left behind for it
+    if (_is_foreign(task) or getattr(task, "extract", None) is not None) and not isinstance(task, EnvironmentTask):
         _check_expert(task, pays=data.rollout.samples and "exact" in getattr(reward, "weights", {}))
     return names
 
