@@ -47,8 +47,8 @@ class HumanDemonstration(ABC):
 class ScriptedHuman(HumanDemonstration):
     """A hand that pushes a cube along a curve, with the errors of a pose estimate.
 
-    The curve is a quadratic Bezier curve, played at constant speed; the cube turns with its tangent. The hand closes the
-    gap to the cube, stays behind it, and both wait at the end.
+    The curve is a quadratic Bezier curve, played at constant speed; the cube turns with its tangent. The hand closes
+    the gap to the cube, stays behind it, and both wait at the end.
 
     Args:
         start_m: where the cube stands at first, x and y in metres.
@@ -107,9 +107,14 @@ class ScriptedHuman(HumanDemonstration):
         return curve[index], np.unwrap(np.arctan2(tangent[:, 1], tangent[:, 0]))[index]
 
 
+SCRIPT = ScriptedHuman()
+
+
 @dataclass(frozen=True)
 class DemonstrationFile(HumanDemonstration):
-    """A demonstration in a JSON file, of any frame rate: {"hz": 30, "object": [[x, y, z, yaw], ...], "hand": [[x, y, z], ...]}.
+    """A demonstration in a JSON file, of any frame rate.
+
+    {"hz": 30, "object": [[x, y, z, yaw], ...], "hand": [[x, y, z], ...]}
 
     Lengths are metres in the frame of the robot's base, yaw is rad; the first frame is the last one before the hand
     touches the object.
@@ -157,7 +162,9 @@ class DemonstrationFile(HumanDemonstration):
             raise ValueError(f"{self.path}: hz must be a number of frames a second above 0, got {hz}")
         for name, table in (("object", frames), ("hand", hand)):
             if (broken := np.flatnonzero(~np.isfinite(table).all(1))).size:
-                raise ValueError(f"{self.path}: {name}, frame {broken[0]}: numbers must be finite; interpolate or cut it")
+                raise ValueError(
+                    f"{self.path}: {name}, frame {broken[0]}: numbers must be finite; interpolate or cut it"
+                )
         return hz, frames, hand
 
 

@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 from mmrl.core.errors import check_at_least, check_fraction, check_positive
 from mmrl.core.types import Sim
 from sims.tabletop.arm import STEP_M
-from sims.tracking.demonstration import Demonstration, HumanDemonstration, ScriptedHuman
+from sims.tracking.demonstration import SCRIPT, Demonstration, HumanDemonstration
 from sims.tracking.task import Reset, TrackingScene
 from sims.tracking.vector import OBSERVATION_DIMS, PoseNoise, TrackingVectorEnv
 
@@ -55,7 +55,7 @@ class DemonstrationTracking(Sim):
         threads: that step the environments; 0 takes all CPUs.
     """
 
-    demonstration: HumanDemonstration = ScriptedHuman()
+    demonstration: HumanDemonstration = SCRIPT
     reset: Reset = "pre_contact"
     held_out_reset: Reset | None = None
     steps: int = 60
@@ -119,9 +119,10 @@ class DemonstrationTracking(Sim):
 
         It does not look at the object, so that it fails where the object stands elsewhere.
         """
-        tracking: Any = env.unwrapped if isinstance(env.unwrapped, TrackingVectorEnv) else env
-        place = self.frames.hand_m[tracking.next_frame()]
-        return np.clip((place - tracking.physics.setpoint) / STEP_M, -1, 1).astype(np.float32)[:, None]
+        table: Any = env.unwrapped
+        frame = np.minimum(table.decisions + 1, len(self.frames.yaw) - 1)
+        way = self.frames.hand_m[frame] - table.physics.setpoint
+        return np.clip(way / STEP_M, -1, 1).astype(np.float32)[:, None]
 
     def demonstrate(self, seeds: Sequence[int]) -> list[list[tuple[dict[str, Any], np.ndarray]]]:
         """Not here: a replay is no expert."""

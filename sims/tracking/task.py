@@ -18,7 +18,7 @@ from sims.tabletop.sim import SingleTaskSim
 from sims.tabletop.task import Start, TabletopState, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 from sims.task import split_of
-from sims.tracking.demonstration import Demonstration, HumanDemonstration, ScriptedHuman, turn_offset
+from sims.tracking.demonstration import SCRIPT, Demonstration, HumanDemonstration, turn_offset
 from sims.tracking.retargeting import solve_posture
 
 Reset = Literal["pre_contact", "random"]
@@ -100,7 +100,7 @@ class TrackingTask(TabletopTask):
 class TrackingScene(SingleTaskSim):
     """The tabletop of `TrackingTask`; see there. `DemonstrationTracking` adds the reward."""
 
-    demonstration: HumanDemonstration = ScriptedHuman()
+    demonstration: HumanDemonstration = SCRIPT
     reset: Reset = "pre_contact"
     held_out_reset: Reset | None = None
     object_m: float = 0.02

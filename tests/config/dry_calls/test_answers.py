@@ -1,16 +1,19 @@
 """Rows without answers are refused before a model is built, with the arguments that a run without answers needs."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
+from tests.test_recipes import SMALL
 
 RATED = ("reward=rated.py:score",)
 STAGES = "trainer.callbacks.warm_start.stages=null"
 EVALUATOR = "evaluation.evaluators.exact=null"
+ROWS = Path(__file__).parents[2] / "tasks" / "bfcl" / "rows"
 
 
 @pytest.fixture
@@ -86,3 +89,11 @@ def test_a_start_that_imitates_single_answers_is_none_for_an_environment(words, 
 @pytest.mark.parametrize("words", [("recipe=grpo", *WORLD, STAGES), ("method=grpo", "setting=gridworld")])
 def test_an_environment_without_a_start_or_with_its_own_is_built(words, tmp_path):
     assert CLI(to_lightning(compose([*words, f"run_dir={tmp_path}"]))).datamodule.task.name == "gridworld"
+
+
+def test_an_extractor_that_does_not_find_the_answers_of_the_task_is_refused():
+    """The setting of SmolLM2 reads numbers, which function calls are not."""
+    words = ["recipe=grpo_smollm2", "task=bfcl", f"data.task.path='{ROWS}'", "trainer.accelerator=cpu"]
+    with pytest.raises(ConfigError, match=r"no completion could be right; correct task\.extract"):
+        CLI(to_lightning(compose([*words, *SMALL["smollm2"]])))
+    assert compose(["recipe=grpo_bfcl"]).data.task.extract is None

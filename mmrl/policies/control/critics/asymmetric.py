@@ -93,7 +93,9 @@ class AsymmetricPolicy(ControlPolicy):
         privileged = torch.from_numpy(np.array(raw[PRIVILEGED], dtype=np.float32))
         if privileged.shape[1:] != (self.privileged_dims,):
             shape = tuple(privileged.shape[1:])
-            raise ValueError(f"observation {PRIVILEGED!r} has shape {shape}, the critic reads ({self.privileged_dims},)")
+            raise ValueError(
+                f"observation {PRIVILEGED!r} has shape {shape}, the critic reads ({self.privileged_dims},)"
+            )
         return {**super().encode_batch(raw), PRIVILEGED: privileged}
 
     @torch.no_grad()

@@ -1,0 +1,1 @@
+"""Actor-critics whose critic reads something else than the actor."""
