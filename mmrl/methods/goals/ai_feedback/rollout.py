@@ -91,7 +91,7 @@ class AIFeedback(FixedHorizon):
 
     Args:
         annotator: labels the pairs.
-        labels: file of the labelled pairs; one that exists is read, and nobody is asked.
+        labels: file of the labelled pairs; one that exists is read in place of the annotator's answers.
         caption: regular expression, the part of a caption that counts; None for all of it.
         progress: rule that measures progress, for scripted annotators and accuracies; None without one.
         random_fractions: of each scripted player the probability of a random action in place of the expert's.

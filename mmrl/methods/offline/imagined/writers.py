@@ -136,7 +136,7 @@ class ModelDialogues(ChatWriter):
 
     def _ask(self, task: Any, prompt: Prompt, skill: str) -> list[dict[str, str]]:
         content = (
-            "Write a dialogue between an agent and a user. The agent was told:\n"
+            "Write a dialogue between an agent and a user. The agent's instructions:\n"
             f"{join_contents(prompt.messages)}\nIt has at most {task.max_turns} turns. {describe_user(task, prompt)} "
             f"The agent does not know this. The agent is {self.descriptions[skill]}. Write one line a turn, beginning "
             'with "Agent: " and "User: ", the agent\'s first, and nothing else.'

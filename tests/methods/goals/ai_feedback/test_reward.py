@@ -45,7 +45,7 @@ def test_the_loss_by_hand():
 
 
 def test_the_released_codes_loss():
-    """Cross-entropy of the softmax over both rewards with soft labels, as scripts/train_reward.py computes it."""
+    """Cross-entropy of the softmax over both rewards with soft labels, as Motif's training script computes it."""
     rewards, target = torch.randn(2, 7, generator=torch.Generator().manual_seed(0)), torch.rand(7)
     expected = torch.nn.functional.cross_entropy(rewards.T, torch.stack([target, 1 - target], 1), reduction="none")
     assert preference_loss(*rewards, target).tolist() == pytest.approx(expected.tolist(), abs=1e-6)
