@@ -1,4 +1,4 @@
-"""Priors over skills of LLM Augmented Hierarchical Agents: which skill makes sense in a state that is told in words.
+"""Priors over skills of LLM Augmented Hierarchical Agents: which skill makes sense in a state, which is given in words.
 
 LLM Augmented Hierarchical Agents, 2023, arXiv:2311.05596.
 
