@@ -8,9 +8,11 @@ from mmrl.annotators.gae import GAE
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Sampling
 from mmrl.methods.exploration.llm_augmented_hierarchy.option_gae import OptionGAE, option_advantages
+from tests.laws.example import Example
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 LENGTHS = (4, 2, 5)
+LAWS = [Example(OptionGAE(0.9, 0.8, whiten), per_row=True) for whiten in (False, True)]
 
 
 def rows(seed=0, durations=None):
