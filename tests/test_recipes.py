@@ -87,6 +87,7 @@ SMALL = {
     "asymmetric": ("policy.hidden=[16]",),
     "student_pair": ("policy.hidden=[16]",),
     "recipe_graph": ("policy.hidden=[16]",),
+    "skills": ("policy.hidden=[16]",),
     "squashed": ("policy.hidden=[16]",),
     "q_network": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
@@ -165,7 +166,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         words.append("data.rollout.rounds=2")
     if plain.choices.rollout == "calculator_demonstrations":  # the character tokenizer's template has no end of a turn
         words += [f"rollout.parser.{word}" for word in TAGS]
-    if plain.choices.rollout in ("fixed_horizon", "recurrent_replay"):
+    if plain.choices.rollout in ("fixed_horizon", "recurrent_replay", "envgen"):
         words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
     return words
 

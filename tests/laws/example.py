@@ -178,6 +178,7 @@ def rows(per_row: bool) -> Batch:
         prompt_length=torch.zeros(len(episode), dtype=torch.long),
         episode=episode,
         step=step,
+        durations=1.0 + step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
         greedy_reward=torch.linspace(0, 1, n),
