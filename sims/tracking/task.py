@@ -98,7 +98,23 @@ class TrackingTask(TabletopTask):
 
 @dataclass(frozen=True)
 class TrackingScene(SingleTaskSim):
-    """The tabletop of `TrackingTask`; see there. `DemonstrationTracking` adds the reward."""
+    """The tabletop of `TrackingTask`, without a camera and with one control step a decision.
+
+    `DemonstrationTracking` adds the reward.
+
+    Args:
+        demonstration: whose cube is followed.
+        reset: of training states, as in `TrackingTask`.
+        held_out_reset: of held-out states; None: as `reset`.
+        object_m: largest displacement of the cube, per axis, metres.
+        joint_noise: largest error of the first posture, rad per joint.
+        yaw: largest turn of the cube, rad.
+        lost_m: distance of the fingertips from the cube that ends an episode, metres.
+        max_decisions: control steps of an episode.
+        templates: instructions; policies on positions do not read them.
+        chunk: control steps per decision.
+        observe: images; none.
+    """
 
     demonstration: HumanDemonstration = SCRIPT
     reset: Reset = "pre_contact"
