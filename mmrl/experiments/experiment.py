@@ -97,17 +97,32 @@ class Experiment:
         return {side: hash_content(words) for side, words in self.sides(with_baseline).items()}
 
     def check_evaluation_interval(self, with_baseline: bool = True) -> None:
-        """Refuse a side whose last evaluation is not after its last iteration: the sides would be compared unequally.
+        """Refuse a side that the metric does not measure, or that is not evaluated after its last iteration.
 
         Raises:
             ConfigError: naming the side and what to set.
         """
         for side, words in self.sides(with_baseline).items():
-            trainer = compose(words).trainer
+            config = compose(words)
+            self._check_metric(side, config.data.get("evaluation"))
+            trainer = config.trainer
             if trainer.max_epochs % trainer.check_val_every_n_epoch:
                 raise ConfigError(
                     f"{self._file}: the {side} has {trainer.max_epochs} iterations and is evaluated every "
                     f"{trainer.check_val_every_n_epoch}, so not at its end; set trainer.check_val_every_n_epoch"
+                )
+
+    def _check_metric(self, side: str, evaluation: Any) -> None:
+        """Refuse a metric val/DECODE/EVALUATOR/... whose decode or evaluator this side's evaluation does not have."""
+        first, *names = self.metric.split("/")
+        if first != "val" or len(names) < 2:
+            return
+        for name, key in zip(names, ("sampling", "evaluators")):
+            options = [each for each, part in ((evaluation or {}).get(key) or {}).items() if part is not None]
+            if name not in options:
+                raise ConfigError(
+                    f"{self._file}: the {side} is not measured by metric {self.metric}: evaluation.{key} has "
+                    f"{', '.join(options) or 'nothing'}, and no {name}"
                 )
 
 

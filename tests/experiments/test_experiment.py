@@ -36,6 +36,21 @@ def test_a_side_that_is_not_evaluated_at_its_end_is_refused():
     one.check_evaluation_interval(with_baseline=False)
 
 
+@pytest.mark.parametrize(
+    ("metric", "words", "message"),
+    [
+        ("val/sampled/exact/mean", (), "the method is not measured .* evaluation.sampling has greedy, and no sampled"),
+        ("val/greedy/returns/success", (), "evaluation.evaluators has exact, and no returns"),
+        ("val/greedy/exact/mean", ("data.evaluation=null",), "evaluation.sampling has nothing, and no greedy"),
+    ],
+)
+def test_a_metric_that_no_evaluation_measures_is_refused(metric, words, message):
+    with pytest.raises(ConfigError, match=message):
+        build(metric=metric, overrides=words).check_evaluation_interval()
+    build(metric="val/greedy/exact/mean").check_evaluation_interval()
+    build(metric="train/loss").check_evaluation_interval()
+
+
 def test_an_experiment_takes_nothing_over_from_the_recipe_below():
     assert read_experiment("grpo").target and not read_experiment("mopps").target  # mopps builds on grpo
     assert read_experiment("reinforce") is None
