@@ -137,8 +137,8 @@ def test_an_error_of_a_seed_is_reported_for_that_seed_alone(tmp_path, monkeypatc
 
 def test_a_metric_that_is_not_written_is_an_error_of_its_recipe(tmp_path):
     finish(tmp_path / "runs", EXPERIMENT.hash_sides(), AFTER)
-    other = replace(EXPERIMENT, metric="val/other/mean")
-    with pytest.raises(ConfigError, match="val/other/mean"):
+    other = replace(EXPERIMENT, metric="val/greedy/exact/other")
+    with pytest.raises(ConfigError, match="val/greedy/exact/other"):
         runner.measure_seed(other, {"rows": [{}], "seconds": 1.0, "seed": 0})
     errors = run_experiments([other], [0], 1, tmp_path / "runs", tmp_path / "out")
-    assert "val/other/mean" in errors["grpo"] and not (tmp_path / "out").exists()
+    assert "val/greedy/exact/other" in errors["grpo"] and not (tmp_path / "out").exists()
