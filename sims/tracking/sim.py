@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -110,12 +109,12 @@ class DemonstrationTracking(Sim):
     def contract(self) -> dict[str, Any]:
         frames = np.column_stack([self.frames.object_m, self.frames.yaw, self.frames.hand_m])
         digest = hashlib.blake2b(frames.tobytes(), digest_size=4).hexdigest()
-        own = {name: getattr(self, name) for name in ("far_m", "success_m")}
+        limits = {name: getattr(self, name) for name in ("far_m", "success_m")}
         scene = {name: value for name, value in self.scene.contract().items() if name != "tasks"}
-        return {**scene, **own, "sim": self.name, "observe": "positions", "demonstration": digest}
+        return {**scene, **limits, "sim": self.name, "observe": "positions", "demonstration": digest}
 
     def expert(self, env: VectorEnv) -> np.ndarray:
-        """Open-loop replay of the demonstrated hand: the next action for every environment, float32 [n, 1, A].
+        """Replay the demonstrated hand open loop: return the next action of every environment, float32 [n, 1, A].
 
         It does not look at the object, so that it fails where the object stands elsewhere.
         """
@@ -123,9 +122,3 @@ class DemonstrationTracking(Sim):
         frame = np.minimum(table.decisions + 1, len(self.frames.yaw) - 1)
         way = self.frames.hand_m[frame] - table.physics.setpoint
         return np.clip(way / STEP_M, -1, 1).astype(np.float32)[:, None]
-
-    def demonstrate(self, seeds: Sequence[int]) -> list[list[tuple[dict[str, Any], np.ndarray]]]:
-        """Not here: a replay is no expert."""
-        raise NotImplementedError(
-            f"sim {self.name!r} has no expert to imitate, only an open-loop replay of the human's hand"
-        )

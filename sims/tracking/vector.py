@@ -47,8 +47,7 @@ class PoseNoise:
         seeds: np.ndarray,  # uint64 [n], of the episodes
         decision: np.ndarray,  # int64 [n]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The estimated poses: a function of the true ones, the episode's seed and the number of the decision."""
-        n = len(centre)
+        """Estimate poses: a function of the true ones, the episode's seed and the number of the decision."""
         with np.errstate(over="ignore"):
             step = Noise(seeds + decision.astype(np.uint64) * _STREAM)
             constant = Noise(seeds ^ _EPISODE).normal(4).numpy()
@@ -58,7 +57,6 @@ class PoseNoise:
         injected = draws[:, 0] < self.injected
         wrong = centre + _INJECTED_M * (2 * draws[:, 1:4] - 1)
         wrong_turn = math.pi * (2 * draws[:, 4] - 1)
-        assert estimate.shape == (n, 3)
         return np.where(injected[:, None], wrong, estimate), np.where(injected, wrong_turn, turn)
 
 
