@@ -1,4 +1,4 @@
-"""The crafting world with a reward for every first item, whose episodes can begin in configured worlds."""
+"""The crafting world with a reward for the first piece of each item, whose episodes can begin in configured worlds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class ConfiguredWorld(CraftWorld):
 
 
 class ConfiguredVectorEnv(CraftVectorEnv):
-    """Crafting worlds whose `reset` takes `options["configurations"]`, one for every environment; {} without it."""
+    """Crafting worlds whose `reset` takes `options["configurations"]`, one for each environment.
+
+    Without it all begin in the original world.
+    """
 
     envs: list[ConfiguredWorld]  # type: ignore[assignment]
 

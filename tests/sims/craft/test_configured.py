@@ -21,7 +21,7 @@ def test_every_first_item_pays_and_a_stock_does_not():
     world = env.envs[0]
     assert world.named_state()["held"] == {"plank": 3} and not world.had.any()
     fields = world.fields.copy()
-    held = world.held.copy()
+    inventory = world.held.copy()
     place(world)
     assert world.held[PLANKS] == 3  # the configuration holds at each reset of the world
     paid = []
@@ -37,7 +37,7 @@ def test_every_first_item_pays_and_a_stock_does_not():
     env.reset(seed=[0], options={"configurations": [{}]})
     assert not env.envs[0].held.any()
     env.reset(seed=[0], options={"configurations": [{"inventory": {"plank": 3}}]})
-    assert (env.envs[0].fields == fields).all() and (env.envs[0].held == held).all()
+    assert (env.envs[0].fields == fields).all() and (env.envs[0].held == inventory).all()
 
 
 def test_rarity_changes_the_pieces_and_the_original_world_is_that_of_the_plain_simulator():
