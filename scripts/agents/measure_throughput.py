@@ -1,6 +1,6 @@
 """Tokens a second of many agents at the same time, against single-turn sampling of the same requests.
 
-    python scripts/agents/measure_throughput.py [--path MODEL] [--episodes 64] [--repeats 5]
+    python scripts/agents/measure_throughput.py [--path MODEL] [--engine vllm_server] [--episodes 64]
 
 At most 64 episodes play at the same time; further ones begin as others end. Each has a number of turns of its own and
 replies that end where the policy ends them, so that lengths are mixed, and a tool of up to 50 ms works between two
@@ -19,7 +19,9 @@ from pathlib import Path
 from openai import OpenAI
 
 from mmrl.core.types import Completion, Context, Request, Sampling
+from mmrl.engines.base import Engine
 from mmrl.engines.local import LocalEngine
+from mmrl.engines.vllm.servers.engine import ServerEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.agent.rollout import AgentRollout
 from tasks.arithmetic.task import Arithmetic
@@ -38,53 +40,73 @@ def talk(messages, base_url, model, api_key, seed):
     return 0.0
 
 
-class CountingEngine(LocalEngine):
-    """The local engine, which keeps the requests that it answers and counts their tokens."""
+class CountsRequests(Engine):
+    """An engine that keeps the requests that it answers and counts their tokens."""
 
-    def __init__(self) -> None:
-        super().__init__(max_rows=64)
-        self.requests: list[Request] = []
-        self.tokens = 0
+    requests: list[Request]
+    tokens: int
+
+    def begin(self, policy: TextPolicy, version: int) -> None:
+        """Count from here, with the weights anew, so that nothing is cached."""
+        self.sync(policy, version)
+        self.requests, self.tokens = [], 0
 
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         completions = super().sample(requests, sampling)
         self.requests += requests
-        self.tokens += sum(len(completion.action) for completion in completions)
+        self.tokens += sum(int(completion.action_mask.sum()) for completion in completions)
         return completions
 
 
-def measure(policy: TextPolicy, episodes: int, tokens: int, seed: int) -> tuple[float, float, int]:
-    """Return tokens a second of agents and of single turns, and the number of tokens."""
-    sampling = Sampling(max_tokens=tokens, temperature=1.0)
-    agents, turns = CountingEngine(), CountingEngine()
-    for engine in (agents, turns):
-        engine.sync(policy, 0)
-    context = Context(Arithmetic(), agents, policy, sampling, seed, 0)
-    prompts = [(slot, context.task[slot]) for slot in range(episodes)]
+class CountingLocal(CountsRequests, LocalEngine):
+    def __init__(self) -> None:
+        super().__init__(max_rows=64)
+
+
+class CountingServers(CountsRequests, ServerEngine):
+    pass
+
+
+ENGINES: dict[str, type[CountsRequests]] = {"local": CountingLocal, "vllm_server": CountingServers}
+
+
+def measure(engine: CountsRequests, policy: TextPolicy, options: argparse.Namespace, seed: int) -> tuple[float, float]:
+    """Return tokens a second of agents and of single turns."""
+    sampling = Sampling(max_tokens=options.tokens, temperature=1.0)
+    context = Context(Arithmetic(), engine, policy, sampling, seed, 0)
+    prompts = [(slot, context.task[slot]) for slot in range(options.episodes)]
+    engine.begin(policy, 2 * seed)
     begin = time.perf_counter()
     played = AgentRollout(f"{Path(__file__).resolve()}:talk", timeout_s=600).collect(prompts, context)
-    middle = time.perf_counter()
-    turns.sample(agents.requests, sampling)
-    end = time.perf_counter()
+    agents_s = time.perf_counter() - begin
+    requests, tokens = engine.requests, engine.tokens
+    engine.begin(policy, 2 * seed + 1)
+    begin = time.perf_counter()
+    engine.sample(requests, sampling)
+    turns_s = time.perf_counter() - begin
     if failed := sum(episode.ended == "error" for episode in played):
-        raise SystemExit(f"{failed} of {episodes} agents failed")
-    if abs(agents.tokens - turns.tokens) > 0.01 * turns.tokens:  # other batches, other last bits, now and then a token
-        raise SystemExit(f"agents have {agents.tokens} tokens and single turns {turns.tokens}, which is no comparison")
-    return agents.tokens / (middle - begin), turns.tokens / (end - middle), turns.tokens
+        raise SystemExit(f"{failed} of {options.episodes} agents failed")
+    if abs(engine.tokens - tokens) > 0.01 * tokens:  # other batches, other last bits, now and then a token
+        raise SystemExit(f"agents have {tokens} tokens and single turns {engine.tokens}, which is no comparison")
+    return tokens / agents_s, engine.tokens / turns_s
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--path", default=SMOLLM2, help="of a text model with a chat template")
+    parser.add_argument("--engine", choices=ENGINES, default="local")
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=32, help="most of a reply")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args(arguments)
-    policy = TextPolicy(path=options.path)
-    runs = [measure(policy, options.episodes, options.tokens, seed) for seed in range(options.repeats + 1)]
-    rates = [(agents, turns, agents / turns) for agents, turns, _ in runs[1:]]  # the first run warms up
+    policy, engine = TextPolicy(path=options.path), ENGINES[options.engine]()
+    try:
+        runs = [measure(engine, policy, options, seed) for seed in range(options.repeats + 1)]
+    finally:
+        engine.close()
+    rates = [(agents, turns, agents / turns) for agents, turns in runs[1:]]  # the first run warms up
     agents, turns, ratio = (statistics.median(column) for column in zip(*rates))
-    print(f"{options.episodes} episodes, {statistics.mean(run[2] for run in runs[1:]):.0f} tokens a run")
+    print(f"{options.episodes} episodes, {engine.tokens} tokens in the last run")
     print(f"{agents:.1f} tokens a second by agents, {turns:.1f} by single turns; ratio {ratio:.2f}, ", end="")
     print(f"from {min(rate[2] for rate in rates):.2f} to {max(rate[2] for rate in rates):.2f} in {len(rates)} runs")
 

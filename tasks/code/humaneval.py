@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mmrl.core.types import Prompt
+from mmrl.core.types import Episode, Prompt
+from mmrl.rewards.extract import CodeBlock
 from tasks.code.judged import JudgedPrograms
 from tasks.code.runner import Outcome, run_candidates, run_driver
 from tasks.dataset.source import Record
@@ -41,6 +43,9 @@ class Row:
         return self.prompt + answer
 
 
+_OTHER_PART = re.compile(r"\n(?=class |def |#|if |print)")
+
+
 @dataclass(frozen=True)
 class HumanEval(JudgedPrograms, RowsTask):
     """Functions to complete, from rows with prompt, test, entry_point and canonical_solution.
@@ -48,6 +53,10 @@ class HumanEval(JudgedPrograms, RowsTask):
     A test and a candidate are never in one process: the calls of the test are recorded with the canonical solution, the
     candidate is called on those inputs, and the test is run on what it returned. So a candidate cannot change the test.
     Source: Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374.
+
+    Without `extract` the answer is the first code block, as chat models write it, and otherwise the whole completion,
+    which goes on from the prompt. One that was cut off ends before the first line of another part of a program: section
+    3.2 lists the sequences that end a sample.
 
     Args:
         question: the user's turn; {} stands for the row's prompt.
@@ -95,6 +104,15 @@ class HumanEval(JudgedPrograms, RowsTask):
             judge(len(calls), assertions, outcome, test)
             for (calls, assertions), outcome, test in zip(tests, outcomes, tested)
         ]
+
+    def read_answer(self, episode: Episode) -> str | None:
+        answer = super().read_answer(episode)
+        if answer is None or self.extract is not None:
+            return answer
+        block = CodeBlock().find(answer)
+        if block is not None:
+            return block
+        return _OTHER_PART.split(answer)[0] if episode.ended == "length" else answer
 
     def demonstrate(self, index: int) -> str:
         row = self[index].info["row"]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from hydra.utils import instantiate
 
 import mmrl
 from mmrl.commands.evaluate import evaluate
@@ -11,6 +12,7 @@ from mmrl.config.compose import compose
 from mmrl.config.option_files import groups
 from mmrl.core.errors import ConfigError
 from tests.tasks.code.test_humaneval import ROWS
+from tests.tasks.replies import reply
 
 BFCL = Path(__file__).parents[1] / "tasks" / "bfcl" / "rows"
 GSM8K = [{"question": f"What is {n} + 1?", "answer": f"It is one more.\n#### {n + 1}"} for n in range(4)]
@@ -66,3 +68,21 @@ def test_nothing_is_left_to_train_on(tmp_path):
     with pytest.raises(ConfigError, match=r"mmrl evaluate benchmark=bfcl measures a policy.*task=bfcl"):
         mmrl.fit(*words)
     assert not (tmp_path / "run").exists()
+
+
+REPLIES = {
+    "humaneval": "Here is the function:\n```python\n{prompt}{answer}\n```\nIt does what you ask for.",
+    "gsm8k": "{prompt} That makes {answer}.",
+    "math": "We add, so that the answer is $\\boxed{{{answer}}}$.",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REPLIES))
+def test_a_right_answer_as_chat_models_write_it_scores_1(name, tmp_path):
+    words = [f"benchmark={name}", "policy=smollm2", "run_dir=run", *words_of(name, tmp_path)[0]]
+    task = instantiate(compose(words).data.task, _convert_="all", split="held_out")
+    for prompt in (task[index] for index in range(len(task))):
+        question = prompt.messages[-1]["content"]
+        text = REPLIES[name].format(prompt=question, answer=prompt.answer)
+        assert task.score(reply(prompt, text))["exact"] == 1
+        assert name != "math" or question.endswith("write the final answer in \\boxed{}.")

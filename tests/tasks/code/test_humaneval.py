@@ -76,6 +76,18 @@ def test_an_extracted_continuation_passes_like_a_whole_function(task, prompts, e
     assert scores == [{"format": 1, "exact": 1, "tests": 1, "parses": 1, "runs": 1}] * 6
 
 
+def test_code_blocks_of_chat_models_and_continuations_that_were_cut_off_pass(task, prompts):
+    """A chat model writes the function in a block; another one goes on until it is cut off in a further function."""
+    for prompt in prompts:
+        row = prompt.info["row"]
+        whole = row.prompt + row.solution
+        for text in (f"Here it is:\n\n```python\n{whole}\n```\n\nIt works.", f"```\n{row.solution.rstrip()}\n```"):
+            assert score(task, prompt, text)[0]["exact"] == 1
+        episode = reply(prompt, row.solution.rstrip() + "\n\n\ndef another(x):\n    return (x")
+        assert task[0].score(episode)["exact"] == 0
+        assert task[0].score(replace(episode, ended="length"))["exact"] == 1
+
+
 @pytest.mark.parametrize(
     ("prompt", "solution"),
     [
