@@ -9,6 +9,7 @@ from typing import Any
 
 from mmrl.core.installation.optional_packages import import_optional
 from mmrl.files.pretrained import load_pretrained
+from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.tools.base import BadArguments, Tool
 from mmrl.tools.call_parser import ToolCall
 from mmrl.tools.chat_parser import ChatParser
@@ -27,7 +28,7 @@ class RenderersParser(ChatParser):
     Args:
         family: as the package names it, such as "qwen3", "qwen3.5", "glm-4.5", "gpt-oss", "kimi-k2", "deepseek-v3",
             "minimax-m2", "gemma4", "llama-3".
-        tokenizer: folder or hub id of the policy, which has the special tokens of the family.
+        tokenizer: `model.policy.path`, whose tokenizer has the special tokens of the family.
     """
 
     packages = ("renderers", "httpx")
@@ -105,7 +106,7 @@ def build_renderer(family: str, tokenizer: str) -> tuple[Any, Any]:
     renderers = import_optional("renderers", _NEED)
     from transformers import AutoTokenizer
 
-    loaded = load_pretrained(AutoTokenizer, tokenizer)
+    loaded = load_pretrained(AutoTokenizer, **locate_checkpoint(tokenizer))
     try:
         config = renderers.config_from_name(family)
     except (KeyError, ValueError) as error:

