@@ -18,7 +18,8 @@ class Condition:
         name: a metric that the run logs (rollout/guided_groups); `column/` and a column of the rows; `info/` and a key
             of the episodes' info; or the class of a part: of a transform the episodes or rows that it adds, drops or
             changes, of a rollout the episodes with another prompt than the task's, of a reward the episodes whose
-            reward is not the score `exact`, of a curriculum the problems that it repeats before all were selected.
+            reward is not the score `exact`, of a curriculum the problems that it repeats before all were selected, or
+            of one over levels those that uniform levels would not have.
         sign: one of `SIGNS`, or "changes": the number is not the same in all iterations.
         limit: that it is compared with.
     """

@@ -14,6 +14,8 @@ import torch
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import Episode
+from mmrl.curricula.levels import LevelCurriculum, UniformLevels
+from mmrl.curricula.regret import RegretLevels, UniformPairs
 from tests.acts.conditions import Condition
 from tests.acts.gradients import TermGradients, term_names
 
@@ -102,11 +104,16 @@ def count_changes(part: type, add: Callable[[str, float], None]) -> Iterator[Non
 
 @contextmanager
 def count_repeats(part: type, visited: Counter[int], add: Callable[[str, float], None]) -> Iterator[None]:
-    """Count the problems that a curriculum selects again while others were never selected."""
+    """Count the problems that a curriculum selects again while others were never selected, or of a curriculum over
+    levels those that uniform levels would not have."""
     select = part.select
 
     def counted(self: Any, count: int, ctx: Any) -> list[int]:
+        level = getattr(self, "drawn", 0)
         selected = select(self, count, ctx)
+        if isinstance(self, LevelCurriculum):
+            add(part.__name__, count_other_levels(self, level, selected, ctx))
+            return selected
         repeated = sum(visited[index] > 0 for index in selected) if len(visited) < len(ctx.task) else 0
         visited.update(selected)
         add(part.__name__, repeated)
@@ -114,6 +121,20 @@ def count_repeats(part: type, visited: Counter[int], add: Callable[[str, float],
 
     with patch.object(part, "select", counted):
         yield
+
+
+def count_other_levels(curriculum: LevelCurriculum, first: int, selected: Sequence[int], ctx: Any) -> int:
+    """Count the selected problems that the uniform curriculum of the same kind does not select in their place.
+
+    Args:
+        curriculum: that selected.
+        first: number of its first level.
+        selected: its problems.
+        ctx: of the selection.
+    """
+    uniform = UniformPairs() if isinstance(curriculum, RegretLevels) else UniformLevels()
+    uniform.drawn = first
+    return sum(index != other for index, other in zip(selected, uniform.select(len(selected), ctx), strict=True))
 
 
 @contextmanager
