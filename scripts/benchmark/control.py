@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmark import ppo, process, sac
+from benchmark import dqn, ppo, process, sac
 
-ALGORITHMS: dict[str, Any] = {"ppo": ppo, "sac": sac}
+ALGORITHMS: dict[str, Any] = {"dqn": dqn, "ppo": ppo, "sac": sac}
 QUIET = (
     "trainer.accelerator=cpu",
     "trainer.logger=false",

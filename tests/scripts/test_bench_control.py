@@ -11,7 +11,10 @@ from tests.quick_python import quick_python
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("algorithm", "env", "steps"), [("ppo", "CartPole-v1", 1024), ("sac", "Pendulum-v1", 128)])
+@pytest.mark.parametrize(
+    ("algorithm", "env", "steps"),
+    [("dqn", "CartPole-v1", 1280), ("ppo", "CartPole-v1", 1024), ("sac", "Pendulum-v1", 128)],
+)
 def test_one_line(algorithm, env, steps):
     words = ["--algorithm", algorithm, "--env", env, "--steps", str(steps)]
     script = str(ROOT / "scripts" / "bench_control.py")
