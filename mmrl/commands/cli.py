@@ -25,6 +25,7 @@ from mmrl.config.dry_calls.data import check_data, check_row_columns
 from mmrl.config.dry_calls.logged_rewards import check_logged_rewards
 from mmrl.config.dry_calls.parser import DataFirstParser
 from mmrl.config.dry_calls.processor import build_configured, check_processor
+from mmrl.config.dry_calls.stages import check_stages
 from mmrl.config.errors.parser import check_empty, format_parser_error
 from mmrl.config.errors.part import explain_error, explain_fit_error, place_of
 from mmrl.config.part_checks import check_decodes, check_division, check_parts, check_settings, check_trainable
@@ -160,6 +161,7 @@ class CLI(LightningCLI):
         scores = self._check(data, reward=reward)
         if self._trains:
             config = self._plain()
+            check_stages(config)
             check_answers(data, reward, config, scores)
             check_logged_rewards(data)
             check_row_columns(data, find_row_readers(config["model"], config["data"]))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmrl.config.compose import compose
+from mmrl.config.dry_calls.stages import read_stages
 from mmrl.config.signatures import import_class
 from mmrl.core.errors import ConfigError
 from mmrl.core.text_environment import EnvironmentTask
@@ -78,17 +79,7 @@ def _states_answer(task: Task) -> bool:
 
 def _find_imitating_stages(config: Mapping[str, Any]) -> list[str]:
     """The names of the warm-start stages that will run and imitate answers to the task of this run."""
-    if config.get("ckpt_path") is not None:
-        return []
-    policy = config["model"]["init_args"].get("policy") or {}
-    loaded = (policy.get("init_args") or {}).get("path") is not None
-    names: list[str] = []
-    for callback in (config.get("trainer") or {}).get("callbacks") or ():
-        kind, options = import_class(callback["class_path"]), callback.get("init_args") or {}
-        if hasattr(kind, "stage_arguments"):
-            stages = kind.stage_arguments(options, loaded)
-            names += [name for name in stages if _imitates(stages[name], options["stages"][name])]
-    return names
+    return [name for name, stage in read_stages(config).items() if _imitates(stage.arguments, stage.words)]
 
 
 def _imitates(arguments: Sequence[str], words: Sequence[str]) -> bool:
