@@ -2,4 +2,4 @@
 
 import gymnasium
 
-gymnasium.register("GoalView-v0", entry_point="sims.goal_views.environment:GoalViewEnv", max_episode_steps=40)
+gymnasium.register("GoalView-v0", entry_point="sims.goal_views.environment:GoalViewEnv", max_episode_steps=30)

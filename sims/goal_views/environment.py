@@ -31,7 +31,7 @@ class GoalViewEnv(gymnasium.Env):
         options: arguments of `TaskGenerator`.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 4, "mmrl_infos": ["scores", "task"]}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4, "mmrl_infos": ["scores"]}
 
     def __init__(self, render_mode: str | None = None, **options: Any):
         self.render_mode = render_mode
@@ -50,7 +50,7 @@ class GoalViewEnv(gymnasium.Env):
         mask = self.task.goal_mask[..., None].astype(np.uint8) * np.uint8(255)
         self.goal = np.concatenate([self.task.goal_view, mask], axis=-1)
         self.views: dict[tuple[Cell, int], tuple[np.ndarray, np.ndarray]] = {}  # that the agent has had
-        return self._observation(), {"task": f"{self.task.difficulty}_{self.task.event}"}
+        return self._observation(), {}
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         layout, ended, success = self.task.layout, False, False
@@ -61,12 +61,12 @@ class GoalViewEnv(gymnasium.Env):
             ended, at_target = True, self._ahead() == layout.cells[self.task.target]
             success = at_target and EVENT_ACTIONS.get(self.task.event) == action
         scores = {"success": float(success), "wrong": float(ended and not success)}
-        info = {"scores": scores, "task": f"{self.task.difficulty}_{self.task.event}"}
-        return self._observation(), float(success), ended or success, False, info
+        return self._observation(), float(success), ended or success, False, {"scores": scores}
 
     def plan(self) -> int:
-        """The expert's next action."""
-        return plan_actions(self.task.layout, self.task.target, self.task.event, self.cell, self.heading)[0]
+        """The expert's next action; forward where the event has happened."""
+        actions = plan_actions(self.task.layout, self.task.target, self.task.event, self.cell, self.heading)
+        return actions[0] if actions else FORWARD
 
     def locate_target(self) -> tuple[bool, tuple[float, float]]:
         """Whether the target is in view, and the centroid of its pixels (column, row) in [0, 1]; (0, 0) if not."""

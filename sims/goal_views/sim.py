@@ -21,7 +21,7 @@ class GoalViewSim(GymSim):
 
     id: str = "sims.goal_views:GoalView-v0"
 
-    stated: ClassVar[Sequence[str]] = ("scores", "task")
+    stated: ClassVar[Sequence[str]] = ("scores",)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -61,5 +61,5 @@ class GoalViewSim(GymSim):
         return episodes
 
     def expert(self, env: Any) -> np.ndarray:
-        """The expert's next action in each environment [n]; 0 in those that have ended."""
+        """The expert's next action in each environment [n]."""
         return np.array([each.get_wrapper_attr("plan")() for each in env.envs])
