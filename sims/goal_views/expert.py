@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from sims.goal_views.layout import HEADINGS, Cell, Layout
+from sims.goal_views.layout import HEADINGS, Cell, RoomLayout
 
 FORWARD, LEFT, RIGHT, BREAK, USE = range(5)
 """Actions of the agent."""
@@ -12,7 +12,7 @@ EVENT_ACTIONS = {"break": BREAK, "use": USE}
 """Actions that bring about an event at the object ahead; "approach" needs none."""
 
 
-def move(layout: Layout, cell: Cell, heading: int, action: int) -> tuple[Cell, int]:
+def move(layout: RoomLayout, cell: Cell, heading: int, action: int) -> tuple[Cell, int]:
     """Cell and heading after a step or a turn; something in the way keeps the agent in its cell."""
     if action == FORWARD:
         ahead = step_ahead(cell, heading)
@@ -25,7 +25,7 @@ def step_ahead(cell: Cell, heading: int) -> Cell:
     return cell[0] + HEADINGS[heading][0], cell[1] + HEADINGS[heading][1]
 
 
-def plan_actions(layout: Layout, target: int, event: str, cell: Cell, heading: int) -> list[int]:
+def plan_actions(layout: RoomLayout, target: int, event: str, cell: Cell, heading: int) -> list[int]:
     """Plan a shortest sequence of actions that brings about the event at the target.
 
     Raises:

@@ -25,7 +25,7 @@ WALL_M, WIDTH_M = 1.3, 0.7
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class RoomLayout:
     """A square room of cells of one metre, surrounded by walls.
 
     Args:
@@ -93,9 +93,9 @@ def neighbours(cell: Cell) -> list[Cell]:
     return [(cell[0] + x, cell[1] + z) for x, z in HEADINGS]
 
 
-def draw_layout(rng: np.random.Generator, side: int, walls: int, objects: int) -> Layout:
+def draw_layout(rng: np.random.Generator, side: int, walls: int, objects: int) -> RoomLayout:
     """Draw a layout: walls and objects in different cells, each equally likely."""
     places = [divmod(int(place), side) for place in rng.permutation(side * side)[: walls + objects]]
     kinds = [list(KINDS)[int(kind)] for kind in rng.permutation(len(KINDS))[:objects]]
     shades = tuple(float(shade) for shade in rng.uniform(90, 210, walls))
-    return Layout(side, tuple(places[objects:]), shades, tuple(zip(kinds, places[:objects])))
+    return RoomLayout(side, tuple(places[objects:]), shades, tuple(zip(kinds, places[:objects])))

@@ -37,9 +37,7 @@ class Viewpoint:
         )
 
 
-def project_point(
-    point: Point, view: Viewpoint, width: int, height: int, fovy: float
-) -> tuple[float, float] | None:
+def project_point(point: Point, view: Viewpoint, width: int, height: int, fovy: float) -> tuple[float, float] | None:
     """Project a point onto an image: pixel coordinates (u, v) from the top left; None if it is not before the camera.
 
     C = R (G - U), tan(f_x / 2) = tan(f_y / 2) W / H, n_x = C_x / (C_z tan(f_x / 2)), n_y = C_y / (C_z tan(f_y / 2)),

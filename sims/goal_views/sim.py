@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sims.gym.sim import GymSim
 from sims.goal_views.tasks import TaskGenerator
+from sims.gym.sim import GymSim
 
 Demo = list[tuple[dict[str, Any], int]]
 

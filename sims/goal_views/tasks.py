@@ -14,7 +14,7 @@ import numpy as np
 from mmrl.core.errors import check_at_least
 from mmrl.core.rng import derive_rng
 from sims.goal_views.drawing import draw_view
-from sims.goal_views.layout import KINDS, Cell, Layout, draw_layout
+from sims.goal_views.layout import KINDS, Cell, RoomLayout, draw_layout
 from sims.goal_views.projection import Point, Viewpoint, project_point
 
 EVENTS = ("approach", "break", "use")
@@ -41,7 +41,7 @@ class GoalTask:
         goal_mask: the target's pixels in it, bool [S, S].
     """
 
-    layout: Layout
+    layout: RoomLayout
     target: int
     event: str
     difficulty: str
@@ -130,7 +130,7 @@ class TaskGenerator:
         )
 
     def _photograph(
-        self, rng: np.random.Generator, layout: Layout, target: int
+        self, rng: np.random.Generator, layout: RoomLayout, target: int
     ) -> tuple[Viewpoint, tuple[float, float], np.ndarray, np.ndarray] | None:
         """Camera, pixel of the target's centre, goal view and mask; None if no camera sees the target's centre."""
         boxes, centre = layout.boxes(), find_centre(layout, target)
@@ -154,7 +154,7 @@ class TaskGenerator:
         return Viewpoint((x, EYE_M, z), yaw, PITCH)
 
 
-def find_centre(layout: Layout, target: int) -> Point:
+def find_centre(layout: RoomLayout, target: int) -> Point:
     """Centre of an object, metres."""
     kind, (x, z) = layout.objects[target]
     return x + 0.5, KINDS[kind][1] / 2, z + 0.5

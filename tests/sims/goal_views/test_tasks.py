@@ -10,18 +10,18 @@ from scipy.sparse.csgraph import dijkstra
 from sims.goal_views.drawing import draw_view
 from sims.goal_views.environment import GoalViewEnv
 from sims.goal_views.expert import BREAK, FORWARD, LEFT, RIGHT, USE, plan_actions, step_ahead
-from sims.goal_views.layout import Layout
+from sims.goal_views.layout import RoomLayout
 from sims.goal_views.projection import Viewpoint, project_point
 from sims.goal_views.sim import GoalViewSim
 from sims.goal_views.tasks import EVENTS, EYE_M, FOVY, PITCH, GoalTask, TaskGenerator, find_centre
 from sims.task import seed_of
 
 SMALL = {"side": 6, "walls": 4, "objects": 3, "distances": {"easy": 2, "hard": 5}}
-ROOM = Layout(4, ((1, 1),), (120.0,), (("red", (3, 3)), ("blue", (0, 2))))
+ROOM = RoomLayout(4, ((1, 1),), (120.0,), (("red", (3, 3)), ("blue", (0, 2))))
 """Red in the far right corner, blue at the left wall, a wall in the middle."""
 
 
-def steps_to(layout: Layout, target, start) -> float:
+def steps_to(layout: RoomLayout, target, start) -> float:
     """Steps from the start into the target's cell, minus the one into it, by scipy's shortest paths."""
     side = layout.side
     graph = lil_matrix((side * side, side * side))
@@ -70,10 +70,10 @@ def test_a_task_is_a_function_of_its_seed_and_layouts_of_the_splits_differ():
 def test_a_camera_that_does_not_see_the_centre_is_rejected():
     """In a closed room all cameras see the only object; behind a ring of walls none does."""
     generator = TaskGenerator(side=5, walls=0, objects=1, distances={"near": 1}, goal_distances=(1.5, 2.0))
-    free = Layout(5, (), (), (("red", (2, 2)),))
+    free = RoomLayout(5, (), (), (("red", (2, 2)),))
     assert generator._photograph(np.random.default_rng(0), free, 0) is not None
     ring = tuple((x, z) for x in (1, 2, 3) for z in (1, 2, 3) if (x, z) != (2, 2))
-    hidden = Layout(5, ring, (100.0,) * 8, free.objects)
+    hidden = RoomLayout(5, ring, (100.0,) * 8, free.objects)
     assert generator._photograph(np.random.default_rng(0), hidden, 0) is None
 
 
@@ -117,7 +117,7 @@ def test_events_by_hand():
 def test_the_target_is_where_its_pixels_are():
     """Red is ahead and to the right of (2, 2); from (3, 0) it is straight ahead, and behind after half a turn."""
     env = place("approach")
-    visible, (column, row) = env.locate_target()
+    visible, (column, _) = env.locate_target()
     assert visible and column > 0.5
     ahead = place("approach", cell=(3, 0))
     assert ahead.locate_target()[0] and ahead.locate_target()[1][0] == pytest.approx(0.5)
@@ -164,7 +164,9 @@ def test_demonstrations_succeed_and_are_labelled():
         # the last action of break and use is made before the target
         assert visible[-1] or env.task.event == "approach"
         assert step_ahead(env.cell, env.heading) == env.task.layout.cells[env.task.target]
-    assert {sim.task_of(seed) for seed in range(60)} == {f"{name}_{event}" for name in ("easy", "hard") for event in EVENTS}
+    assert {sim.task_of(seed) for seed in range(60)} == {
+        f"{name}_{event}" for name in ("easy", "hard") for event in EVENTS
+    }
 
 
 def test_the_expert_of_a_vector_environment_succeeds():
@@ -199,5 +201,5 @@ def test_options_that_no_room_has(options, message):
 
 
 def test_a_distance_that_no_layout_has_is_refused():
-    with pytest.raises(ValueError, match="lower sim.kwargs.distances"):
+    with pytest.raises(ValueError, match=r"lower sim\.kwargs\.distances"):
         TaskGenerator(side=3, walls=0, objects=1, distances={"far": 20}).synthesise(0)

@@ -51,9 +51,7 @@ class CrossViewEncoder(nn.Module):
         self.key, self.query = nn.Conv2d(width, width, 1), nn.Linear(width, width)
         self.pool = nn.AdaptiveAvgPool2d(5)
         places = math.prod((size + 1) // 2 for size in shape[:2])
-        self.head = nn.Sequential(
-            nn.Linear(places + 26 * width, features), nn.LayerNorm(features), nn.Tanh()
-        )
+        self.head = nn.Sequential(nn.Linear(places + 26 * width, features), nn.LayerNorm(features), nn.Tanh())
 
     def forward(self, image: Tensor) -> Tensor:
         """Encode images uint8 [N, H, W, 7] to [N, F]."""

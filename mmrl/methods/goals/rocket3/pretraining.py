@@ -30,7 +30,9 @@ register_columns(
     {
         VISIBLE: Column("[N]", "bool", "ROCKET-3: whether the target is in the agent's view"),
         CENTROID: Column(
-            "[N, ...]", "1", "ROCKET-3: column and row of the target's centroid in the view, from 0 to 1; 0 if not in view"
+            "[N, ...]",
+            "1",
+            "ROCKET-3: column and row of the target's centroid in the view, from 0 to 1; 0 if not in view",
         ),
     }
 )

@@ -1,4 +1,4 @@
-"""Policy on goal views: what it reads of the goal view, its unrolled log-probs, and the reference's along an episode."""
+"""Policy on goal views: what it reads of the goal view, its unrolled log-probs, and what is stored of it."""
 
 import numpy as np
 import pytest

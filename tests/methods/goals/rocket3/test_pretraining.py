@@ -1,4 +1,4 @@
-"""Pretraining: likelihoods of the labels by hand, labelled demonstrations, what is learned from them, and the anchor."""
+"""Pretraining: likelihoods of the labels by hand, labelled demonstrations, learning from them, and the KL anchor."""
 
 from math import log
 
@@ -26,7 +26,9 @@ LAWS = [Example(TargetVisibility()), Example(TargetCentroid())]
 
 
 def output(**extra) -> PolicyOutput:
-    return PolicyOutput(torch.zeros(1, 1), torch.zeros(1, 1), extra={name: torch.tensor(x) for name, x in extra.items()})
+    return PolicyOutput(
+        torch.zeros(1, 1), torch.zeros(1, 1), extra={name: torch.tensor(x) for name, x in extra.items()}
+    )
 
 
 def test_visibility_by_hand():
@@ -62,7 +64,9 @@ def demonstrate(policy, count: int) -> Batch:
 def test_demonstrations_are_rows_with_labels():
     policy = build_policy()
     batch = demonstrate(policy, 5)
-    expected = [step for each in SIM.demonstrate([SimTask(SIM, 64)[slot].info["seed"] for slot in range(5)]) for step in each]
+    expected = [
+        step for each in SIM.demonstrate([SimTask(SIM, 64)[slot].info["seed"] for slot in range(5)]) for step in each
+    ]
     assert batch["action"][:, 0].tolist() == [action for _, action in expected]
     assert batch["target_visible"].tolist() == [bool(raw["target_visible"]) for raw, _ in expected]
     assert_close(batch["target_centroid"], torch.tensor(np.stack([raw["target_centroid"] for raw, _ in expected])))
@@ -73,7 +77,7 @@ def test_a_simulator_without_labels_is_refused():
     policy = build_policy()
     ctx = Context(SimTask(SIM, 4), None, policy, Sampling(), seed=0, iteration=0)  # type: ignore[arg-type]
     raw, action = SIM.demonstrate([0])[0][0]
-    with pytest.raises(ValueError, match="lack .'target_visible'.*sim=goal_views"):
+    with pytest.raises(ValueError, match=r"lack .'target_visible'.*sim=goal_views"):
         GoalViewDemonstrations().encode({n: x for n, x in raw.items() if n != "target_visible"}, action, ctx)
 
 
