@@ -84,6 +84,7 @@ SMALL = {
     "control": (),
     "state_diffusion": ("policy.hidden=[16]",),
     "recurrent": ("policy.memory_size=8",),
+    "goal_views": ("policy.memory_size=8",),
     "asymmetric": ("policy.hidden=[16]",),
     "student_pair": ("policy.hidden=[16]",),
     "recipe_graph": ("policy.hidden=[16]",),

@@ -42,6 +42,7 @@ OWN = (
     "recipe=metra",
     "recipe=dreamer",
     "recipe=alp_gmm",
+    "recipe=rocket3",
     "recipe=bradley_terry",
     "recipe=flow_sde_grpo",
 )

@@ -109,6 +109,8 @@ class Tabular(nn.Module):
             "token_places": torch.tensor([1.0, t - 1.0]).expand(batch.rows, 2),
             "strength_logits": error,  # [N, T, 2, 4] of two strengths with four levels each
             "visual_loss": self.value[state[:, 1]].square(),  # of a row
+            "visible_logits": self.value[state[:, 0]],  # of a row
+            "cell_logits": self.logits[state[:, 0]],  # [N, 4] of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
@@ -205,6 +207,8 @@ def rows(per_row: bool) -> Batch:
         teacher_ids=likely,
         teacher_logprobs=torch.tensor([0.6, 0.3]).log().expand(n, t, 2),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
+        target_visible=episode % 2 == 0,
+        target_centroid=torch.stack([torch.linspace(0, 1, n), torch.linspace(1, 0.3, n)], 1),
         strength_levels=(torch.arange(n * t * 2).view(n, t, 2) % 5 - 1).where(torch.arange(t)[:, None] % 2 == 0, -1),
         **real,
     )
