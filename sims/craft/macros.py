@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from mmrl.core.errors import check_at_least, check_fraction
-from mmrl.tools.programs.actions import ActionProgram
+from mmrl.tools.programs.actions import ActionProgram, plan_together
 from sims.craft.sim import CraftSim
 from sims.craft.vector import CraftVectorEnv
 from sims.craft.world import EMPTY, MOVES, CraftWorld
@@ -108,13 +108,18 @@ class MacroVectorEnv(CraftVectorEnv):
     def _plan(self, numbers: dict[int, int]) -> dict[int, list[int]]:
         """What the programs plan, by environment; `numbers` are those of the programs, negative for primitive ones."""
         plans: dict[int, list[int]] = {}
-        for number in sorted({each for each in numbers.values() if each >= 0}):
-            envs = [i for i, each in numbers.items() if each == number]
+        used = sorted({each for each in numbers.values() if each >= 0})
+        groups = {number: [i for i, each in numbers.items() if each == number] for number in used}
+        requests = []
+        for number, envs in groups.items():
             program = self.programs[number]
             if program is None:
                 plans.update({i: [] for i in envs})
-                continue
-            for i, (plan, problem) in zip(envs, program.plan([self.envs[i].named_state() for i in envs])):
+            else:
+                requests.append((number, program, [self.envs[i].named_state() for i in envs]))
+        results = plan_together([(program, states) for _, program, states in requests])
+        for (number, _, _), result in zip(requests, results):
+            for i, (plan, problem) in zip(groups[number], result):
                 plans[i] = plan[: self.macro_steps]
                 if problem is not None:
                     self.failures.setdefault(number, []).append(problem)

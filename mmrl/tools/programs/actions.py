@@ -13,28 +13,31 @@ from mmrl.tools.sandbox.sandbox import Sandbox
 
 FUNCTION = "act"
 _LIMITS = Limits(seconds=20.0, cpu_seconds=2, output=1 << 20)
+_REASONS = {"timed_out": "it took more than 2 s of processor time for all states", "too_long": "it prints too much"}
 _RUNNER = """
 import json
-source, states = json.loads({request!r})
 plans = []
-for state in states:
-    try:
-        names = {{"__name__": "macro"}}
-        exec(compile(source, "macro.py", "exec"), names)  # for every state anew: nothing is kept between two of them
-        actions = names["act"](state)
-        if not isinstance(actions, (list, tuple)):
-            raise TypeError(f"act returned a {{type(actions).__name__}} and no list of actions")
-        plans.append([[str(action) for action in actions], None])
-    except BaseException as error:
-        line, trace = None, error.__traceback__
-        while trace is not None:
-            line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "macro.py" else line
-            trace = trace.tb_next
-        place = f"line {{line}}: " if line else ""
-        plans.append([[], f"{{place}}{{type(error).__name__}}: {{error}}"[:500]])
+for source, states in json.loads({request!r}):
+    for state in states:
+        try:
+            names = {{"__name__": "macro"}}
+            exec(compile(source, "macro.py", "exec"), names)  # for every state anew: nothing is kept between two
+            actions = names["act"](state)
+            if not isinstance(actions, (list, tuple)):
+                raise TypeError(f"act returned a {{type(actions).__name__}} and no list of actions")
+            plans.append([[str(action) for action in actions], None])
+        except BaseException as error:
+            line, trace = None, error.__traceback__
+            while trace is not None:
+                line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "macro.py" else line
+                trace = trace.tb_next
+            place = f"line {{line}}: " if line else ""
+            plans.append([[], f"{{place}}{{type(error).__name__}}: {{error}}"[:500]])
 print()
 print(json.dumps(plans))
 """
+Plan = tuple[list[int], str | None]
+"""Numbers of the planned actions, and what went wrong; None: nothing. A plan with an error has no action."""
 
 
 class ActionProgram:
@@ -59,37 +62,55 @@ class ActionProgram:
         if find_functions(source, name).get(FUNCTION) != 1:
             raise ProgramError(f"{name}: it has no function {FUNCTION}(state)")
         _check_imports(source, name)
-        self._sandbox = Sandbox(_LIMITS, unsafe)
+        self.sandbox = Sandbox(_LIMITS, unsafe)
 
     def __repr__(self) -> str:
         return f"ActionProgram({self.name})"
 
-    def plan(self, states: Sequence[State]) -> list[tuple[list[int], str | None]]:
-        """Numbers of the planned actions in each state, and what went wrong there; None: nothing.
+    def plan(self, states: Sequence[State]) -> list[Plan]:
+        """The plan in each state. A program that passes its limits has an error in all these states."""
+        return plan_together([(self, states)])[0]
 
-        A plan with an error has no action. A program that passes its limits has an error in all these states.
-        """
-        if not states:
-            return []
-        ran = self._sandbox.run(_RUNNER.format(request=json.dumps([self.source, [dict(state) for state in states]])))
-        if ran.outcome != "ok":
-            limit = f"{_LIMITS.cpu_seconds} s of processor time for {len(states)} states"
-            reasons = {"timed_out": f"it took more than {limit}", "too_long": "it prints too much"}
-            return [([], reasons.get(ran.outcome, f"it ended with {ran.outcome} {ran.reason}"))] * len(states)
-        try:
-            plans = json.loads(ran.output.rstrip("\n").rpartition("\n")[2])
-            if len(plans) != len(states):
-                raise ValueError("plans of other states")
-            return [self._number(*plan) for plan in plans]
-        except (ValueError, TypeError, AttributeError):  # it ended itself early, or wrote over the result
-            return [([], "it ended before its plan was read")] * len(states)
-
-    def _number(self, actions: Sequence[str], problem: str | None) -> tuple[list[int], str | None]:
+    def number(self, actions: Sequence[str], problem: str | None) -> Plan:
+        """The plan of names of actions; an unknown name is an error."""
         if problem is not None:
             return [], str(problem)
         if unknown := [action for action in actions if action not in self.numbers]:
             return [], f"{unknown[0]!r} is no action; there are {', '.join(self.numbers)}"
         return [self.numbers[action] for action in actions], None
+
+
+def plan_together(requests: Sequence[tuple[ActionProgram, Sequence[State]]]) -> list[list[Plan]]:
+    """The plans of several programs, of each in its states, by one process of the sandbox.
+
+    Where that process fails, each program runs in one of its own, so that one does not spoil the plans of another.
+    """
+    if not any(states for _, states in requests):
+        return [[] for _ in requests]
+    counts = [len(states) for _, states in requests]
+    text = json.dumps([[program.source, [dict(state) for state in states]] for program, states in requests])
+    ran = requests[0][0].sandbox.run(_RUNNER.format(request=text))
+    try:
+        if ran.outcome != "ok":
+            raise ValueError(_REASONS.get(ran.outcome, f"it ended with {ran.outcome} {ran.reason}"))
+        plans = _read_plans(ran.output, sum(counts))
+    except ValueError as error:
+        if len(requests) > 1:
+            return [program.plan(states) for program, states in requests]
+        return [[([], str(error))] * counts[0]]
+    rest = iter(plans)
+    return [[program.number(*next(rest)) for _ in range(count)] for (program, _), count in zip(requests, counts)]
+
+
+def _read_plans(output: str, count: int) -> list[tuple[list[str], str | None]]:
+    """The plans in the output of a process; raises a ValueError where it ended early or wrote over them."""
+    try:
+        plans = json.loads(output.rstrip("\n").rpartition("\n")[2])
+        if len(plans) == count:
+            return [([str(action) for action in actions], problem) for actions, problem in plans]
+    except (ValueError, TypeError):
+        pass
+    raise ValueError("it ended before its plan was read")
 
 
 def _check_imports(source: str, name: str) -> None:

@@ -103,8 +103,8 @@ class RLGPT(EpisodicRollout):
     def __init__(
         self,
         agents: MacroAgents | None = None,
-        rounds: int = 3,
-        round_iterations: int = 5,
+        rounds: int = 4,
+        round_iterations: int = 3,
         attempts: int = 3,
         trials: int = 8,
         **options: Any,
