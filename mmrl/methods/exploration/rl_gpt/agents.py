@@ -2,7 +2,7 @@
 
 RL-GPT, 2024, arXiv:2402.19299, section 3.
 
-- inputs of the agents: `Feedback`, `MacroUse`
+- inputs of the agents: `RoundFeedback`, `MacroUse`
 - a piece of the task: `SubAction`, `read_split`
 - the interface: `MacroAgents`
 - language models: `LanguageAgents`
@@ -50,7 +50,7 @@ class MacroUse:
 
 
 @dataclass(frozen=True)
-class Feedback:
+class RoundFeedback:
     """Input of the agents.
 
     Args:
@@ -90,13 +90,15 @@ class Feedback:
 class MacroAgents(Protocol):
     """The three agents: each gives an answer as a text."""
 
-    def split_task(self, feedback: Feedback) -> str:
+    def split_task(self, feedback: RoundFeedback) -> str:
         """Slow agent: a JSON list of sub-actions with `name`, `task` and `codable`."""
 
-    def write_program(self, action: SubAction, feedback: Feedback, program: str | None, problem: str | None) -> str:
+    def write_program(
+        self, action: SubAction, feedback: RoundFeedback, program: str | None, problem: str | None
+    ) -> str:
         """Fast agent: a block of Python with `act(state)`; after an error with the program before and what is wrong."""
 
-    def criticise(self, feedback: Feedback) -> str:
+    def criticise(self, feedback: RoundFeedback) -> str:
         """Critic: advice to the slow agent, from the success in the round before."""
 
 
@@ -142,20 +144,22 @@ class LanguageAgents:
     def __init__(self, writer: Mapping[str, Any]):
         self.writer = build_writer(writer)
 
-    def split_task(self, feedback: Feedback) -> str:
+    def split_task(self, feedback: RoundFeedback) -> str:
         return self._ask(ask_for_split(feedback), feedback)
 
-    def write_program(self, action: SubAction, feedback: Feedback, program: str | None, problem: str | None) -> str:
+    def write_program(
+        self, action: SubAction, feedback: RoundFeedback, program: str | None, problem: str | None
+    ) -> str:
         return self._ask(ask_for_program(action, feedback, program, problem), feedback)
 
-    def criticise(self, feedback: Feedback) -> str:
+    def criticise(self, feedback: RoundFeedback) -> str:
         return self._ask(ask_for_advice(feedback), feedback)
 
-    def _ask(self, text: str, feedback: Feedback) -> str:
+    def _ask(self, text: str, feedback: RoundFeedback) -> str:
         return self.writer.write([{"role": "user", "content": text}], feedback.number)
 
 
-def ask_for_split(feedback: Feedback) -> str:
+def ask_for_split(feedback: RoundFeedback) -> str:
     """The question to the slow agent: the game, its last split, what came of it, and the advice."""
     parts = [
         describe_game(feedback),
@@ -173,7 +177,7 @@ def ask_for_split(feedback: Feedback) -> str:
     return "\n\n".join(parts)
 
 
-def ask_for_program(action: SubAction, feedback: Feedback, program: str | None, problem: str | None) -> str:
+def ask_for_program(action: SubAction, feedback: RoundFeedback, program: str | None, problem: str | None) -> str:
     """The question to the fast agent: the game, the sub-action, and what is wrong with its last program."""
     parts = [
         describe_game(feedback),
@@ -187,7 +191,7 @@ def ask_for_program(action: SubAction, feedback: Feedback, program: str | None, 
     return "\n\n".join(parts)
 
 
-def ask_for_advice(feedback: Feedback) -> str:
+def ask_for_advice(feedback: RoundFeedback) -> str:
     """The question to the critic: the game, the split, and what came of it."""
     return "\n\n".join(
         [
@@ -199,7 +203,7 @@ def ask_for_advice(feedback: Feedback) -> str:
     )
 
 
-def describe_game(feedback: Feedback) -> str:
+def describe_game(feedback: RoundFeedback) -> str:
     """The game in words: items with what they take, primitive actions, target."""
     lines = []
     for k, name in enumerate(feedback.items):
@@ -214,7 +218,7 @@ def describe_game(feedback: Feedback) -> str:
     )
 
 
-def describe_success(feedback: Feedback) -> str:
+def describe_success(feedback: RoundFeedback) -> str:
     """Success of every item and use of every macro-action in the round before, a line each."""
     lines = [f"{name} was had in {100 * rate:.0f}% of the episodes" for name, rate in feedback.success.items()]
     for name, use in feedback.uses.items():

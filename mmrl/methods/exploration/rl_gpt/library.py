@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
-from mmrl.methods.exploration.rl_gpt.agents import Feedback, MacroAgents, SubAction, read_split
+from mmrl.methods.exploration.rl_gpt.agents import MacroAgents, RoundFeedback, SubAction, read_split
 from mmrl.tools.programs.program import ProgramError
 from mmrl.tools.programs.writers import find_program
 
@@ -68,7 +68,7 @@ class MacroLibrary:
     def write(
         self,
         agents: MacroAgents,
-        feedback: Feedback,
+        feedback: RoundFeedback,
         build: Callable[[str, str], Any],
         states: Sequence[Mapping[str, Any]],
         attempts: int,
@@ -108,7 +108,7 @@ class MacroLibrary:
         self,
         action: SubAction,
         agents: MacroAgents,
-        feedback: Feedback,
+        feedback: RoundFeedback,
         build: Callable[[str, str], Any],
         states: Sequence[Mapping[str, Any]],
         attempts: int,
@@ -142,7 +142,7 @@ class MacroLibrary:
         self.programs = {name: program for name, program in self.programs.items() if name in names}
         self.errors = {name: errors for name, errors in self.errors.items() if name in names}
 
-    def _number(self, feedback: Feedback) -> Feedback:
+    def _number(self, feedback: RoundFeedback) -> RoundFeedback:
         return replace(feedback, number=self.counts["answers"])
 
     def metrics(self) -> dict[str, float]:

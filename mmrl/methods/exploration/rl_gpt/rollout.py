@@ -21,7 +21,7 @@ from mmrl.core.columns import Column, register_columns
 from mmrl.core.errors import ConfigError, check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Sim
-from mmrl.methods.exploration.rl_gpt.agents import Feedback, MacroAgents, MacroUse
+from mmrl.methods.exploration.rl_gpt.agents import MacroAgents, MacroUse, RoundFeedback
 from mmrl.methods.exploration.rl_gpt.library import MacroLibrary
 from mmrl.methods.exploration.rl_gpt.policy import ELAPSED, MacroPolicy
 from mmrl.rollouts.base import simulator_of
@@ -154,7 +154,7 @@ class RLGPT(EpisodicRollout):
             for name, (count, steps) in self._uses.items()
         }
         success = {name: total / episodes for name, (total, episodes) in self._success.items()}
-        feedback = Feedback(
+        feedback = RoundFeedback(
             list(sim.items), sim.needs, sim.makes, sim.target, list(sim.action_names), states[0], sim.slots,
             sim.macro_steps, success, uses, self.library.split,
         )  # fmt: skip

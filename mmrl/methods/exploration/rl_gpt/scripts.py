@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from mmrl.core.errors import check_fraction
-from mmrl.methods.exploration.rl_gpt.agents import Feedback, SubAction, write_split
+from mmrl.methods.exploration.rl_gpt.agents import RoundFeedback, SubAction, write_split
 
 COLLECT = """\
 def act(state):
@@ -57,7 +57,7 @@ class ScriptedAgents:
     """Collecting is coded from the start, and making an item when the critic finds that too few episodes have it.
 
     The first program of the first material reads an entry that states do not have, and is mended when its error is
-    told. `wander` is a macro-action without a use, which the policy has to learn to leave alone.
+    told. `wander` is a macro-action without a use, which the policy has to learn to ignore.
 
     Args:
         least: share of the episodes with an item below which the critic has its making coded: the first such item on
@@ -70,7 +70,7 @@ class ScriptedAgents:
         check_fraction("rollout.agents", least=least)
         self.least, self.broken, self.useless = least, broken, useless
 
-    def split_task(self, feedback: Feedback) -> str:
+    def split_task(self, feedback: RoundFeedback) -> str:
         coded = {each.name for each in feedback.split if each.codable}
         coded |= {f"make_{item}" for item in _ADVICE.findall(feedback.advice)}
         split = []
@@ -84,7 +84,9 @@ class ScriptedAgents:
             split.append(SubAction("wander", "walk up", True))
         return write_split(split)
 
-    def write_program(self, action: SubAction, feedback: Feedback, program: str | None, problem: str | None) -> str:
+    def write_program(
+        self, action: SubAction, feedback: RoundFeedback, program: str | None, problem: str | None
+    ) -> str:
         if action.name == "wander":
             return _fence(WANDER)
         verb, _, item = action.name.partition("_")
@@ -94,7 +96,7 @@ class ScriptedAgents:
         wrong = self.broken and item == first and problem is None
         return _fence(COLLECT.format(item=item, agent="player" if wrong else "agent"))
 
-    def criticise(self, feedback: Feedback) -> str:
+    def criticise(self, feedback: RoundFeedback) -> str:
         coded = {each.name for each in feedback.split if each.codable}
         for item in order_items(feedback):
             rate = feedback.success.get(item, 0.0)
@@ -103,12 +105,12 @@ class ScriptedAgents:
         return "keep the split"
 
 
-def is_material(feedback: Feedback, item: str) -> bool:
+def is_material(feedback: RoundFeedback, item: str) -> bool:
     """Whether an item is collected; others are made by an action of their own."""
     return f"make {item}" not in feedback.actions
 
 
-def order_items(feedback: Feedback) -> list[str]:
+def order_items(feedback: RoundFeedback) -> list[str]:
     """The items on the way to the target, each after what it takes; the target is the last one."""
     order: list[str] = []
 
@@ -122,7 +124,7 @@ def order_items(feedback: Feedback) -> list[str]:
     return order
 
 
-def list_recipes(feedback: Feedback) -> dict[str, tuple[dict[str, int], list[str], int]]:
+def list_recipes(feedback: RoundFeedback) -> dict[str, tuple[dict[str, int], list[str], int]]:
     """Ingredients, tools and pieces of what is made on the way to the target, by item."""
     recipes = {}
     for name in order_items(feedback):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmrl.methods.exploration.rl_gpt.agents import Feedback, LanguageAgents, MacroUse, SubAction, read_split
+from mmrl.methods.exploration.rl_gpt.agents import LanguageAgents, MacroUse, RoundFeedback, SubAction, read_split
 from mmrl.methods.exploration.rl_gpt.library import try_program
 from mmrl.methods.exploration.rl_gpt.scripts import ScriptedAgents, list_recipes, order_items
 from mmrl.tools.programs.writers import find_program
@@ -21,7 +21,7 @@ def feedback(sim=SIM, **options):
     world = sim.make_world()
     world.reset(0)
     parts = (sim.items, sim.needs, sim.makes, sim.target, sim.action_names, world.named_state())
-    return Feedback(*parts, sim.slots, sim.macro_steps, **options)
+    return RoundFeedback(*parts, sim.slots, sim.macro_steps, **options)
 
 
 def macro_default(**options):
