@@ -57,7 +57,7 @@ class ScriptedAgents:
     """Collecting is coded from the start, and making an item when the critic finds that too few episodes have it.
 
     The first program of the first material reads an entry that states do not have, and is mended when its error is
-    told. `wander` is a macro-action without a use, which the policy has to learn to ignore.
+    told. The macro-action `wander` walks up and helps nothing.
 
     Args:
         least: share of the episodes with an item below which the critic has its making coded: the first such item on
