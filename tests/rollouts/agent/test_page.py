@@ -32,5 +32,7 @@ def test_the_model_of_the_page_becomes_better(tmp_path, monkeypatch):
         else:
             assert main(shlex.split(block)[1:]) == 0
     with open("runs/shop/metrics.csv") as file:
-        rewards = [float(row["val/greedy/reward/mean"]) for row in csv.DictReader(file) if row["val/greedy/reward/mean"]]
+        rewards = [
+            float(row["val/greedy/reward/mean"]) for row in csv.DictReader(file) if row["val/greedy/reward/mean"]
+        ]
     assert len(rewards) == 2 and rewards[0] < 0.2 and rewards[1] > 0.4
