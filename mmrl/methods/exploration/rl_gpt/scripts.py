@@ -56,8 +56,8 @@ _ADVICE = re.compile(r"code (\w+)")
 class ScriptedAgents:
     """Collecting is coded from the start, and making an item when the critic finds that too few episodes have it.
 
-    The first program of the first material reads an entry that states do not have, and is mended when its error is
-    told. The macro-action `wander` walks up and helps nothing.
+    The first program of the first material reads an entry that states do not have; the second one, which is written
+    after an error, does not. The macro-action `wander` walks up and helps nothing.
 
     Args:
         least: share of the episodes with an item below which the critic has its making coded: the first such item on
