@@ -195,5 +195,5 @@ def test_every_term_is_tried_on_some_head():
         "ClippedTDLoss", "ExpectileValue", "ConservativeQ", "MeanFlowLoss", "TemporalDistanceLoss", "StrengthLoss",
         "LagrangePenalty", "ThresholdLoss", "ValueBellman", "ConservativeBellman", "AdvantageMagnitude",
         "PosteriorKL", "ContinuationPrediction", "ImaginedReturn", "InformationCap", "InformationDual",
-        "Reconstruction", "RewardPrediction", "TransitionLoss",
+        "Reconstruction", "RewardPrediction", "TransitionLoss", "TargetVisibility", "TargetCentroid",
     }  # fmt: skip
