@@ -13,14 +13,14 @@ from mmrl.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Stage:
+class WarmStartStage:
     """Arguments of a warm-start stage, those that all stages share included, and the `words` of its own."""
 
     arguments: list[str]
     words: list[str]
 
 
-def read_stages(config: Mapping[str, Any]) -> dict[str, Stage]:
+def read_stages(config: Mapping[str, Any]) -> dict[str, WarmStartStage]:
     """The warm-start stages that will run, by name.
 
     Args:
@@ -35,7 +35,7 @@ def read_stages(config: Mapping[str, Any]) -> dict[str, Stage]:
         kind, options = import_class(callback["class_path"]), callback.get("init_args") or {}
         if hasattr(kind, "stage_arguments"):
             arguments = kind.stage_arguments(options, loaded)
-            stages |= {name: Stage(words, options["stages"][name]) for name, words in arguments.items()}
+            stages |= {name: WarmStartStage(words, options["stages"][name]) for name, words in arguments.items()}
     return stages
 
 
