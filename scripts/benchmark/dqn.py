@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmark.sac import replay_arguments, replay_words
+
 NUMBERS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {
         "horizon": 256,
@@ -25,18 +27,10 @@ NUMBERS: dict[str, dict[str, Any]] = {
 def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
     return [
         "recipe=dqn",
-        f"sim.id={env}",
-        "rollout.num_envs=1",
-        f"rollout.horizon={numbers['horizon']}",
-        f"trainer.max_epochs={-(-steps // numbers['horizon'])}",
+        *replay_words(env, numbers, steps),
         f"data.gradient_steps={numbers['updates']}",
-        f"data.learning_starts={numbers['learning_starts']}",
-        f"data.replay.batch_size={numbers['rows']}",
-        f"data.replay.gamma={numbers['discount']}",
-        f"data.replay.capacity={numbers['capacity']}",
         f"data.sampling.temperature.end={numbers['epsilon']}",
         f"data.sampling.temperature.iterations={round(numbers['exploration'] * steps / numbers['horizon'])}",
-        f"policy.hidden={numbers['hidden']}",
         f"model.phases.q.max_grad_norm={numbers['gradient_norm']}",
         f"model.phases.q.optimizer.lr={numbers['lr']}",
         f"model.phases.polyak_update.every={numbers['updates']}",  # as often as the peer's, which copies while it plays
@@ -45,23 +39,14 @@ def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
 
 def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
     from stable_baselines3 import DQN
-    from stable_baselines3.common.env_util import make_vec_env
 
     return DQN(
         "MlpPolicy",
-        make_vec_env(env, 1, seed=seed, env_kwargs={"disable_env_checker": True}),
-        learning_rate=numbers["lr"],
-        buffer_size=numbers["capacity"],
-        learning_starts=numbers["learning_starts"],
-        batch_size=numbers["rows"],
-        gamma=numbers["discount"],
+        **replay_arguments(env, numbers, seed),
         train_freq=numbers["horizon"],
         gradient_steps=numbers["updates"],
         target_update_interval=numbers["horizon"],
         exploration_fraction=numbers["exploration"],
         exploration_final_eps=numbers["epsilon"],
         max_grad_norm=numbers["gradient_norm"],
-        policy_kwargs={"net_arch": numbers["hidden"]},
-        seed=seed,
-        device="cpu",
     )

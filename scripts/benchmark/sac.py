@@ -24,6 +24,22 @@ NUMBERS: dict[str, dict[str, Any]] = {
 def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
     return [
         "recipe=sac",
+        *replay_words(env, numbers, steps),
+        f"model.models.critic.hidden={numbers['hidden']}",
+        f"model.phases.polyak_update.tau={numbers['tau']}",
+        *(f"model.phases.{phase}.optimizer.lr={numbers['lr']}" for phase in ("critic", "actor")),
+    ]
+
+
+def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
+    from stable_baselines3 import SAC
+
+    return SAC("MlpPolicy", **replay_arguments(env, numbers, seed), tau=numbers["tau"])
+
+
+def replay_words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
+    """Words of `mmrl fit` that methods with a replay buffer have in common."""
+    return [
         f"sim.id={env}",
         "rollout.num_envs=1",
         f"rollout.horizon={numbers['horizon']}",
@@ -33,26 +49,21 @@ def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
         f"data.replay.gamma={numbers['discount']}",
         f"data.replay.capacity={numbers['capacity']}",
         f"policy.hidden={numbers['hidden']}",
-        f"model.models.critic.hidden={numbers['hidden']}",
-        f"model.phases.polyak_update.tau={numbers['tau']}",
-        *(f"model.phases.{phase}.optimizer.lr={numbers['lr']}" for phase in ("critic", "actor")),
     ]
 
 
-def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
-    from stable_baselines3 import SAC
+def replay_arguments(env: str, numbers: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Arguments that Stable-Baselines3's classes with a replay buffer have in common, beside the policy."""
     from stable_baselines3.common.env_util import make_vec_env
 
-    return SAC(
-        "MlpPolicy",
-        make_vec_env(env, 1, seed=seed, env_kwargs={"disable_env_checker": True}),
-        learning_rate=numbers["lr"],
-        buffer_size=numbers["capacity"],
-        learning_starts=numbers["learning_starts"],
-        batch_size=numbers["rows"],
-        tau=numbers["tau"],
-        gamma=numbers["discount"],
-        policy_kwargs={"net_arch": numbers["hidden"]},
-        seed=seed,
-        device="cpu",
-    )
+    return {
+        "env": make_vec_env(env, 1, seed=seed, env_kwargs={"disable_env_checker": True}),
+        "learning_rate": numbers["lr"],
+        "buffer_size": numbers["capacity"],
+        "learning_starts": numbers["learning_starts"],
+        "batch_size": numbers["rows"],
+        "gamma": numbers["discount"],
+        "policy_kwargs": {"net_arch": numbers["hidden"]},
+        "seed": seed,
+        "device": "cpu",
+    }

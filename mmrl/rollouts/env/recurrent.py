@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import replace
 
 from mmrl.core.types import Context, Episode, Prompt
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
 from mmrl.rollouts.env.memory import MemorySim
+from mmrl.rollouts.exchange import exchange_sim
 
 
 def add_memory(ctx: Context) -> Context:
@@ -18,9 +17,7 @@ def add_memory(ctx: Context) -> Context:
     dims = getattr(ctx.policy, "memory_dims", 0)
     if not dims:
         return ctx
-    task = copy.copy(ctx.task)
-    object.__setattr__(task, "sim", MemorySim(simulator_of(ctx.task, "rollout=recurrent"), dims))
-    return replace(ctx, task=task)
+    return exchange_sim(ctx, MemorySim(simulator_of(ctx.task, "rollout=recurrent"), dims))
 
 
 class RecurrentFixedHorizon(FixedHorizon):

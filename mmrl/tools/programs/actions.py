@@ -21,7 +21,7 @@ for source, states in json.loads({request!r}):
     for state in states:
         try:
             names = {{"__name__": "macro"}}
-            exec(compile(source, "macro.py", "exec"), names)  # for every state anew: nothing is kept between two
+            exec(compile(source, "macro.py", "exec"), names)  # anew: no state sees the names of another
             actions = names["act"](state)
             if not isinstance(actions, (list, tuple)):
                 raise TypeError(f"act returned a {{type(actions).__name__}} and no list of actions")

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from mmrl.policies.control.heads import Categorical
 from mmrl.policies.control.policy import ControlPolicy
+from mmrl.rollouts.options import ELAPSED
 
-PRIOR, WEIGHT, ELAPSED = "prior", "prior_weight", "elapsed"
+PRIOR, WEIGHT = "prior", "prior_weight"
 
 
 class SkillPolicy(ControlPolicy):

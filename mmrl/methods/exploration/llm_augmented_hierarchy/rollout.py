@@ -8,29 +8,26 @@ LLM Augmented Hierarchical Agents, 2023, arXiv:2311.05596.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from mmrl.core.columns import Column, register_columns
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, Episode, Prompt, Sim, Turn
 from mmrl.distributed import parallel
-from mmrl.methods.exploration.llm_augmented_hierarchy.policy import ELAPSED, PRIOR, WEIGHT
+from mmrl.methods.exploration.llm_augmented_hierarchy.policy import PRIOR, WEIGHT
 from mmrl.methods.exploration.llm_augmented_hierarchy.priors import CachedPrior, SkillPrior
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.exchange import exchange_sim
+from mmrl.rollouts.options import ELAPSED, add_durations
 
-register_columns(
-    {"durations": Column("[N]", "control steps", "how long the skill (option) that a row chose was played")}
-)
+_NEED = "rollout=skills needs a policy that keeps how long skills were played: take policy=skills"
 
 
 @runtime_checkable
@@ -139,11 +136,9 @@ class SkillRollout(EpisodicRollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         self.cached.weight = self.weight  # a schedule may have changed it
-        task = copy.copy(ctx.task)
-        object.__setattr__(task, "sim", PriorSim(find_skilled_sim(ctx), self.cached))
-        episodes = super().collect(prompts, replace(ctx, task=task))
+        episodes = super().collect(prompts, exchange_sim(ctx, PriorSim(find_skilled_sim(ctx), self.cached)))
         for episode in episodes:
-            episode.turns = add_durations(episode)
+            add_durations(episode, _NEED)
         self._counts = count_choices([turn for episode in episodes for turn in episode.turns])
         return episodes
 
@@ -176,21 +171,6 @@ def find_skilled_sim(ctx: Context) -> Any:
             "and sim.workers=0"
         )
     return sim
-
-
-def add_durations(episode: Episode) -> list[Turn]:
-    """The turns of an episode with `durations`: decisions until the next choice, or until the end of the episode.
-
-    Raises:
-        ConfigError: the policy does not keep what was played before its choices.
-    """
-    if any(ELAPSED not in turn.completion.observation for turn in episode.turns):
-        raise ConfigError("rollout=skills needs a policy that keeps how long skills were played: take policy=skills")
-    starts = [float(turn.completion.observation[ELAPSED]) for turn in episode.turns]
-    ends = [*starts[1:], episode.info["scores"]["decisions"]]
-    return [
-        turn.with_columns(durations=torch.tensor(end - start)) for turn, start, end in zip(episode.turns, starts, ends)
-    ]
 
 
 def count_choices(turns: Sequence[Turn]) -> dict[str, float]:

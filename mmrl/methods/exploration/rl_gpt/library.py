@@ -2,14 +2,14 @@
 
 RL-GPT, 2024, arXiv:2402.19299, section 3.
 
-- errors of a program in recorded states: `try_program`
+- errors of a program in recorded states: `ProgramTrial`
 - the programs: `MacroLibrary`
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from mmrl.methods.exploration.rl_gpt.agents import MacroAgents, RoundFeedback, SubAction, read_split
@@ -19,27 +19,36 @@ from mmrl.tools.programs.writers import find_program
 _COUNTS = ("answers", "mended", "given_up", "failures")
 
 
-def try_program(
-    source: str | None, name: str, build: Callable[[str, str], Any], states: Sequence[Mapping[str, Any]], room: int
-) -> str | None:
-    """What is wrong with a program: it is missing, too long or not to be parsed, or fails in a state; None: nothing.
+@dataclass(frozen=True)
+class ProgramTrial:
+    """How a program is tried before it is played.
 
     Args:
-        source: of the program.
-        name: for messages.
-        build: the program of a source.
+        build: the program of a source and its name.
         states: that it is tried in.
         room: most bytes of it.
     """
-    if source is None:
-        return "the answer has no block of Python"
-    if len(source.encode()) > room:
-        return f"the program has {len(source.encode())} bytes, and there is room for {room}"
-    try:
-        plans = build(source, name).plan(states)
-    except ProgramError as error:
-        return str(error)
-    return next((problem for _, problem in plans if problem is not None), None)
+
+    build: Callable[[str, str], Any]
+    states: Sequence[Mapping[str, Any]]
+    room: int
+
+    def find_problem(self, source: str | None, name: str) -> str | None:
+        """What is wrong with a program: it is missing, too long or no Python, or fails in a state; None: nothing.
+
+        Args:
+            source: of the program.
+            name: for messages.
+        """
+        if source is None:
+            return "the answer has no block of Python"
+        if len(source.encode()) > self.room:
+            return f"the program has {len(source.encode())} bytes, and there is room for {self.room}"
+        try:
+            plans = self.build(source, name).plan(self.states)
+        except ProgramError as error:
+            return str(error)
+        return next((problem for _, problem in plans if problem is not None), None)
 
 
 class MacroLibrary:
@@ -65,24 +74,14 @@ class MacroLibrary:
         self.errors.setdefault(self.names[place], []).extend(errors[:1])
         self.counts["failures"] += len(errors)
 
-    def write(
-        self,
-        agents: MacroAgents,
-        feedback: RoundFeedback,
-        build: Callable[[str, str], Any],
-        states: Sequence[Mapping[str, Any]],
-        attempts: int,
-        room: int,
-    ) -> None:
+    def write(self, agents: MacroAgents, feedback: RoundFeedback, trial: ProgramTrial, attempts: int) -> None:
         """Begin a round: critic, slow agent, then the fast agent for each program that is missing or failed.
 
         Args:
             agents: are asked.
             feedback: of the round before.
-            build: the program of a source.
-            states: that programs are tried in.
+            trial: of each program.
             attempts: answers to a question.
-            room: most bytes of a program.
         """
         if feedback.success:
             advice = agents.criticise(self._number(feedback))
@@ -102,17 +101,10 @@ class MacroLibrary:
         self._keep({action.name for action in coded})
         for action in coded:
             if action.name not in self.programs or self.errors.get(action.name):
-                self._write_one(action, agents, feedback, build, states, attempts, room)
+                self._write_one(action, agents, feedback, trial, attempts)
 
     def _write_one(
-        self,
-        action: SubAction,
-        agents: MacroAgents,
-        feedback: RoundFeedback,
-        build: Callable[[str, str], Any],
-        states: Sequence[Mapping[str, Any]],
-        attempts: int,
-        room: int,
+        self, action: SubAction, agents: MacroAgents, feedback: RoundFeedback, trial: ProgramTrial, attempts: int
     ) -> None:
         """Have one program written and mended; an old one that failed stays where none better is written."""
         program = self.programs.get(action.name)
@@ -122,7 +114,7 @@ class MacroLibrary:
             answer = agents.write_program(action, self._number(feedback), program, problem)
             self.counts["answers"] += 1
             program = find_program(answer)
-            problem = try_program(program, f"{action.name}.py", build, states, room)
+            problem = trial.find_problem(program, f"{action.name}.py")
             if problem is None:
                 self._place(action.name, str(program))
                 self.counts["mended"] += int(mends)

@@ -15,9 +15,7 @@ from torch import Tensor
 from mmrl.core.errors import check_at_least
 from mmrl.policies import policy_folder
 from mmrl.policies.control.policy import ControlPolicy
-
-ELAPSED = "elapsed"
-"""Name of the observation that says how many steps of the episode were played."""
+from mmrl.rollouts.options import ELAPSED
 
 
 class MacroPolicy(ControlPolicy):

@@ -2,7 +2,7 @@
 
 RL-GPT, 2024, arXiv:2402.19299, section 3.
 
-- simulators with macro-actions: `MacroSim`, `find_macro_sim`, `exchange_programs`
+- simulators with macro-actions: `MacroSim`, `find_macro_sim`
 - training: `RLGPT`
 - evaluation, with the policy's programs: `MacroEpisodic`
 """
@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
-from mmrl.core.columns import Column, register_columns
 from mmrl.core.errors import ConfigError, check_at_least
 from mmrl.core.rng import derive_rng
 from mmrl.core.types import Context, Episode, Prompt, Sim
 from mmrl.methods.exploration.rl_gpt.agents import MacroAgents, MacroUse, RoundFeedback
-from mmrl.methods.exploration.rl_gpt.library import MacroLibrary
-from mmrl.methods.exploration.rl_gpt.policy import ELAPSED, MacroPolicy
+from mmrl.methods.exploration.rl_gpt.library import MacroLibrary, ProgramTrial
+from mmrl.methods.exploration.rl_gpt.policy import MacroPolicy
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.exchange import exchange_sim
+from mmrl.rollouts.options import add_durations
 
-register_columns(
-    {"durations": Column("[N]", "control steps", "how long the skill (option) that a row chose was played")}
-)
+_NEED = "rollout=rl_gpt needs a policy that keeps the steps played: take policy=macros"
 SKILL = "skill/"
 """Before the name of an item in the scores of an episode: whether it was had."""
 
@@ -74,13 +71,6 @@ def find_macro_sim(ctx: Context) -> Any:
             f"rollout=rl_gpt needs a policy with the programs of {sim.slots} macro-actions: take policy=macros"
         )
     return sim
-
-
-def exchange_programs(ctx: Context, programs: Sequence[str]) -> Context:
-    """The context with a simulator that has these programs."""
-    task = copy.copy(ctx.task)
-    object.__setattr__(task, "sim", find_macro_sim(ctx).with_programs(programs))
-    return replace(ctx, task=task)
 
 
 class RLGPT(EpisodicRollout):
@@ -135,9 +125,9 @@ class RLGPT(EpisodicRollout):
         policy: Any = ctx.policy
         programs = self.library.sources(sim.slots)
         policy.write_programs(programs)
-        episodes = super().collect(prompts, exchange_programs(ctx, programs))
+        episodes = super().collect(prompts, exchange_sim(ctx, sim.with_programs(programs)))
         for episode in episodes:
-            add_durations(episode)
+            add_durations(episode, _NEED)
         env: Any = self._env
         for slot, errors in env.failures.items():
             self.library.note_errors(slot, errors)
@@ -159,7 +149,8 @@ class RLGPT(EpisodicRollout):
             sim.macro_steps, success, uses, self.library.split,
         )  # fmt: skip
         room = ctx.policy.config["program_bytes"]  # type: ignore[union-attr]
-        self.library.write(self.agents, feedback, sim.build_program, states, self.attempts, room)  # type: ignore[arg-type]
+        trial = ProgramTrial(sim.build_program, states, room)
+        self.library.write(self.agents, feedback, trial, self.attempts)  # type: ignore[arg-type]
         self._success, self._uses, self._rows = {}, {}, 0.0
 
     def _count(self, episodes: Sequence[Episode], primitives: int) -> None:
@@ -216,9 +207,9 @@ class MacroEpisodic(EpisodicRollout):
     """As `EpisodicRollout`, with the programs that the policy has."""
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        find_macro_sim(ctx)
         policy: Any = ctx.policy
-        return super().collect(prompts, exchange_programs(ctx, policy.read_programs()))
+        sim = find_macro_sim(ctx).with_programs(policy.read_programs())
+        return super().collect(prompts, exchange_sim(ctx, sim))
 
 
 def record_states(sim: Any, ctx: Context, count: int) -> list[Mapping[str, Any]]:
@@ -233,18 +224,3 @@ def record_states(sim: Any, ctx: Context, count: int) -> list[Mapping[str, Any]]
         return [*states, *env.named_states()]
     finally:
         env.close()
-
-
-def add_durations(episode: Episode) -> None:
-    """Give the turns of an episode `durations`: steps until the next decision, or until the end of the episode.
-
-    Raises:
-        ConfigError: the policy does not keep what was played before its choices.
-    """
-    if any(ELAPSED not in turn.completion.observation for turn in episode.turns):
-        raise ConfigError("rollout=rl_gpt needs a policy that keeps the steps played: take policy=macros")
-    starts = [float(turn.completion.observation[ELAPSED]) for turn in episode.turns]
-    ends = [*starts[1:], episode.info["scores"]["decisions"]]
-    episode.turns = [
-        turn.with_columns(durations=torch.tensor(end - start)) for turn, start, end in zip(episode.turns, starts, ends)
-    ]

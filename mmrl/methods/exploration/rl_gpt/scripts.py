@@ -26,25 +26,25 @@ RECIPES = {recipes!r}
 
 
 def act(state):
-    held, actions = dict(state["held"]), []
+    inventory, actions = dict(state["held"]), []
 
     def have(item, count):
-        while held.get(item, 0) < count:
+        while inventory.get(item, 0) < count:
             if item not in RECIPES:
                 return False
             parts, tools, makes = RECIPES[item]
             if not all(have(tool, 1) for tool in tools):
                 return False
-            while any(held.get(part, 0) < amount for part, amount in parts.items()):
+            while any(inventory.get(part, 0) < amount for part, amount in parts.items()):
                 if not all(have(part, amount) for part, amount in parts.items()):
                     return False
             for part, amount in parts.items():
-                held[part] -= amount
-            held[item] = held.get(item, 0) + makes
+                inventory[part] -= amount
+            inventory[item] = inventory.get(item, 0) + makes
             actions.append("make " + item)
         return True
 
-    return actions if have({item!r}, held.get({item!r}, 0) + 1) else []
+    return actions if have({item!r}, inventory.get({item!r}, 0) + 1) else []
 """
 WANDER = """\
 def act(state):

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -26,6 +25,7 @@ from mmrl.methods.goals.deckard.policy import RecipeGraphPolicy
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
+from mmrl.rollouts.exchange import exchange_sim
 
 
 @runtime_checkable
@@ -187,9 +187,7 @@ class GuidedSim(Sim):
 
 def guide_episodes(ctx: Context, graph: RecipeGraph, pursuit: Pursuit) -> Context:
     """The context with a simulator that has goals of a graph."""
-    task = copy.copy(ctx.task)
-    object.__setattr__(task, "sim", GuidedSim(find_crafting_sim(ctx), graph, pursuit))
-    return replace(ctx, task=task)
+    return exchange_sim(ctx, GuidedSim(find_crafting_sim(ctx), graph, pursuit))
 
 
 def find_crafting_sim(ctx: Context) -> Any:

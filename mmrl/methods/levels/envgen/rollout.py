@@ -24,6 +24,7 @@ from mmrl.methods.levels.envgen.score import SKILL, SkillSuccess
 from mmrl.methods.levels.envgen.writers import SkillFeedback, WorldWriter, read_configurations
 from mmrl.rollouts.base import simulator_of
 from mmrl.rollouts.env.fixed_horizon import FixedHorizon
+from mmrl.rollouts.exchange import exchange_sim
 
 WRITTEN = "written"
 """Score of an episode: 1 where it began in a written world."""
@@ -191,9 +192,7 @@ class EnvGen(FixedHorizon):
                 self._success = {}
             self._cycle = cycle
         self.worlds.active = written
-        task = copy.copy(ctx.task)
-        object.__setattr__(task, "sim", WrittenSim(sim, self.worlds))
-        return super().collect(prompts, replace(ctx, task=task))
+        return super().collect(prompts, exchange_sim(ctx, WrittenSim(sim, self.worlds)))
 
     def _write(self, sim: Any) -> list[dict[str, Any]]:
         """Worlds of a cycle: of the last answer, filled up with the original one."""

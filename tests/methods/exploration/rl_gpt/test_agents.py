@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mmrl.methods.exploration.rl_gpt.agents import LanguageAgents, MacroUse, RoundFeedback, SubAction, read_split
-from mmrl.methods.exploration.rl_gpt.library import try_program
+from mmrl.methods.exploration.rl_gpt.library import ProgramTrial
 from mmrl.methods.exploration.rl_gpt.scripts import ScriptedAgents, list_recipes, order_items
 from mmrl.tools.programs.writers import find_program
 from sims.craft.macros import CraftMacroSim
@@ -65,30 +65,30 @@ def test_the_critic_hands_the_first_failing_item_to_code():
     coded = lambda some: [each.name for each in some if each.codable]  # noqa: E731
     assert coded(split) == ["collect_log", "collect_stone", "wander"]
     assert [each.name for each in split] == ["collect_log", "make_plank", "make_table", "collect_stone", "wander"]
-    told = feedback(success={"log": 0.1, "plank": 0.5, "table": 0.49, "stone": 0.0}, split=split)
-    advice = agents.criticise(told)
+    report = feedback(success={"log": 0.1, "plank": 0.5, "table": 0.49, "stone": 0.0}, split=split)
+    advice = agents.criticise(report)
     assert advice == "table was had in 49% of the episodes: code table"
-    split, _ = read_split(agents.split_task(replace(told, advice=advice)), 4)
+    split, _ = read_split(agents.split_task(replace(report, advice=advice)), 4)
     assert coded(split) == ["collect_log", "make_table", "collect_stone", "wander"]
-    assert agents.criticise(replace(told, split=split)) == "keep the split"
-    assert coded(read_split(agents.split_task(replace(told, split=split)), 4)[0]) == coded(split)
+    assert agents.criticise(replace(report, split=split)) == "keep the split"
+    assert coded(read_split(agents.split_task(replace(report, split=split)), 4)[0]) == coded(split)
     assert "wander" not in ScriptedAgents(useless=False).split_task(plain)
 
 
-def write(agents, name, told, program=None, problem=None):
-    return find_program(agents.write_program(SubAction(name, "", True), told, program, problem))
+def write(agents, name, report, program=None, problem=None):
+    return find_program(agents.write_program(SubAction(name, "", True), report, program, problem))
 
 
 def test_the_first_program_is_broken_and_mended_from_its_error():
-    agents, told = ScriptedAgents(), feedback()
-    states = [told.state]
-    first = write(agents, "collect_log", told)
-    problem = try_program(first, "collect_log.py", SIM.build_program, states, 4096)
+    agents, report = ScriptedAgents(), feedback()
+    trial = ProgramTrial(SIM.build_program, [report.state], 4096)
+    first = write(agents, "collect_log", report)
+    problem = trial.find_problem(first, "collect_log.py")
     assert problem == "line 5: KeyError: 'player'"
-    assert try_program(write(agents, "collect_log", told, first, problem), "", SIM.build_program, states, 4096) is None
-    assert try_program(write(agents, "collect_stone", told), "", SIM.build_program, states, 4096) is None
-    assert write(ScriptedAgents(broken=False), "collect_log", told) == write(
-        agents, "collect_log", told, first, problem
+    assert trial.find_problem(write(agents, "collect_log", report, first, problem), "") is None
+    assert trial.find_problem(write(agents, "collect_stone", report), "") is None
+    assert write(ScriptedAgents(broken=False), "collect_log", report) == write(
+        agents, "collect_log", report, first, problem
     )
     with pytest.raises(ValueError, match="least"):
         ScriptedAgents(least=1.5)
@@ -97,9 +97,9 @@ def test_the_first_program_is_broken_and_mended_from_its_error():
 def test_written_programs_do_what_they_are_for():
     """Every collecting program takes its material; making plans what all of an item takes, in the order of needs."""
     sim, agents = macro_default(), ScriptedAgents(broken=False)
-    told = feedback(sim)
+    report = feedback(sim)
     names = ["collect_wood", "make_table", "make_wood_pickaxe", "wander"]
-    env = sim.with_programs([write(agents, name, told) for name in names]).make(3)
+    env = sim.with_programs([write(agents, name, report) for name in names]).make(3)
     env.reset(seed=[3, 4, 5])
     first = sim.sizes()["actions"] - sim.slots
     assert [plan for plan, _ in env.programs[2].plan(env.named_states())] == [[]] * 3  # nothing is held
@@ -108,9 +108,9 @@ def test_written_programs_do_what_they_are_for():
         assert [state["held"] for state in env.named_states()] == [{"wood": count}] * 3
     plan, problem = env.programs[2].plan(env.named_states())[0]
     # a table of two planks, then a plank and a stick, whose plank is made anew
-    made = ["plank", "plank", "table", "plank", "plank", "stick", "wood_pickaxe"]
+    items = ["plank", "plank", "table", "plank", "plank", "stick", "wood_pickaxe"]
     assert problem is None and sim.action_names[plan[-1]] == "make wood_pickaxe"
-    assert sorted(sim.action_names[k] for k in plan) == sorted(f"make {item}" for item in made)
+    assert sorted(sim.action_names[k] for k in plan) == sorted(f"make {item}" for item in items)
     _, rewards, done, _, infos = env.step([first + 2] * 3)
     assert done.all() and infos["executed"].tolist() == [7] * 3 and rewards == pytest.approx([0.99**6] * 3)
 
@@ -125,18 +125,18 @@ def test_written_programs_do_what_they_are_for():
     ],
 )
 def test_what_is_wrong_with_a_program(source, problem):
-    assert try_program(source, "dig.py", SIM.build_program, [feedback().state], 40).startswith(problem)
+    assert ProgramTrial(SIM.build_program, [feedback().state], 40).find_problem(source, "dig.py").startswith(problem)
 
 
 def test_a_language_model_is_told_what_it_needs():
     uses = {"collect_log": MacroUse(0.25, 3.5, ["line 2: KeyError: 'x'"])}
-    told = feedback(success={"log": 0.75}, uses=uses, split=SPLIT, advice="code plank", refused=["1: no"], number=7)
+    report = feedback(success={"log": 0.75}, uses=uses, split=SPLIT, advice="code plank", refused=["1: no"], number=7)
     answers = ["[]", "```python\nx\n```", "advice"]
     with serve_texts(answers) as (url, asked):
         agents = LanguageAgents({"url": url, "model": "any"})
-        assert agents.split_task(told) == "[]"
-        assert agents.write_program(SPLIT[0], told, "old\n", "line 1: NameError") == answers[1]
-        assert agents.criticise(told) == "advice"
+        assert agents.split_task(report) == "[]"
+        assert agents.write_program(SPLIT[0], report, "old\n", "line 1: NameError") == answers[1]
+        assert agents.criticise(report) == "advice"
     split, program, advice = (body["messages"][0]["content"] for body in asked)
     assert all(body["seed"] == 7 for body in asked)
     game = ("- log is collected", "stone is collected where it lies, with table in hand", "table uses up 3 plank")
@@ -150,7 +150,7 @@ def test_a_language_model_is_told_what_it_needs():
         assert part in split and part in advice
     assert "code plank" in split and "1: no" in split and "At most 4 are codable" in split
     assert "collect a log" in program and "line 1: NameError" in program and "old\n" in program
-    assert json.dumps(told.state) in program and "Mend" not in "".join((split, advice))
+    assert json.dumps(report.state) in program and "Mend" not in "".join((split, advice))
 
 
 def test_prepared_answers_are_given_in_their_order(tmp_path):

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.annotators.option_gae import option_advantages
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, Sampling
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.exploration.llm_augmented_hierarchy.option_gae import option_advantages
 from mmrl.methods.exploration.rl_gpt.policy import MacroPolicy
 from mmrl.methods.exploration.rl_gpt.rollout import RLGPT, MacroEpisodic
 from mmrl.methods.exploration.rl_gpt.scripts import ScriptedAgents
@@ -26,16 +26,16 @@ FIRST = len(SIM.action_names)
 
 
 class Answers:
-    """Gives splits and programs in their order, the last ones again and again, and keeps what it was told."""
+    """Gives splits and programs in their order, the last ones again and again, and keeps the feedbacks."""
 
     def __init__(self, splits, programs):
-        self.splits, self.programs, self.told, self.problems = list(splits), list(programs), [], []
+        self.splits, self.programs, self.feedbacks, self.problems = list(splits), list(programs), [], []
 
     def criticise(self, feedback):
         return "try again"
 
     def split_task(self, feedback):
-        self.told.append(feedback)
+        self.feedbacks.append(feedback)
         return self.splits.pop(0) if len(self.splits) > 1 else self.splits[0]
 
     def write_program(self, action, feedback, program, problem):
@@ -116,7 +116,7 @@ def test_a_program_that_fails_in_training_is_mended_in_the_next_round():
     assert metrics[0]["macros/failures"] > 0 and metrics[0]["macros/mended"] == 0
     assert agents.problems == [("walk", None), ("walk", "line 2: KeyError: 'x'")]
     assert metrics[1]["macros/failures"] == metrics[0]["macros/failures"] and metrics[1]["macros/mended"] == 1
-    first, second = agents.told
+    first, second = agents.feedbacks
     assert not first.success and second.success["log"] >= 0 and set(second.success) == set(SIM.items)
     assert second.uses["walk"].errors[0] == "line 2: KeyError: 'x'" and 0 < second.uses["walk"].share < 1
     assert second.uses["walk"].steps == 1 and second.advice == "try again"
@@ -140,8 +140,8 @@ def test_answers_that_stay_unusable_change_nothing():
     agents = Answers([split("walk"), "no list"], ['return ["up"]'])
     rollout = RLGPT(agents, 2, 1, attempts=2, bootstrap=False)
     metrics, *_ = play(rollout, 2)
-    assert [m["macros/programs"] for m in metrics] == [1, 1] and len(agents.told) == 3
-    assert agents.told[-1].refused == ["there is no list in 'no list'"]
+    assert [m["macros/programs"] for m in metrics] == [1, 1] and len(agents.feedbacks) == 3
+    assert agents.feedbacks[-1].refused == ["there is no list in 'no list'"]
     agents = Answers([split("walk")], ["return state['x']"])
     metrics, *_ = play(RLGPT(agents, 1, 1, attempts=2, bootstrap=False), 1)
     assert metrics[0]["macros/programs"] == 0 and metrics[0]["macros/given_up"] == 1

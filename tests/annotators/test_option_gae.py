@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.gae import GAE
+from mmrl.annotators.option_gae import OptionGAE, option_advantages
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Sampling
-from mmrl.methods.exploration.llm_augmented_hierarchy.option_gae import OptionGAE, option_advantages
 from tests.laws.example import Example
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
