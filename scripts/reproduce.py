@@ -12,7 +12,8 @@ stored results are printed as rows of a Markdown table.
 --keep-stored runs only the seeds that the stored result lacks, if configuration and code are those of the stored runs.
 
 --table NAME makes the missing runs of conf/comparison/NAME.yaml, many recipes on several tasks, and writes
-docs/results/comparisons/NAME.json and .png, and docs/comparisons/NAME.md. Each run is stored when it has ended.
+docs/results/comparisons/NAME.json and .png, and docs/comparisons/NAME.md. Each run is stored when it has ended. Where
+the comparison tunes a setting, the searches on its development seed come first.
 """
 
 from __future__ import annotations
@@ -29,15 +30,9 @@ from rich.table import Table
 from mmrl.config.compose import groups
 from mmrl.config.option_files import find_option
 from mmrl.core.errors import ConfigError
-from mmrl.experiments.comparison import (
-    check_starts,
-    list_missing,
-    read_cells,
-    read_comparison,
-    result_path,
-    run_comparison,
-)
+from mmrl.experiments.comparison import Comparison, check_starts, read_cells, read_comparison, result_path
 from mmrl.experiments.comparison_page import format_page, plot_comparison
+from mmrl.experiments.comparison_runs import ComparedRun, list_missing, run_comparison
 from mmrl.experiments.experiment import Experiment, read_experiment
 from mmrl.experiments.results import FOLDER, format_result, format_table, read_result, result_state
 from mmrl.experiments.runner import ExperimentRun, run_experiments
@@ -123,6 +118,14 @@ def _run(options: argparse.Namespace, console: Console) -> dict[str, str]:
 
 def _run_table(options: argparse.Namespace, console: Console) -> dict[str, str]:
     comparison = read_comparison(options.table)
+    errors: dict[str, str] = {}
+    for _ in ("searches", "seeds") if comparison.tuning else ("seeds",):  # the seeds have the values that were found
+        errors |= _run_missing(comparison, options, console)
+    write_page(comparison.name, options.out)
+    return errors
+
+
+def _run_missing(comparison: Comparison, options: argparse.Namespace, console: Console) -> dict[str, str]:
     seeds = options.seeds or range(comparison.seeds)
     missing = list(list_missing(comparison, read_cells(comparison, options.out), seeds, options.runs.absolute()))
     if options.only:
@@ -131,14 +134,12 @@ def _run_table(options: argparse.Namespace, console: Console) -> dict[str, str]:
     with Progress(*COLUMNS, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("runs", total=len(missing))
 
-        def report(run: ExperimentRun, error: str | None) -> None:
+        def report(run: ComparedRun, error: str | None) -> None:
             bar.update(task, advance=1, description=f"{run.recipe}, seed {run.seed}")
             if error:
                 console.print(error, style="red")
 
-        errors = run_comparison(comparison, missing, workers, options.out.absolute(), report)
-    write_page(comparison.name, options.out)
-    return errors
+        return run_comparison(comparison, missing, workers, options.out.absolute(), report)
 
 
 def write_page(name: str, out: Path = FOLDER) -> Path:

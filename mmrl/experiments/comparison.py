@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from mmrl.config.compose import CONF
 from mmrl.config.layers.files import RUN_WORDS
 from mmrl.core.errors import ConfigError
 from mmrl.experiments.content import hash_content
-from mmrl.experiments.effect import measure
 from mmrl.experiments.results import FOLDER as RESULTS
-from mmrl.experiments.runner import ExperimentRun, RunFailed, describe_machine
 
 FOLDER = CONF / "comparison"
 
@@ -39,6 +36,21 @@ class ComparedTask:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """A search that gives each method its own value of one setting on each task: the one that ends highest.
+
+    Args:
+        key: of the setting, as on the command line.
+        values: that are tried.
+        seed: of the search, which is none of the reported ones.
+    """
+
+    key: str
+    values: Sequence[float]
+    seed: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Methods and tasks, each method on each task with the same seeds.
 
@@ -51,6 +63,8 @@ class Comparison:
         tasks: by name.
         methods: overrides by the method's name, which follow those of the task.
         explanation: of the differences, for the page.
+        tuning: of one setting for each method; none gives all of them the same value.
+        diagnostics: further columns of metrics.csv by their names on the page; a run has the last value of each.
     """
 
     name: str
@@ -61,10 +75,17 @@ class Comparison:
     tasks: Mapping[str, ComparedTask]
     methods: Mapping[str, Sequence[str]]
     explanation: str = ""
+    tuning: Tuning | None = None
+    diagnostics: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        place = f"conf/comparison/{self.name}.yaml"
         if self.reference not in self.methods:
-            raise ConfigError(f"conf/comparison/{self.name}.yaml: reference {self.reference!r} is none of the methods")
+            raise ConfigError(f"{place}: reference {self.reference!r} is none of the methods")
+        if self.tuning and not (self.tuning.values and all(isinstance(value, float) for value in self.tuning.values)):
+            raise ConfigError(f"{place}: tuning.values must be numbers such as 2.0e-4, got {list(self.tuning.values)}")
+        if self.tuning and self.tuning.seed in range(self.seeds):
+            raise ConfigError(f"{place}: tuning.seed {self.tuning.seed} is one of the {self.seeds} that are reported")
 
     def words(self, task: str, method: str) -> list[str]:
         """Return the overrides of the runs of a method on a task, without the seed."""
@@ -86,14 +107,20 @@ def read_comparison(name: str, folder: Path = FOLDER) -> Comparison:
     node: dict[str, Any] = yaml.safe_load(path.read_text())
     try:
         tasks = {task: ComparedTask(**about) for task, about in node.pop("tasks").items()}
-        return Comparison(name, tasks=tasks, **node)
+        tuning = Tuning(**node.pop("tuning")) if "tuning" in node else None
+        return Comparison(name, tasks=tasks, tuning=tuning, **node)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"conf/comparison/{name}.yaml: {str(error).split('__init__() ')[-1]}") from error
 
 
 Cells = dict[str, dict[str, dict[str, Any]]]
-"""By task and method: `content`, the hash of its runs; `metric`; `seeds`, a row of numbers for each; and, where there
-are any, `failed`, seeds and errors of the runs that `mmrl fit` ended with an error."""
+"""By task and method: `content`, the hash of its runs; `metric`; `seeds`, a row of numbers for each; where there are
+any, `failed`, seeds and errors of the runs that `mmrl fit` ended with an error; and where a setting is tuned, `tuning`,
+a row for each value that was tried. Rows of tuned runs have their `value`."""
+
+
+KINDS = ("seeds", "failed")
+"""Entries of a cell with a row for each reported seed."""
 
 
 def result_path(name: str, folder: Path = RESULTS) -> Path:
@@ -107,7 +134,7 @@ def read_cells(comparison: Comparison, folder: Path = RESULTS) -> Cells:
     stored: Cells = json.loads(path.read_text())["cells"] if path.exists() else {}
     return {
         task: {
-            method: stored[task][method]
+            method: keep_tuned(comparison.tuning, stored[task][method])
             for method in comparison.methods
             if method in stored.get(task, {})
             and stored[task][method]["content"] == hash_content(comparison.words(task, method))
@@ -115,6 +142,21 @@ def read_cells(comparison: Comparison, folder: Path = RESULTS) -> Cells:
         }
         for task, about in comparison.tasks.items()
     }
+
+
+def choose_value(tuning: Tuning, cell: Mapping[str, Any]) -> float | None:
+    """Return the value with the highest end, the first of equal ones; None until each has been tried."""
+    tried = {row["value"]: row.get("after", -math.inf) for row in cell.get("tuning", [])}
+    return max(tuning.values, key=tried.__getitem__) if set(tuning.values) <= set(tried) else None
+
+
+def keep_tuned(tuning: Tuning | None, cell: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the searches of another seed, and the runs with a value that the search does not choose."""
+    if tuning is None:
+        return cell
+    cell = cell | {"tuning": [row for row in cell.get("tuning", []) if row["seed"] == tuning.seed]}
+    value = choose_value(tuning, cell)
+    return cell | {kind: [row for row in cell[kind] if row["value"] == value] for kind in KINDS if kind in cell}
 
 
 def check_starts(comparison: Comparison, cells: Cells) -> None:
@@ -145,67 +187,3 @@ def write_cells(comparison: Comparison, cells: Cells, machine: str, folder: Path
     head = json.dumps({"comparison": comparison.name, "machine": machine}, indent=2)[:-2]
     path.write_text(f'{head},\n  "cells": {{\n' + ",\n".join(tasks) + "\n  }\n}\n")
     return path
-
-
-def list_missing(comparison: Comparison, cells: Cells, seeds: Sequence[int], runs: Path) -> Iterator[ExperimentRun]:
-    """Yield the runs that are not stored: all methods and tasks with the first seed, then with the next."""
-    for seed in seeds:
-        for task in comparison.tasks:
-            for method in comparison.methods:
-                words = comparison.words(task, method)
-                cell = cells[task].get(method, {"seeds": []})
-                if seed not in {row["seed"] for row in [*cell["seeds"], *cell.get("failed", [])]}:
-                    folder = runs / comparison.name / task / f"{method.replace(' ', '_')}-{seed}"
-                    yield ExperimentRun(f"{task}/{method}", "method", seed, tuple(words), hash_content(words), folder)
-
-
-def run_comparison(
-    comparison: Comparison,
-    missing: Sequence[ExperimentRun],
-    workers: int,
-    out: Path,
-    report: Callable[[ExperimentRun, str | None], None],
-) -> dict[str, str]:
-    """Run what is missing and store each run when it has ended; return errors by task and method.
-
-    A run that `mmrl fit` ended with an error is stored as failed. One that was killed stays missing.
-    """
-    cells, errors = read_cells(comparison, out), {}
-    with ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(run): run for run in missing}
-        for future in as_completed(futures):
-            run, failed = futures[future], None
-            task, method = run.recipe.split("/", 1)
-            new = {"content": run.content, "metric": comparison.tasks[task].metric, "seeds": []}
-            cell = cells[task].get(method, new)
-            try:
-                _store(cell, "seeds", measure_run(future.result(), comparison.tasks[task].metric))
-            except (RunFailed, ConfigError) as error:
-                errors[run.recipe] = failed = str(error)
-                if isinstance(error, RunFailed) and error.reason:
-                    _store(cell, "failed", {"seed": run.seed, "error": error.reason})
-            if cell["seeds"] or cell.get("failed"):
-                cells[task][method] = cell
-                write_cells(comparison, cells, describe_machine(workers), out)
-            report(run, failed)
-    return errors
-
-
-def _store(cell: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
-    cell[kind] = sorted([*cell.get(kind, []), row], key=lambda row: row["seed"])
-
-
-def measure_run(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """Return metric before and after, tokens of the episodes, and seconds of the iterations without evaluations."""
-    row = measure(run, metric)
-    sums = {
-        "tokens": sum(_product(each, "rollout/tokens_mean", "rollout/episodes_collected") for each in run["rows"]),
-        "seconds": sum(float(each.get("time/iteration") or 0) for each in run["rows"]),
-    }
-    return {name: row[name] for name in ("seed", "before", "after", "episodes")} | {
-        name: round(number, 1) for name, number in sums.items()
-    }
-
-
-def _product(row: Mapping[str, str], *names: str) -> float:
-    return math.prod(float(row.get(name) or 0) for name in names)

@@ -12,16 +12,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mmrl.evaluation.report.plots import COLOURS
-from mmrl.experiments.comparison import Cells, Comparison
+from mmrl.experiments.comparison import Cells, Comparison, Tuning
 from mmrl.experiments.effect import student_interval
 
 HEAD = """# {title}
 
-{methods} methods on {tasks} tasks with the same start, problems, completions, optimiser steps and learning rate, seed
-by seed. `python scripts/reproduce.py --table {name}` makes the runs that are missing and writes this page from
-`docs/results/comparisons`; a test checks that it is current. The settings stand in
-`conf/comparison/{name}.yaml`. They are not tuned for any method: a rank here is one at these settings, on tiny
-policies, and no judgement of a paper.
+{methods} methods on {tasks} tasks with the same start, problems, completions and optimiser steps, seed by seed.
+`python scripts/reproduce.py --table {name}` makes the runs that are missing and writes this page from
+`docs/results/comparisons`; a test checks that it is current. The settings stand in `conf/comparison/{name}.yaml`.
+{settings}
 
 Start and end are means over the seeds of the held-out number that stands below each task, in hundredths, when actions
 are sampled.
@@ -31,6 +30,12 @@ Tokens are those of the episodes, without the further completions that a method 
 of all iterations of the fastest seed, without evaluations: other work of the machine slowed the other seeds. A run that
 ended with an error is named below its table; the other columns are of the seeds that finished.
 """
+UNTUNED = "All methods have the same learning rate. No setting is tuned for any of them, and the policies are tiny."
+TUNED = (
+    "Each method has its own {key}: that of {values} which ended highest on seed {seed}, none of those below. Nothing "
+    "else is tuned."
+)
+RANK = "A rank here is one at these settings, and no judgement of a paper."
 
 
 def format_page(comparison: Comparison, cells: Cells) -> str:
@@ -43,6 +48,7 @@ def format_page(comparison: Comparison, cells: Cells) -> str:
             methods=len(comparison.methods),
             tasks=len(comparison.tasks),
             reference=comparison.reference,
+            settings=_format_settings(comparison.tuning),
             pairs=pairs,
             chance=max(1, round(0.05 * pairs)),
         )
@@ -61,10 +67,21 @@ def format_page(comparison: Comparison, cells: Cells) -> str:
     return "\n".join(parts)
 
 
+def _format_settings(tuning: Tuning | None) -> str:
+    if tuning is None:
+        return fill(f"{UNTUNED} {RANK}", 120)
+    *values, last = (f"{value:g}" for value in tuning.values)
+    return fill(
+        TUNED.format(key=tuning.key, values=f"{', '.join(values)} and {last}", seed=tuning.seed) + f" {RANK}", 120
+    )
+
+
 def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
+    tuned = [comparison.tuning.key.rpartition(".")[2]] if comparison.tuning else []
+    columns = ["seeds", "tokens, thousands", "seconds", *comparison.diagnostics, *tuned]
     lines = [
-        f"| method | start | end | difference to {comparison.reference} | seeds | tokens, thousands | seconds |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        " | ".join(["| method", "start", "end", f"difference to {comparison.reference}", *columns]) + " |",
+        "|---" + "|---:" * (3 + len(columns)) + "|",
     ]
     reference = cells[task].get(comparison.reference, {"seeds": []})["seeds"]
     for method in comparison.methods:
@@ -72,7 +89,7 @@ def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
         seeds, failed = cell["seeds"], cell.get("failed", [])
         count = f"{len(seeds)}, {len(failed)} failed" if failed else str(len(seeds))
         if not seeds:
-            lines.append(f"| {method} | {'' if failed else 'not run'} | | | {count} | | |")
+            lines.append(f"| {method} | {'' if failed else 'not run'} | | | {count} |" + " |" * (len(columns) - 1))
             continue
         start, end = mean(row["before"] for row in seeds), [row["after"] for row in seeds]
         differences = paired_differences(seeds, reference)
@@ -83,6 +100,8 @@ def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
             count,
             f"{mean(row['tokens'] for row in seeds) / 1000:.0f}",
             f"{min(row['seconds'] for row in seeds):.0f}",
+            *(f"{mean(row['diagnostics'][name] for row in seeds):.2g}" for name in comparison.diagnostics),
+            *(f"{seeds[0]['value']:g}" for _ in tuned),
         )
         lines.append(f"| {method} | " + " | ".join(numbers) + " |")
     return "\n".join(lines) + "\n"

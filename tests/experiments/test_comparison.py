@@ -12,13 +12,14 @@ from mmrl.experiments import comparison as comparisons
 from mmrl.experiments.comparison import (
     ComparedTask,
     Comparison,
+    Tuning,
     check_starts,
-    list_missing,
+    choose_value,
     read_cells,
-    run_comparison,
     write_cells,
 )
 from mmrl.experiments.comparison_page import format_page, paired_differences, plot_comparison
+from mmrl.experiments.comparison_runs import list_missing, measure_run, run_comparison
 from mmrl.experiments.effect import student_interval
 from mmrl.experiments.runner import RunFailed, describe_machine, read_reason
 
@@ -47,6 +48,8 @@ class Ended:
     content: str
     rows: list
     reason: str = ""
+    value: float | None = None
+    side: str = "seeds"
 
     def __call__(self):
         if not self.rows:
@@ -105,6 +108,76 @@ def test_each_run_is_stored_when_it_has_ended_and_a_failed_one_is_named(tmp_path
     expected = row(0, 0.75) | {"tokens": 100.0, "seconds": 3.5}
     assert cell["seeds"] == [expected, expected | {"seed": 1}]
     assert json.loads((tmp_path / "comparisons" / "small.json").read_text())["machine"] == describe_machine(1)
+
+
+TUNED = replace(SMALL, tuning=Tuning("optimizer.lr", [0.1, 0.01], seed=100), diagnostics={"KL": "train/kl/mean"})
+
+
+def test_the_seeds_of_a_tuned_method_come_after_its_search_and_have_the_value_that_ended_highest(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    monkeypatch.setattr("mmrl.experiments.comparison_runs.hash_content", " ".join)
+    nothing = {task: {} for task in TUNED.tasks}
+    searches = list(list_missing(TUNED, nothing, range(2), tmp_path))
+    assert {(run.side, run.seed) for run in searches} == {("tuning", 100)} and len(searches) == 2 * 2 * 2
+    assert [run.overrides[-1] for run in searches[:2]] == ["optimizer.lr=0.1", "optimizer.lr=0.01"]
+    assert len({run.folder for run in searches}) == 8
+
+    start = {METRIC: "0.25", METRIC.replace("mean", "n"): "8"}
+    ends = [("GRPO", 0.1, "0.5"), ("GRPO", 0.01, "0.75"), ("PPO", 0.1, "0.5"), ("PPO", 0.01, "0.5")]
+    runs = [
+        Ended(
+            f"digits/{method}",
+            100,
+            " ".join(TUNED.words("digits", method)),
+            [start, {METRIC: after, "train/kl/mean": "2"}],
+            value=value,
+            side="tuning",
+        )
+        for method, value, after in ends
+    ]
+    runs.append(Ended("arithmetic/PPO", 100, " ".join(TUNED.words("arithmetic", "PPO")), [], "diverged", 0.1, "tuning"))
+    run_comparison(TUNED, runs, 1, tmp_path, lambda run, error: None)
+    cells = read_cells(TUNED, tmp_path)
+    assert choose_value(TUNED.tuning, cells["digits"]["GRPO"]) == 0.01
+    assert choose_value(TUNED.tuning, cells["digits"]["PPO"]) == 0.1  # the first of equal ones
+    assert cells["arithmetic"]["PPO"]["tuning"] == [{"seed": 100, "error": "diverged", "value": 0.1}]
+    missing = [(run.recipe, run.side, run.seed, run.value) for run in list_missing(TUNED, cells, range(2), tmp_path)]
+    assert ("arithmetic/PPO", "tuning", 100, 0.01) in missing and ("arithmetic/PPO", "tuning", 100, 0.1) not in missing
+    seeds = {run for run in missing if run[1] == "seeds"}
+    expected = {("digits/GRPO", 0.01), ("digits/PPO", 0.1)}
+    assert seeds == {(recipe, "seeds", seed, value) for recipe, value in expected for seed in range(2)}
+
+
+def test_runs_with_a_value_that_the_search_no_longer_chooses_are_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    search = [row(100, 0.5) | {"value": 0.1}, row(100, 0.75) | {"value": 0.01}]
+    cell = {
+        "content": " ".join(TUNED.words("digits", "GRPO")),
+        "metric": METRIC,
+        "tuning": search,
+        "seeds": [row(0, 0.5) | {"value": 0.1}, row(1, 0.5) | {"value": 0.01, "diagnostics": {"KL": 0.125}}],
+    }
+    write_cells(TUNED, {"digits": {"GRPO": cell}}, "2 cores", tmp_path)
+    cells = read_cells(TUNED, tmp_path)
+    assert [each["seed"] for each in cells["digits"]["GRPO"]["seeds"]] == [1]
+    page = format_page(TUNED, cells)
+    assert "own optimizer.lr: that of 0.1 and 0.01 which ended highest on seed 100" in page.replace("\n", " ")
+    assert "| seconds | KL | lr |" in page and "| GRPO | 25 | 50 |  | 1 | 2 | 3 | 0.12 | 0.01 |" in page
+    longer = replace(TUNED, tuning=Tuning("optimizer.lr", [0.1, 0.01, 1.0], seed=100))
+    assert choose_value(longer.tuning, cells["digits"]["GRPO"]) is None  # 1.0 has not been tried
+    other = replace(TUNED, tuning=Tuning("optimizer.lr", [0.1, 0.01], seed=101))
+    assert read_cells(other, tmp_path)["digits"]["GRPO"]["tuning"] == []
+
+
+def test_a_search_on_a_reported_seed_and_a_diagnostic_that_is_not_logged_are_refused():
+    with pytest.raises(ConfigError, match="seed 1 is one of the 2 that are reported"):
+        replace(SMALL, tuning=Tuning("optimizer.lr", [0.1], seed=1))
+    for values in ([], ["2e-4"]):  # YAML reads 2e-4, without a point, as text
+        with pytest.raises(ConfigError, match=r"must be numbers such as 2\.0e-4"):
+            replace(SMALL, tuning=Tuning("optimizer.lr", values, seed=100))
+    rows = [{METRIC: "0.25", METRIC.replace("mean", "n"): "8"}] * 2
+    with pytest.raises(ConfigError, match="no value in column train/kl/mean"):
+        measure_run({"rows": rows, "seed": 0, "seconds": 1.0}, METRIC, {"KL": "train/kl/mean"})
 
 
 def test_an_error_of_a_seed_is_reported_for_that_seed_alone(tmp_path, monkeypatch):
@@ -178,6 +251,9 @@ def test_a_comparison_gives_every_method_one_budget_and_its_page_is_current(name
     )  # samples further completions
     assert all(config.trainer.max_epochs % config.trainer.check_val_every_n_epoch == 0 for config in configs)
     assert all(config.data.max_empty_iterations > config.trainer.max_epochs for config in configs)
+    if comparison.tuning:
+        tuning = comparison.tuning
+        compose([*comparison.words(task, comparison.reference), f"{tuning.key}={tuning.values[0]:g}"])
     page = Path(comparisons.RESULTS.parent / "comparisons" / f"{name}.md")
     cells = read_cells(comparison)
     assert page.read_text() == format_page(comparison, cells)
