@@ -12,7 +12,7 @@ import torch
 
 from mmrl.config.errors.part import explain_error
 from mmrl.config.signatures import constructor_parameters
-from mmrl.config.wiring import build_nested, load
+from mmrl.config.wiring import build_arguments, load
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Sampling
 from mmrl.data.parity import Parity
@@ -112,7 +112,7 @@ def _build(spec: Mapping[str, Any], *first: Any) -> Any:
         return _step(part([torch.nn.Parameter(torch.zeros(1, 1))], **arguments))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning of a schedule that is built before the optimiser's first step
-        return part(*first, **{name: build_nested(value) for name, value in arguments.items()})
+        return part(*first, **build_arguments(part, arguments))
 
 
 def _step(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
@@ -254,8 +255,22 @@ def build_nested(spec: Any) -> Any:
     """Build a part whose arguments may be parts; an optimiser becomes a function of its parameters."""
     if isinstance(spec, Mapping) and "class_path" in spec:
         part = load(spec["class_path"])
-        arguments = {name: build_nested(value) for name, value in (spec.get("init_args") or {}).items()}
+        arguments = build_arguments(part, spec.get("init_args") or {})
         return partial(part, **arguments) if issubclass(part, torch.optim.Optimizer) else part(**arguments)
     if isinstance(spec, Mapping):
         return {name: build_nested(value) for name, value in spec.items()}
     return [build_nested(value) for value in spec] if isinstance(spec, list) else spec
+
+
+def build_arguments(part: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the arguments of a part; a mapping for a parameter of a dataclass becomes one, as the typed parser's do."""
+    try:
+        hints = get_type_hints(part.__init__)  # type: ignore[misc]
+    except NameError:  # of a class that somebody else wrote, whose names are imported for a type checker alone
+        hints = {}
+    return {
+        name: hints[name](**build_arguments(hints[name], value))
+        if isinstance(value, Mapping) and "class_path" not in value and is_dataclass(hints.get(name))
+        else build_nested(value)
+        for name, value in arguments.items()
+    }
