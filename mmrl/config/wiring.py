@@ -266,7 +266,7 @@ def build_arguments(part: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Build the arguments of a part; a mapping for a parameter of a dataclass becomes one, as the typed parser's do."""
     try:
         hints = get_type_hints(part.__init__)  # type: ignore[misc]
-    except NameError:  # of a class that somebody else wrote, whose names are imported for a type checker alone
+    except NameError:  # of a foreign class, whose names are imported for a type checker alone
         hints = {}
     return {
         name: hints[name](**build_arguments(hints[name], value))
