@@ -122,7 +122,8 @@ def test_forced_choices_are_passed_over():
     conservative = torch.tensor([[0.040120, 0.0, 0.16], [0.040120, 0.16, 0.0]])
     assert_close(ConservativeBellman()(out, batch), conservative, atol=2e-6, rtol=0)
     metric = ValueBellman().metrics(out, batch)["v"]
-    assert_close(metric, torch.tensor([[0.5, 0.0, 0.6], [0.5, 0.6, 0.0]])) and not metric.requires_grad
+    assert_close(metric, torch.tensor([[0.5, 0.0, 0.6], [0.5, 0.6, 0.0]]))
+    assert not metric.requires_grad
     # the base value of a forced choice is 0, which is squashed to 1 - log 2
     values = ConservativeBellman().predict_values(out, batch)
     assert_close(values, torch.tensor([[0.5, 0.306853, 0.6], [0.5, 0.6, 0.306853]]), atol=1e-6, rtol=0)
