@@ -69,6 +69,27 @@ def test_the_softmax_over_candidates_by_hand():
     assert_close(MaxEntropyLoss()(out, pair), torch.full((2,), 0.474077), atol=1e-6, rtol=0)
 
 
+def test_gradients_of_the_losses_by_hand():
+    """p has the slope 1 at 0. The softmax of (1, 0, -1) is (.665241, .244728, .090031), and three rows carry the loss."""
+    margin = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(margin_objective(margin).sum(), margin)[0].tolist() == [1]
+    rewards = torch.tensor([0.0, 1.0, 5.0, -1.0, 9.0], requires_grad=True)
+    sign, group = torch.tensor([-1.0, 1, 0, -1, 1]), torch.tensor([2, 2, 2, 2, 7])
+    (gradient,) = torch.autograd.grad(entropy_loss(rewards, sign, group).sum(), rewards)
+    assert_close(gradient, torch.tensor([0.734184, -1.004277, 0, 0.270093, 0]), atol=1e-5, rtol=0)
+
+
+def test_the_reward_is_the_mean_of_its_heads():
+    """Heads (1, 0) against (0, 0): R = 1/2, -p = -1/2, and log(1 + e^-0.5) = 0.474077; equal rewards are no order."""
+    scores = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    batch = Batch(group=torch.tensor([0, 0, 1, 1]), preference=torch.tensor([1.0, -1.0, 1.0, -1.0]))
+    assert MaxMarginLoss()(output(scores), batch).tolist() == [-0.5, -0.5, 0, 0]
+    expected = torch.tensor([0.474077, 0.474077, 0.693147, 0.693147])
+    assert_close(MaxEntropyLoss()(output(scores), batch), expected, atol=1e-6, rtol=0)
+    metrics = MaxMarginLoss().metrics(output(scores), batch)
+    assert metrics["margin"].tolist() == [0.5, 0.5, 0, 0] and metrics["accuracy"].tolist() == [1, 1, 0, 0]
+
+
 def test_other_kinds_are_refused():
     with pytest.raises(ValueError, match=r"max_margin_loss\.kind must be margin or hinge, got 'square'"):
         MaxMarginLoss("square")
@@ -99,6 +120,8 @@ def test_a_reward_is_linear_in_the_mean_state_of_the_untouched_model(folder):
     assert_close(policy.scores(rows), before)
     weight.div_(6)
     assert_close(policy.scores(rows), before / 2)
+    (gradient,) = torch.autograd.grad(policy.scores(rows)[0].sum(), policy.head[-1].weight)
+    assert_close(gradient[0], state, atol=1e-5, rtol=1e-4)
     trained = [name for name, value in policy.named_parameters() if value.requires_grad]
     assert len(trained) == 1 and trained[0].endswith("weight")
 
