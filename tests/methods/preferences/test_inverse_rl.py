@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.receipts import read_receipt
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.batch import Batch
-from mmrl.core.types import Episode
+from mmrl.core.types import Completion, Context, Episode, Sampling
 from mmrl.methods.preferences.inverse_rl import (
     DemonstratedAnswers,
     HeadSimilarity,
@@ -22,6 +23,8 @@ from mmrl.methods.preferences.inverse_rl import (
     MaxMarginLoss,
     PooledScorer,
     RewardRecovery,
+    ScoredTexts,
+    _rank,
     entropy_loss,
     margin_objective,
 )
@@ -70,7 +73,7 @@ def test_the_softmax_over_candidates_by_hand():
 
 
 def test_gradients_of_the_losses_by_hand():
-    """p has the slope 1 at 0. The softmax of (1, 0, -1) is (.665241, .244728, .090031), and three rows carry the loss."""
+    """p has the slope 1 at 0. The softmax of (1, 0, -1) is (.665241, .244728, .090031); three rows carry the loss."""
     margin = torch.zeros(1, requires_grad=True)
     assert torch.autograd.grad(margin_objective(margin).sum(), margin)[0].tolist() == [1]
     rewards = torch.tensor([0.0, 1.0, 5.0, -1.0, 9.0], requires_grad=True)
@@ -194,6 +197,23 @@ def test_recovery_by_hand():
     right = RewardRecovery()(judged([3, 4, -1, 0], [1, 1, 0, 0]))
     assert (right["mean"], right["f1"]) == (1, 1)
     assert np.isnan(RewardRecovery()(judged([1, 2], [1, 1]))["mean"])
+
+
+def test_as_many_are_called_harmful_as_there_are():
+    """Harmless 2, harmful 1 and 3: of the two lowest rewards, 1 and 2, one is harmful."""
+    result = RewardRecovery()(judged([2, 1, 3], [1, 0, 0]))
+    assert result["f1"] == result["mean"] == 0.5
+    assert _rank(np.array([3.0, 1.0, 1.0, 7.0])).tolist() == [3, 1.5, 1.5, 4]
+
+
+def test_a_text_with_any_label_is_harmful():
+    """Rewards of an engine, for texts with one of two labels, with none and with both."""
+    labels = [{"x": 1.0, "z": 0.0}, {"x": 0.0, "z": 0.0}, {"x": 1.0, "z": 1.0}]
+    prompts = [(i, replace(GuardTexts()[0], info={"chosen": "ba", "labels": each})) for i, each in enumerate(labels)]
+    done = [Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1).bool(), output=i) for i in range(3)]
+    ctx = Context(None, SimpleNamespace(sample=lambda requests, sampling: done), None, Sampling(), 0, 0)
+    scores = [episode.info["scores"] for episode in ScoredTexts().collect(prompts, ctx)]
+    assert [each["harmless"] for each in scores] == [0, 1, 0] and [each["reward_model"] for each in scores] == [0, 1, 2]
 
 
 def test_the_correlation_is_that_of_scipy():
