@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from scipy.stats import spearmanr
 from torch.testing import assert_close
 from transformers import AutoModel
@@ -17,6 +18,7 @@ from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.batch import Batch
 from mmrl.core.types import Completion, Context, Episode, Sampling
 from mmrl.methods.preferences.inverse_rl import (
+    HEAD,
     DemonstratedAnswers,
     HeadSimilarity,
     MaxEntropyLoss,
@@ -143,6 +145,16 @@ def test_heads_are_saved_read_and_compared(folder, tmp_path):
     assert HeadSimilarity([str(tmp_path / "first")] * 2)(episodes)["mean"] == pytest.approx(1)
     with pytest.raises(ValueError, match=r"has no score_head\.safetensors; give the folder `policy`"):
         HeadSimilarity([str(folder), str(tmp_path / "first")])(episodes)
+
+
+def test_the_similarity_of_weights_of_any_length_by_hand(tmp_path):
+    """(3, 4) and (8, 6): 48 / (5 * 10); what is no weight is not compared."""
+    for name, weight in (("one", [[3.0, 4.0]]), ("other", [[8.0, 6.0]])):
+        (tmp_path / name).mkdir()
+        tensors = {"0.bias": torch.ones(1), "0.weight": torch.tensor(weight), "scale": torch.tensor([1.0, 9.0])}
+        save_file(tensors, tmp_path / name / HEAD)
+    result = HeadSimilarity([str(tmp_path / "one"), str(tmp_path / "other")])([])
+    assert result["mean"] == pytest.approx(0.96)
 
 
 @pytest.mark.parametrize("paths", [[], ["one"], ["a", "b", "c"]])
