@@ -121,17 +121,17 @@ class Counts(Letters):
         return super().sample(requests, sampling)
 
 
-@pytest.mark.parametrize(("written", "asked"), [("", 4), ("ab", 4), ("abc", 3), ("abcde", 1)])
-def test_a_segment_ends_with_the_answer(written, asked):
+@pytest.mark.parametrize(("start", "asked"), [("", 4), ("ab", 4), ("abc", 3), ("abcde", 1)])
+def test_a_segment_ends_with_the_answer(start, asked):
     """Segments of 4 tokens in an answer of 6."""
-    part = Letters(written)
-    letters = [with_versions(part.sample([Request({}, 0)], None)[0]) for _ in written]
+    part = Letters(start)
+    letters = [with_versions(part.sample([Request({}, 0)], None)[0]) for _ in start]
     engine, ctx = Counts("z"), context(None, Spelling, None)
     begun = Beginning(0, TASK[0], 0)
     for letter in letters:
         begun = replace(begun, part=letter if begun.part is None else join(begun.part, letter))
     (answer,) = GoalFilter(segment_tokens=4).extend([begun], [0], replace(ctx, engine=engine))
-    assert engine.asked == asked and answer.tokens == len(written) + 1 and not answer.runs(6)
+    assert engine.asked == asked and answer.tokens == len(start) + 1 and not answer.runs(6)
 
 
 def test_an_answer_at_the_threshold_goes_on():
