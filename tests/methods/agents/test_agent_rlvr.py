@@ -88,6 +88,33 @@ def test_failed_problems_are_tried_again_with_guidance():
     assert [[out[i].info["counts"][name] for name in names] for i in (0, 2)] == [[0, 0, 0], [1, 1, 3]]
 
 
+def test_a_problem_that_one_attempt_solved_is_not_tried_again():
+    episodes, ctx = play(find(True, 1), Weak())
+    episodes[1].scores["exact"] = 0.0
+    out = RetryWithGuidance(TOOLS, retries=2)(episodes, ctx)
+    assert len(out) == 2 and out[0].info["counts"]["guidance/problems"] == 0
+
+
+def test_attempts_that_failed_by_an_error_are_left_out():
+    class Fails(Weak):
+        def _write(self, request):
+            done = super()._write(request)
+            first = ["|" in text for text in self.read].index(True) if "|" in self.read[-1] else None
+            return replace(done, ended="error") if first == len(self.read) - 1 else done
+
+    episodes, ctx = play(find(False, 1), Fails())
+    out = RetryWithGuidance(TOOLS, retries=3, instruction="|")(episodes, ctx)
+    assert len(out) == 4 and out[0].info["counts"]["guidance/attempts"] == 2 and {e.ended for e in out} == {"done"}
+
+
+def test_the_row_that_is_not_trained_on_has_turns():
+    episodes, ctx = play(find(False, 1), Weak(), samples=1)
+    empty = replace(episodes[0], turns=[])
+    (row,) = TestedPairs()([empty, *episodes], ctx)
+    assert len(row.turns) == len(episodes[0].turns) > 0 and float(row.turns[0].completion.extra["preference"]) == 0
+    assert TestedPairs()([empty], ctx) == []
+
+
 def test_guidance_leaves_the_context_and_the_tokens_stay():
     episodes, ctx = play(find(False, 1), Weak(), samples=1)
     guided = RetryWithGuidance(TOOLS, retries=1, instruction="|")(episodes, ctx)[-1]

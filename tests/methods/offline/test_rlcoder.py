@@ -11,6 +11,7 @@ from mmrl.core.rng import Noise
 from mmrl.core.types import Context, Prompt, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.offline.rlcoder import labels, retriever
 from mmrl.methods.offline.rlcoder.labels import (
     STOP,
     LabelledRetrieval,
@@ -159,6 +160,20 @@ def test_saved_and_loaded(tmp_path):
         RetrieverPolicy()
 
 
+def test_an_encoder_that_is_loaded_is_compared_with_transformers(tmp_path, monkeypatch):
+    """Neither one of random weights, nor one whose weights are not there."""
+    RETRIEVER.save_pretrained(tmp_path)
+    checked = []
+    monkeypatch.setattr(retriever, "check_rows", lambda model, *_: checked.append(model))
+    small = RetrieverPolicy(config={**TINY, "hidden_size": 16})
+    assert small.model.config.hidden_size == 16 and checked == []
+    loaded = RetrieverPolicy(path=str(tmp_path))
+    assert checked == [loaded.model]
+    monkeypatch.setattr(retriever, "load_model", lambda *_: copy.deepcopy(RETRIEVER.model).to("meta"))
+    RetrieverPolicy(path=str(tmp_path))
+    assert checked == [loaded.model]
+
+
 # ---------------------------------------------------------------- candidates and labels
 
 
@@ -191,6 +206,15 @@ def test_labels_are_the_candidates_of_least_loss():
             ce = [-float(logits[len(ids) - 3 + k, ids[len(ids) - 2 + k]]) for k in range(2)]
             assert losses[place] == pytest.approx((5 * ce[0] + ce[1]) / 2, rel=1e-3)
     assert rollout.collect([], context()) == []
+
+
+def test_a_token_of_probability_0_has_a_finite_loss(monkeypatch):
+    """-log 1e-30 = 69.077553, 5 times, and 0 for the second of two tokens; without a candidate both are certain."""
+    rows = [torch.tensor([0.0, 1.0]), torch.ones(2)]
+    monkeypatch.setattr(labels, "answer_probabilities", lambda *_, **__: rows)
+    raw = {"query": "k=", "candidates": ["a", STOP]}
+    losses = LabelledRetrieval(num_candidates=2).losses(TASK[0], raw, context())
+    assert losses == pytest.approx([5 * 69.077553 / 2, 0.0], rel=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [{"num_candidates": 1}, {"query_lines": 0}, {"stop": ""}])

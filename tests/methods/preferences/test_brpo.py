@@ -1,5 +1,7 @@
 """BRPO: wins over the bootstrapped reference and the skew of groups, by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from mmrl.core.errors import ConfigError
@@ -9,6 +11,7 @@ from mmrl.methods.preferences.brpo import (
     BootstrappedReference,
     BothOrders,
     PositionWeightedSum,
+    _Pairs,
     position_weight,
     skew,
 )
@@ -65,6 +68,21 @@ def test_a_win_needs_both_orders():
         assert scores(both, group, verdicts) == [plain, 0] and scores(neutral, group, verdicts) == [softened, 0]
     assert both.count([[7, 5], [5, 7]]) == {"inconsistent": 0} and both.count([[7, 5], [7, 5]]) == {"inconsistent": 1}
     assert scores(both, group[:1], []) == [0.0]
+
+
+def test_orders_are_inconsistent_whose_leads_have_different_signs():
+    """Leads (0, 0) and (-2, -2) agree, (0, 2) and (-2, 0) do not, and a pair without a verdict is not counted."""
+    lost = NoAnswer("late")
+    for pair, inconsistent in (
+        ([[6, 6], [6, 6]], 0),
+        ([[5, 7], [7, 5]], 0),
+        ([[6, 6], [5, 7]], 1),
+        ([[5, 7], [6, 6]], 1),
+        ([[7, 5], lost], 0),
+        ([lost, lost], 0),
+    ):
+        assert BootstrappedReference().count(pair) == {"inconsistent": inconsistent}
+    assert BootstrappedReference(both_orders=False).count([[6, 6]]) == {}
 
 
 def test_an_answer_without_a_verdict_is_no_loss():
@@ -160,6 +178,15 @@ def test_a_right_verdict_of_the_preferred_place_is_paid_less():
     assert {each["position_weight"] for each in plain.scores(verdicts_of({0: (1, 0), 1: (1, 1)}))} == {1.0}
 
 
+def test_several_prompts_of_the_other_order_count_by_their_mean():
+    """Group 0 is always right, 1 and 2, both in the other order, in 1/4 and 3/4: 1 - (1 - 1/2), 1 - (1/4 - 1)."""
+    episodes = verdicts_of({0: (1, 1, 1, 1), 1: (1, 0, 0, 0), 3: (1, 1, 1, 0)})
+    for episode in episodes[8:]:
+        episode.prompt = ORDERS[1]
+    weights = [each["position_weight"] for each in PositionWeightedSum(WEIGHTS).scores(episodes)]
+    assert weights == [0.5] * 4 + [1.75] * 4 + [1.25] * 4
+
+
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_both_orders_come_to_one_process(world_size):
     ctx = Context(ORDERS, None, None, Sampling(), seed=0, iteration=0, world_size=world_size)
@@ -180,10 +207,20 @@ def test_pairs_go_on_after_a_resume():
     assert first.select(8, context(1)) == second.select(8, context(1)) != drawn
 
 
+class Few(list):
+    """The problems of a task."""
+
+    name = "few"
+
+
 def test_single_orders_are_refused():
     with pytest.raises(ConfigError, match="both_orders"):
         PositionWeightedSum(WEIGHTS).check_task(Judgements())
     PositionWeightedSum(WEIGHTS).check_task(ORDERS)
+    with pytest.raises(ConfigError, match="both_orders"):
+        PositionWeightedSum(WEIGHTS).check_task(Few([ORDERS[0]]))
+    PositionWeightedSum(WEIGHTS).check_task(Few([ORDERS[0], ORDERS[1], replace(ORDERS[2], info={})]))
+    assert [_Pairs(ORDERS)[index].key for index in (0, 3)] == [ORDERS[0].key, ORDERS[6].key]
     with pytest.raises(ConfigError, match="has no weight"):
         PositionWeightedSum({"format": 1.0})
     with pytest.raises(ValueError, match="strength"):

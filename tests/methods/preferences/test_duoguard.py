@@ -1,5 +1,6 @@
 """DuoGuard: the generator's loss by hand, ratings that are read, errors of a guard, and the chain of its rounds."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,7 +13,7 @@ from mmrl.commands.rounds.filters import filter_rows
 from mmrl.commands.rounds.receipts import read_receipt
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.batch import Batch
-from mmrl.core.types import PolicyOutput
+from mmrl.core.types import Episode, PolicyOutput
 from mmrl.methods.preferences.duoguard import ChosenLikelihood, DigitRating, GuardErrors, read_rating
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.preference import DPOLoss
@@ -113,6 +114,23 @@ def test_errors_of_a_guard_are_those_of_the_untouched_model(guard):
         assert episode.reward == episode.scores["guard_error"] == float(not (first > 0 and second <= 0))
         outcomes.add(episode.reward)
     assert outcomes == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("heads", "labels", "error"),
+    [
+        ((1.0, -1.0), {"x": 1.0, "z": 0.0}, 0),
+        ((1.0, 1.0), {"x": 1.0, "z": 0.0}, 1),  # one of two is wrong
+        ((0.0, -1.0), {"x": 0.0, "z": 0.0}, 0),  # a score of 0 predicts nothing
+        ((1.0, -1.0), {"x": 0.5, "z": 0.0}, 1),  # nor is one half a label
+    ],
+)
+def test_errors_of_a_guard_by_hand(heads, labels, error):
+    part = GuardErrors(None, None, "guard", weights={"guard_error": 2.0, "rating": 0.5})
+    prompt = replace(TASK[0], info={"labels": labels})
+    assert part._compare(Episode(prompt, 0, 0), heads) == error
+    episode = Episode(prompt, 0, 0, scores={"guard_error": error, "rating": 3.0})
+    assert part([episode]) == [2 * error + 1.5]
 
 
 def test_a_rater_says_which_texts_keep_their_labels(guard):

@@ -1,5 +1,7 @@
 """Implicit Toxicity: the reward by hand, the guard's probability against the untouched model, misses, the rounds."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -59,6 +61,16 @@ def test_the_reward_is_that_of_the_untouched_models(folders):
     assert len({episode.reward for episode in episodes}) == 3
     score(episodes, TASK, EvasionReward(str(folders / "guard"), penalty=3.0, limit=0.25))
     assert all(-0.25 <= episode.reward <= 0 and episode.scores["reward_model"] == 0 for episode in episodes)
+
+
+def test_a_text_is_flagged_by_its_largest_label():
+    """Of the labels 0 and -2 the first one counts, sigmoid(0) = 1/2; logits beyond 50 are cut. 0 - 4 / 2 = -2."""
+    part = EvasionReward("guard", penalty=4.0)
+    part.guard = SimpleNamespace(score_heads=lambda texts, tools: [[0.0, -2.0], [-900.0, 900.0], [-900.0, -901.0]])
+    episodes = [reply(TASK[0], text) for text in ("a", "b", "c")]
+    for episode, scores in zip(episodes, part.scores(episodes)):
+        episode.scores |= scores
+    assert [e.scores["flagged"] for e in episodes] == pytest.approx([0.5, 1.0, 0.0]) and part(episodes)[0] == -2
 
 
 def episode(number, violates, flagged, text, ended="done"):

@@ -32,6 +32,22 @@ def test_by_hand():
     assert_close(evaluate(2.0, 1.0, 7.0, eta=0.25, tau=0.25), torch.full((2,), 1.0))
 
 
+def test_a_margin_of_0_is_no_right_order():
+    """h = 3 - 0.4 * 1 - 0.6 * 2 = 1.4, and 0 where nothing has moved; a row without a preference has no loss."""
+    columns = {"action_mask": torch.ones(5, 1).bool(), "group": torch.tensor([0, 0, 1, 1, 2])}
+    batch = Batch(
+        **columns,
+        preference=torch.tensor([1, -1, 1, -1, 0]),
+        behavior_logprobs=torch.tensor([[-1.0], [-3.0], [-1.0], [-1.0], [-4.0]]),
+        ref_logprobs=torch.tensor([[-1.0], [-2.0], [-1.0], [-1.0], [-4.0]]),
+    )
+    out = PolicyOutput(torch.tensor([[-1.0], [-4.0], [-1.0], [-1.0], [-1.0]]), torch.zeros(5, 1))
+    metrics = INPOLoss(eta=0.25, tau=0.1).metrics(out, batch)
+    assert_close(metrics["margin"], torch.tensor([1.4, 1.4, 0.0, 0.0, 0.0]), atol=1e-6, rtol=0)
+    assert metrics["accuracy"].tolist() == [1, 1, 0, 0, 0]
+    assert_close(INPOLoss(eta=0.25, tau=0.1)(out, batch), torch.tensor([0.36, 0.36, 4.0, 4.0, 0.0]))
+
+
 def test_it_learns_the_step_of_mirror_descent():
     """The minimum is D(policy) = 1 / (2 eta) + 0.4 D(reference) + 0.6 D(old) = 2 + 0.4 + 1.2."""
     margin = torch.zeros((), requires_grad=True)

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from scipy.stats import spearmanr
 from torch.testing import assert_close
 from transformers import AutoModel
@@ -14,14 +16,17 @@ from mmrl.commands.rounds.file import read_rounds
 from mmrl.commands.rounds.receipts import read_receipt
 from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.batch import Batch
-from mmrl.core.types import Episode
+from mmrl.core.types import Completion, Context, Episode, Sampling
 from mmrl.methods.preferences.inverse_rl import (
+    HEAD,
     DemonstratedAnswers,
     HeadSimilarity,
     MaxEntropyLoss,
     MaxMarginLoss,
     PooledScorer,
     RewardRecovery,
+    ScoredTexts,
+    _rank,
     entropy_loss,
     margin_objective,
 )
@@ -69,6 +74,27 @@ def test_the_softmax_over_candidates_by_hand():
     assert_close(MaxEntropyLoss()(out, pair), torch.full((2,), 0.474077), atol=1e-6, rtol=0)
 
 
+def test_gradients_of_the_losses_by_hand():
+    """p has the slope 1 at 0. The softmax of (1, 0, -1) is (.665241, .244728, .090031); three rows carry the loss."""
+    margin = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(margin_objective(margin).sum(), margin)[0].tolist() == [1]
+    rewards = torch.tensor([0.0, 1.0, 5.0, -1.0, 9.0], requires_grad=True)
+    sign, group = torch.tensor([-1.0, 1, 0, -1, 1]), torch.tensor([2, 2, 2, 2, 7])
+    (gradient,) = torch.autograd.grad(entropy_loss(rewards, sign, group).sum(), rewards)
+    assert_close(gradient, torch.tensor([0.734184, -1.004277, 0, 0.270093, 0]), atol=1e-5, rtol=0)
+
+
+def test_the_reward_is_the_mean_of_its_heads():
+    """Heads (1, 0) against (0, 0): R = 1/2, -p = -1/2, and log(1 + e^-0.5) = 0.474077; equal rewards are no order."""
+    scores = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    batch = Batch(group=torch.tensor([0, 0, 1, 1]), preference=torch.tensor([1.0, -1.0, 1.0, -1.0]))
+    assert MaxMarginLoss()(output(scores), batch).tolist() == [-0.5, -0.5, 0, 0]
+    expected = torch.tensor([0.474077, 0.474077, 0.693147, 0.693147])
+    assert_close(MaxEntropyLoss()(output(scores), batch), expected, atol=1e-6, rtol=0)
+    metrics = MaxMarginLoss().metrics(output(scores), batch)
+    assert metrics["margin"].tolist() == [0.5, 0.5, 0, 0] and metrics["accuracy"].tolist() == [1, 1, 0, 0]
+
+
 def test_other_kinds_are_refused():
     with pytest.raises(ValueError, match=r"max_margin_loss\.kind must be margin or hinge, got 'square'"):
         MaxMarginLoss("square")
@@ -99,6 +125,8 @@ def test_a_reward_is_linear_in_the_mean_state_of_the_untouched_model(folder):
     assert_close(policy.scores(rows), before)
     weight.div_(6)
     assert_close(policy.scores(rows), before / 2)
+    (gradient,) = torch.autograd.grad(policy.scores(rows)[0].sum(), policy.head[-1].weight)
+    assert_close(gradient[0], state, atol=1e-5, rtol=1e-4)
     trained = [name for name, value in policy.named_parameters() if value.requires_grad]
     assert len(trained) == 1 and trained[0].endswith("weight")
 
@@ -117,6 +145,16 @@ def test_heads_are_saved_read_and_compared(folder, tmp_path):
     assert HeadSimilarity([str(tmp_path / "first")] * 2)(episodes)["mean"] == pytest.approx(1)
     with pytest.raises(ValueError, match=r"has no score_head\.safetensors; give the folder `policy`"):
         HeadSimilarity([str(folder), str(tmp_path / "first")])(episodes)
+
+
+def test_the_similarity_of_weights_of_any_length_by_hand(tmp_path):
+    """(3, 4) and (8, 6): 48 / (5 * 10); what is no weight is not compared."""
+    for name, weight in (("one", [[3.0, 4.0]]), ("other", [[8.0, 6.0]])):
+        (tmp_path / name).mkdir()
+        tensors = {"0.bias": torch.ones(1), "0.weight": torch.tensor(weight), "scale": torch.tensor([1.0, 9.0])}
+        save_file(tensors, tmp_path / name / HEAD)
+    result = HeadSimilarity([str(tmp_path / "one"), str(tmp_path / "other")])([])
+    assert result["mean"] == pytest.approx(0.96)
 
 
 @pytest.mark.parametrize("paths", [[], ["one"], ["a", "b", "c"]])
@@ -171,6 +209,23 @@ def test_recovery_by_hand():
     right = RewardRecovery()(judged([3, 4, -1, 0], [1, 1, 0, 0]))
     assert (right["mean"], right["f1"]) == (1, 1)
     assert np.isnan(RewardRecovery()(judged([1, 2], [1, 1]))["mean"])
+
+
+def test_as_many_are_called_harmful_as_there_are():
+    """Harmless 2, harmful 1 and 3: of the two lowest rewards, 1 and 2, one is harmful."""
+    result = RewardRecovery()(judged([2, 1, 3], [1, 0, 0]))
+    assert result["f1"] == result["mean"] == 0.5
+    assert _rank(np.array([3.0, 1.0, 1.0, 7.0])).tolist() == [3, 1.5, 1.5, 4]
+
+
+def test_a_text_with_any_label_is_harmful():
+    """Rewards of an engine, for texts with one of two labels, with none and with both."""
+    labels = [{"x": 1.0, "z": 0.0}, {"x": 0.0, "z": 0.0}, {"x": 1.0, "z": 1.0}]
+    prompts = [(i, replace(GuardTexts()[0], info={"chosen": "ba", "labels": each})) for i, each in enumerate(labels)]
+    done = [Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1).bool(), output=i) for i in range(3)]
+    ctx = Context(None, SimpleNamespace(sample=lambda requests, sampling: done), None, Sampling(), 0, 0)
+    scores = [episode.info["scores"] for episode in ScoredTexts().collect(prompts, ctx)]
+    assert [each["harmless"] for each in scores] == [0, 1, 0] and [each["reward_model"] for each in scores] == [0, 1, 2]
 
 
 def test_the_correlation_is_that_of_scipy():

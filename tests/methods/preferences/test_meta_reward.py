@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import Context, Prompt, Sampling
+from mmrl.learners.learner import Learner
 from mmrl.methods.preferences.meta_reward import MetaLearner, PairsWithAnswers, separation
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.preference import BradleyTerryLoss
@@ -108,6 +109,31 @@ def test_a_step_of_no_size_is_bradley_terry():
     plain = labelled.with_columns(loss_weights=torch.full((labelled.rows, 1), 1 / labelled.rows))
     expected, _ = learner.objective(learner.policy(plain), plain)
     assert learner.training_step(batch, 0).item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weights", "scaled"),
+    [
+        ([1.0, -3.0, 2.0, -2.0], [2.0, -6.0]),  # 8 of all rows to 4 of the labelled ones
+        ([0.0, 0.0, 2.0, -2.0], [0.0, 0.0]),
+    ],
+)
+def test_labelled_rows_weigh_as_much_as_all_did(monkeypatch, weights, scaled):
+    monkeypatch.setattr(MetaLearner, "_separate", lambda self, rows: None)
+    monkeypatch.setattr(Learner, "training_step", lambda self, rows, index: rows)
+    batch = Batch(preference=torch.tensor([1.0, -1.0, 0.0, 0.0]), loss_weights=torch.tensor(weights)[:, None])
+    rows = make_learner(0.5).training_step(batch, 0)
+    assert rows["loss_weights"].flatten().tolist() == scaled
+
+
+def test_frozen_weights_stay_where_they_are():
+    learner = make_learner(0.5)
+    batch, _ = collect(learner.policy, count=2)
+    frozen, *others = learner.policy.parameters()
+    frozen.requires_grad_(False)
+    before = frozen.clone()
+    learner._separate(batch.select((batch["preference"] == 0).nonzero()[:, 0]))
+    assert torch.equal(frozen, before) and len(learner._steps) == len(others)
 
 
 def test_answers_without_a_label_stand_beside_their_pair():

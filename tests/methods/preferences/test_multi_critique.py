@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from mmrl.commands.rounds.schedule import list_steps
 from mmrl.core.errors import ConfigError
 from mmrl.methods.preferences.multi_critique import MetaCritique, RevisionGradeReward, merge_units
 from mmrl.rewards.critiques import CritiqueForm, Unit
+from mmrl.rewards.judges.base import NoAnswer
 from mmrl.rewards.judges.scripted import ScriptedJudge
 from mmrl.rewards.scoring import score
 from tasks.arithmetic import Arithmetic
@@ -100,6 +102,25 @@ def test_the_correct_units_of_all_critics_are_merged():
     ]
     assert merge_units(critiques, right.__contains__) == [Unit("0", "w", "4"), Unit("1", "m", "2")]
     assert merge_units([], right.__contains__) == [] == merge_units([[Unit("2", "w", "9")]], right.__contains__)
+
+
+def test_the_first_right_unit_of_a_quote_counts():
+    first, second = Unit("0", "w", "4"), Unit("0", "w", "5")
+    assert merge_units([[first], [second]], lambda unit: True) == [first]
+
+
+def test_the_share_of_right_revisions_by_hand():
+    """Grades 10, 6 and 8: the mean 8, and one of three is right."""
+    reward = RevisionGradeReward(judges("revise_first"), Graded())
+    assert reward._combine([10.0, 6.0, 8.0]) == {"revision": 8.0, "fixed": pytest.approx(1 / 3)}
+    lost = NoAnswer("late")
+    assert reward._combine([10.0, lost]) == lost
+
+
+@pytest.mark.parametrize(("of_run", "foreign"), [((False, False), True), ((True, False), False), ((True,), False)])
+def test_a_reward_is_of_the_run_if_one_reviser_is(of_run, foreign):
+    revisers = {str(number): SimpleNamespace(of_run=each) for number, each in enumerate(of_run)}
+    assert RevisionGradeReward(revisers, Graded()).foreign is foreign
 
 
 def test_pairs_of_the_rounds_are_those_with_a_margin():

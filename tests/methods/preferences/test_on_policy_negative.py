@@ -41,6 +41,18 @@ def output(logits, batch):
     return PolicyOutput(logprobs, torch.zeros_like(logprobs))
 
 
+def test_the_likelihood_of_answers_that_are_not_preferred_is_lowered():
+    """Log-probs -.5, -1.5 and -3 of a preferred answer, of one of twice the weight, and of one that was not judged.
+
+    -log p = .5 of the first, and .25 * 2 * -1.5 = -.75 of the second; forced choices have no part.
+    """
+    columns = {"action_mask": torch.tensor([[True, False]] * 3), "preference": torch.tensor([1.0, -2.0, 0.0])}
+    logprobs = torch.tensor([[-0.5, -7.0], [-1.5, -7.0], [-3.0, -7.0]])
+    for negative, second in ((0.25, -0.75), (0.0, 0.0)):
+        loss = PreferredLikelihood(negative)(PolicyOutput(logprobs, logprobs), Batch(**columns))
+        assert loss.tolist() == [[0.5, 0], [second, 0], [0, 0]]
+
+
 def test_the_weight_of_dpo_by_hand():
     """Log-ratios +1 and -1, beta .1: the gradient's weight is .1 sigmoid(-.2) = .045017 on each log-prob."""
     batch = pairs(torch.tensor([70]), torch.tensor([0]), torch.ones(1).double(), torch.zeros(100).double())

@@ -54,6 +54,11 @@ def test_the_numbers_by_hand():
     assert AnchoredPreference().count(verdicts) == {"inconsistent": 1}  # the second prefers the first place twice
 
 
+@pytest.mark.parametrize(("first", "second"), [(0.5, 0.9), (0.9, 0.5), (0.2, 0.9), (0.5, 0.5)])
+def test_orders_without_a_preferred_place_are_consistent(first, second):
+    assert AnchoredPreference().count([[first], [second]]) == {"inconsistent": 0}
+
+
 def test_a_judge_of_the_place_gives_no_advantage():
     """Reward 0.5 with values 0.5 that expect it: every temporal difference is 0, and so is the advantage."""
     form = AnchoredPreference()

@@ -1,14 +1,16 @@
 """The step that spoiled a completion, and the pair that is made there."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from mmrl.core.batch import NO_GROUP
+from mmrl.core.types import Request
 from mmrl.data.collate import collate, learnable
 from mmrl.methods.advantages.vine_ppo import StepValues
-from mmrl.methods.preferences.per_step_dpo import PitPairs, find_pit
+from mmrl.methods.preferences.per_step_dpo import PitPairs, _continue, find_pit
 from tests.methods.advantages.test_vine_ppo import POLICY, Tries, played
 
 
@@ -16,6 +18,7 @@ def test_the_first_pit_by_hand():
     # advantages .4, -.1, -.7: the third step
     assert find_pit([0.5, 0.9, 0.8, 0.1], 0.25) == 2
     assert find_pit([0.5, 0.9, 0.8, 0.1], 0.05) == 1
+    assert find_pit([0.75, 0.5], 0.25) == 0  # as large a drop as the smallest
     assert find_pit([0.0, 0.0, 0.0], 0.25) is None and find_pit([0.2, 0.4, 0.6], 0.25) is None
 
 
@@ -51,6 +54,36 @@ class Ahead:
         self.prefixes += [POLICY.decode(request.prefix.tolist()) for request in requests]
         tries = Tries([])
         return [tries._one(request, "7" if right else "x") for request, right in zip(requests, self.right)]
+
+
+def test_a_continuation_that_failed_is_not_preferred():
+    """All are paid 1, and the first one is an error: the second one is taken, of one completion alone too."""
+
+    class Fails(Ahead):
+        def sample(self, requests, sampling):
+            first, *others = super().sample(requests, sampling)
+            return [replace(first, ended="error"), *others]
+
+    def pay(episodes):
+        for episode in episodes:
+            episode.reward = 1.0
+
+    for group_size in (1, 2):
+        episodes, ctx = spoiled([8, 9, 2], group_size=group_size)
+        ctx = replace(ctx, engine=Fails([1, 0]), collector=SimpleNamespace(score=pay))
+        preferred, rejected = PitPairs(2)(episodes, ctx)
+        assert (preferred.output, preferred.ended, rejected.output) == ("a\nx", "done", "a\nb\n7")
+
+
+def test_a_continuation_is_no_longer_than_a_completion_may_be():
+    """Two choices before the pit, and "7" with the end after it: of 3 choices in all the end is cut off."""
+    (episode, *_), ctx = spoiled([8, 9, 2])
+    (done,) = Ahead([1]).sample(
+        [Request(episode.prompt.observation, 0, prefix=episode.turns[0].completion.action[:2])], None
+    )
+    whole = _continue(episode, 2, done, replace(ctx, sampling=replace(ctx.sampling, max_tokens=3)))
+    assert whole.turns[0].completion.action.tolist() == POLICY.tokenize("a\n7").tolist()[:3]
+    assert (whole.output, whole.ended, len(done.action)) == ("a\n7", "length", 2)
 
 
 def test_no_pit_and_no_right_continuation_give_no_pair():

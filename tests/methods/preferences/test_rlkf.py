@@ -62,6 +62,14 @@ def test_a_refusal_is_worth_something_where_the_problem_is_not_known(answers, re
     assert [episode.scores["refused"] for episode in group] == ["?" in answer for answer in answers]
 
 
+def test_errors_say_nothing_about_what_is_known():
+    """Of two finished answers one is right; with two errors it were one of four."""
+    group = [*group_of(0, "right", "0"), *(replace(each, ended="error") for each in group_of(0, "0", "0"))]
+    for episode, right in zip(group, (1.0, 0.0, 0.0, 0.0)):
+        episode.scores = {"exact": right}
+    assert [each["known"] for each in KnowledgePreference().scores(group)] == [1, 1, 1, 1]
+
+
 def test_the_pairs_of_the_rounds_follow_knowledge():
     """Known: the right answer over one of the others; unknown: the refusal over the wrong answer."""
     groups = [group_of(0, "right", "right", "0", "?"), group_of(1, "0", "0", "?"), group_of(2, "?", "?")]

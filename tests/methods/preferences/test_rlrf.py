@@ -83,6 +83,22 @@ def play(drafts, samples, best=1, slots=(0,)):
     return episodes, engine
 
 
+def test_a_draft_that_failed_is_not_refined():
+    """Of the drafts 2220, an error, and 1110 the second one is refined, although its total is lower."""
+
+    class Failing(Refiner):
+        def _answer(self, text):
+            done = super()._answer(text)
+            return replace(done, ended="error") if done.output == "2220" else done
+
+    judge = ScriptedJudge("tests.methods.preferences.test_rlrf:repeat")
+    context = Context(TASK, Failing(["2220", "1110"]), None, Sampling(max_tokens=4), 0, 0, group_size=3)
+    episodes = Reflections(judge, Levels(), 2, 1).collect([(0, TASK[0])], context)
+    assert [e.ended for e in episodes] == ["error", "done", "done"]
+    assert episodes[2].info["refines"] == 1 and episodes[2].output == "1111"
+    assert isinstance(Reflections(judge).feedback, SheetFeedback)
+
+
 def pairs_of(episodes):
     """The pairs that the filter of the rounds file makes of candidates."""
     (stage,) = [step.stage for step in list_steps(read_rounds(["rlrf"])) if step.name == "1/pairs"]

@@ -1,13 +1,17 @@
 """Numbers of completions by hand, the variance that they minimise, gradient norms, and the two stages."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from mmrl.core.batch import Batch
 from mmrl.core.groups import group_episodes
-from mmrl.core.types import Collector, Context, Sampling
+from mmrl.core.types import Collector, Context, Episode, Prompt, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.problems import gvm
 from mmrl.methods.problems.gvm import AllocateSamples, allocate, gradient_norms
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
@@ -105,6 +109,38 @@ def test_what_has_no_gradient_has_no_part_in_a_norm():
     norms = gradient_norms(policy, batch)
     (parts,) = [torch.autograd.grad(policy(batch).logprobs[0, 0], trained)]
     assert norms[0] == pytest.approx(float(torch.cat([part.flatten() for part in parts]).norm()), rel=1e-4)
+
+
+class Slope(torch.nn.Module):
+    """Log-prob w x of every choice: the gradient of their sum is the sum of x inside the mask."""
+
+    device = torch.device("cpu")
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, batch):
+        return SimpleNamespace(logprobs=self.w * batch["x"])
+
+
+ROWS = Batch(
+    x=torch.tensor([[3.0, 4.0], [2.0, 8.0], [9.0, 9.0]]),
+    action_mask=torch.tensor([[True, True], [True, False], [True, True]]),
+)
+
+
+def test_a_forced_choice_has_no_part_in_a_norm():
+    assert gradient_norms(Slope(), ROWS) == [7.0, 2.0, 18.0]  # 3 + 4, and 2 alone
+
+
+def test_the_rate_and_the_norm_of_a_group(monkeypatch):
+    """Three of five are accepted, and two are measured: (7 + 2) / 2."""
+    group = [Episode(Prompt("p/0"), 0, n, scores={"exact": float(n > 1)}) for n in range(5)]
+    monkeypatch.setattr(gvm, "collate", lambda episodes, policy: ROWS.select(torch.arange(len(episodes))))
+    ctx = Context(TASK, None, Slope(), Sampling(), 0, 0)
+    assert AllocateSamples()._measure(group, ctx) == (0.6, 4.5)
+    assert AllocateSamples()._measure(group[:2], ctx) == (0.0, 0.0)
 
 
 def test_the_second_stage_is_trained_on(policy):

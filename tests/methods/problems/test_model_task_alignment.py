@@ -13,6 +13,7 @@ from mmrl.methods.problems.model_task_alignment import (
     ArmProblems,
     ArmReward,
     WrongMajority,
+    match_majority,
 )
 from mmrl.rollouts.text.scripted import scripted_episode
 from tests.laws.example import Example
@@ -33,6 +34,14 @@ def test_the_most_frequent_wrong_answer_is_the_label():
     assert rewards("rrrr") == [0, 0, 0, 0]
     assert rewards("rrab", reward=WrongMajority({"exact": 0.5})) == [0.5, 0.5, 1, 0]
     assert rewards(["", "", "a", "r"]) == [0, 0, 1, 0]  # no answer is no label
+
+
+def test_the_most_frequent_answer_is_that_of_completions_that_are_counted():
+    group = [scripted_episode(Prompt("toy/train/0"), answer) for answer in ("a", "a", "b", "b", "b", "")]
+    counted = [True, True, True, False, False, True]
+    assert match_majority(group, "text", counted) == [1, 1, 0, 0, 0, 0]  # a twice, b once
+    assert match_majority(group[:3], "text", [True, False, False]) == [1, 0, 0]  # the second a is not counted
+    assert match_majority(group[5:], "text", [True]) == [0]  # that both are none is no match
 
 
 def test_the_answer_is_extracted():
@@ -87,6 +96,12 @@ def test_two_arms_keep_one_sign_of_the_advantages(name):
     columns = {"advantages": torch.tensor([[1.0], [-1.0], [0.0]]), "action_mask": torch.ones(3, 1, dtype=torch.bool)}
     batch = Batch(columns)
     assert ArmAdvantages(name)(batch, None)["advantages"].flatten().tolist() == kept
+
+
+@pytest.mark.parametrize("name", ["ground_truth", "positive"])
+def test_forced_choices_have_no_advantage(name):
+    batch = Batch(advantages=torch.tensor([[2.0, 3.0]]), action_mask=torch.tensor([[True, False]]))
+    assert ArmAdvantages(name)(batch, None)["advantages"].tolist() == [[2, 0]]
 
 
 def test_one_arm_has_one_problem():

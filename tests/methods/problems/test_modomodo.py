@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,15 @@ def test_the_best_mixture_of_pilots_is_drawn(tmp_path):
     assert written["coefficients"]["push reach"] == pytest.approx(0.640909, abs=1e-6)
     # 1 of 7: r of the test above, for the first pilot
     assert written["pilots"][0]["residual"] == pytest.approx(0.27 / 132) and len(written["pilots"]) == 7
+
+
+def test_one_process_writes_the_report(tmp_path):
+    (tmp_path / "pilots").mkdir()
+    pattern = write_pilots(tmp_path / "pilots", ("push", "reach"), np.eye(2), [0.25, 0.5])
+    weights, report = {"push": 0.5, "reach": 0.5}, tmp_path / "report.json"
+    SurrogateMixture(weights, pattern).select(1, at(0, Kinds(8)))  # none is asked for
+    SurrogateMixture(weights, pattern, report=str(report)).select(1, replace(at(0, Kinds(8)), rank=1))
+    assert not report.exists()
 
 
 def test_pilots_are_read_and_a_task_that_one_does_not_name_has_no_weight(tmp_path):

@@ -49,6 +49,17 @@ def test_old_problems_and_new_ones_by_the_weakness_of_their_kinds():
         trained().select(4, at(2, Kinds(16)))
 
 
+def test_weights_of_problems_by_hand():
+    """The pool of 16 shares one half: 1/32 each. The shares of the kinds are 6/7 and 1/7.
+
+    Problems 16 and 20 are new pushes, 17, 18 and 19 new reaches: 6/14 by 2, and 1/14 by 3. Where 16 is the only new
+    one, it has the other half.
+    """
+    weights = trained()._weights(at(2, Kinds(21)))
+    assert weights == pytest.approx([1 / 32] * 16 + [3 / 14, 1 / 42, 1 / 42, 1 / 42, 3 / 14])
+    assert trained()._weights(at(2, Kinds(17))) == pytest.approx([1 / 32] * 16 + [1 / 2])
+
+
 def test_the_second_part_of_the_recipe_is_on_the_original_problems_too():
     """Products are 9 of 10 times wrong and get worse, sums and differences are learned."""
     data = compose_words(("recipe=sws",)).data

@@ -19,6 +19,7 @@ from mmrl.methods.offline.b_coder.losses import (
     squash_value,
 )
 from mmrl.methods.offline.b_coder.policy import DuelingPolicy
+from mmrl.methods.offline.b_coder.programs import RecoveredReturns
 from tests.laws.example import Example
 from tests.policies.text.oracle import TINY, batch_of, completions, decided
 
@@ -90,6 +91,69 @@ def test_the_two_targets_by_hand():
     shifted = replace(out, extra={**out.extra, "residual_values": torch.full((1, 2), 0.1)})
     assert not torch.allclose(ConservativeBellman()(shifted, batch), ConservativeBellman()(out, batch))
     assert_close(ValueBellman()(shifted, batch), ordinary)
+
+
+def with_gap():
+    """The two choices above with one between them that was forced, and without a second reward after the last.
+
+    Row 1 has the choices 1 and 3, row 2 the choices 1 and 2. What is outside the mask is no number.
+    """
+    nan, far = torch.nan, [-0.3, 0.0, -0.5]
+    mask = torch.tensor([[True, False, True], [True, True, False]])
+    logits = torch.tensor([[[0.0, -1.0, -1.0], [-2.0, 0.0, 0.0], far], [[0.0, -1.0, -1.0], far, [-2.0, 0.0, 0.0]]])
+    base = torch.tensor([[unsquash(0.5), nan, unsquash(0.6)], [unsquash(0.5), unsquash(0.6), nan]])
+    zeros = torch.zeros(2, 3)
+    extra = {"relative_logits": logits, "base_values": base.requires_grad_(), "residual_values": zeros}
+    batch = Batch(
+        action=torch.tensor([[0, 0, 1], [0, 1, 0]]),
+        action_mask=mask,
+        episode_reward=torch.ones(2),
+        checkpoint_choice=torch.tensor([[2, 0, 0], [2, 0, 0]]),
+        checkpoint_values=base.detach(),
+    )
+    return PolicyOutput(zeros, zeros, None, extra), batch
+
+
+def test_forced_choices_are_passed_over():
+    """Losses as in `test_the_two_targets_by_hand`, where the next choice and the reward's are those inside the mask."""
+    out, batch = with_gap()
+    ordinary = torch.tensor([[0.009880, 0.0, 0.16], [0.009880, 0.16, 0.0]])
+    assert_close(ValueBellman()(out, batch).detach(), ordinary, atol=2e-6, rtol=0)
+    conservative = torch.tensor([[0.040120, 0.0, 0.16], [0.040120, 0.16, 0.0]])
+    assert_close(ConservativeBellman()(out, batch), conservative, atol=2e-6, rtol=0)
+    metric = ValueBellman().metrics(out, batch)["v"]
+    assert_close(metric, torch.tensor([[0.5, 0.0, 0.6], [0.5, 0.6, 0.0]]))
+    assert not metric.requires_grad
+    # the base value of a forced choice is 0, which is squashed to 1 - log 2
+    values = ConservativeBellman().predict_values(out, batch)
+    assert_close(values, torch.tensor([[0.5, 0.306853, 0.6], [0.5, 0.6, 0.306853]]), atol=1e-6, rtol=0)
+
+
+def test_forced_choices_have_no_advantage():
+    """Token 1 is 1 below the best one, token 2 of the last choice .5; a forced token is left out."""
+    out, batch = with_gap()
+    batch = batch.with_columns(action=torch.tensor([[1, 0, 2], [0, 2, 0]]))
+    assert_close(AdvantageMagnitude()(out, batch), torch.tensor([[1.0, 0.0, 0.5], [0.0, 0.5, 0.0]]))
+
+
+def test_recovered_returns_are_sums_over_the_choices():
+    """Q = .5 and .6 with V' = .6, gamma .999: .5 - .5994 + .6 = .5006, as if the forced choice were not there."""
+    out, batch = with_gap()
+    returns = RecoveredReturns().sum_rewards(out, batch)
+    assert_close(returns, torch.tensor([0.5006, 0.5006]), atol=2e-6, rtol=0)
+
+
+def test_values_stop_at_the_last_choice():
+    policy = make_policy()
+    batch = batch_of(policy, PROMPTS, completions(policy, PROMPTS, Sampling(max_tokens=5)))
+    batch["action_mask"][0, 2:] = False
+    with torch.no_grad():
+        out = policy(batch)
+    for name in ("base_values", "residual_values"):
+        assert (out.extra[name][0, :2] != 0).all() and (out.extra[name][0, 2:] == 0).all()
+    assert DuelingPolicy.predicts({"statistics": ["entropy"]}) == {
+        *("entropy", "relative_logits", "base_values", "residual_values")
+    }
 
 
 def test_the_advantage_of_right_programs_by_hand():

@@ -73,6 +73,18 @@ def test_the_expectile_loss_by_hand():
         assert target_q.grad is None
 
 
+def test_forced_choices_have_no_loss():
+    """u = .6: .7 * .36 = .252 at the first choice; the second was forced."""
+    batch = Batch(action_mask=torch.tensor([[True, False]]))
+    values = torch.tensor([[0.4, 0.1]]).requires_grad_()
+    extra = {"min_target_q": torch.ones(1, 2), "q_logprobs": torch.tensor([[[-0.5, -0.25], [-1.0, -1.0]]])}
+    out, term = PolicyOutput(values, values, values, extra), ExpectileValue(0.7)
+    assert_close(term(out, batch).detach(), torch.tensor([[0.252, 0.0]]))
+    metric = term.metrics(out, batch)["v"]
+    assert metric.tolist() == [[pytest.approx(0.4), 0.0]] and not metric.requires_grad
+    assert_close(ConservativeQ()(out, batch), torch.tensor([[0.75, 0.0]]))
+
+
 def test_the_conservative_term_by_hand():
     """-log softmax([1, 0, 0])_0 = log(e + 2) - 1 = .551445 for each of two heads."""
     logprobs = torch.tensor([1.0, 0.0, 0.0]).log_softmax(-1)[0].expand(1, 1, 2)

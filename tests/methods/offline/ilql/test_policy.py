@@ -12,7 +12,7 @@ from mmrl.methods.offline.ilql.policy import ValueGuidedPolicy
 from mmrl.methods.offline.ilql.targets import TargetHeads
 from mmrl.policies.text.policy import TextPolicy
 from tests.methods.offline.ilql.test_losses import make_policy, random_heads, score_alone
-from tests.policies.text.oracle import TINY, completions, decided, plain_logits
+from tests.policies.text.oracle import TINY, batch_of, completions, decided, plain_logits
 
 PROMPTS = [Prompt(f"p/{i}", ({"role": "user", "content": text},)) for i, text in enumerate(["go", "turn left or", "a"])]
 
@@ -94,6 +94,21 @@ def test_target_heads_are_not_trained():
     trained = {name for name, weight in make_policy().named_parameters() if weight.requires_grad}
     assert not any("target_q" in name for name in trained)
     assert any(name.startswith("token_values.q.1") for name in trained)
+
+
+def test_the_losses_train_the_heads_and_the_language_model():
+    policy = make_policy()
+    out = policy(batch_of(policy, PROMPTS, completions(policy, PROMPTS, Sampling(max_tokens=2))))
+    body, heads = policy.model.get_input_embeddings().weight, policy.token_values
+    for value, head in ((out.extra["q"], heads.q[1]), (out.extra["q_logprobs"], heads.q[0]), (out.values, heads.v)):
+        gradients = torch.autograd.grad(value.sum(), (body, head[0].weight), retain_graph=True)
+        assert all(gradient.abs().max() > 0 for gradient in gradients)
+    # -log softmax(Q)_a by the normaliser alone, whose gradient is not that of Q
+    normaliser = out.extra["q"].detach() - out.extra["q_logprobs"]
+    assert torch.autograd.grad(normaliser.sum(), body)[0].abs().max() > 0
+    assert not out.extra["min_target_q"].requires_grad
+    columns = {"entropy", "values", "q", "min_target_q", "q_logprobs"}
+    assert ValueGuidedPolicy.predicts({"statistics": ["entropy"]}) == columns
 
 
 def test_a_saved_folder_has_the_heads(tmp_path):

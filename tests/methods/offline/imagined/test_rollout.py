@@ -1,6 +1,7 @@
 """Imagined conversations: rewards by hand, rows as the environment shows them, files, runs, and refusals."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,13 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, Episode, PolicyOutput, Sampling
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.offline.ilql.losses import ExpectileValue
-from mmrl.methods.offline.imagined.rollout import ImaginedConversations, build_messages, pay_turns, read_dialogues
+from mmrl.methods.offline.imagined.rollout import (
+    ImaginedConversations,
+    ImaginedDialogue,
+    build_messages,
+    pay_turns,
+    read_dialogues,
+)
 from mmrl.objectives.actor_critic.expectile import expectile_loss
 from mmrl.objectives.q import TDLoss
 from mmrl.policies.text.policy import TextPolicy
@@ -167,6 +174,52 @@ def test_inconsistent_dialogues_are_left_out(tmp_path):
     rollout.collect([(0, ctx.task[0])], ctx)
     rows = read_dialogues(tmp_path / "start" / "imagined.jsonl")
     assert 5 < len(rows) < 55 and min(row.consistency for row in rows) >= 0.9
+
+
+def test_dialogues_are_taken_in_turn_by_iterations_and_processes(tmp_path, monkeypatch):
+    """Ten dialogues. Iteration 1 begins after the prompts of iteration 0: 3, or 2 of each of 2 processes."""
+    rollout = build(tmp_path)
+    rollout._dialogues = list(range(10))
+    monkeypatch.setattr(rollout, "_play", lambda number, slot, ctx: number)
+    prompts = [(slot, None) for slot in range(2)]
+    for options, numbers in (({"num_prompts": 3}, [3, 4]), ({"num_prompts": 0, "world_size": 2}, [4, 5])):
+        ctx = Context(None, None, None, Sampling(), seed=0, iteration=1, **options)
+        assert rollout.collect(prompts, ctx) == numbers
+
+
+def said(skill, outcome, consistency, rewards):
+    return ImaginedDialogue([], rewards, skill, outcome, consistency)
+
+
+def test_metrics_of_the_file_by_hand(tmp_path):
+    rollout = build(tmp_path)
+    assert rollout.metrics() == {"imagined/dialogues": 0}
+    rollout._dialogues = [said("good", 1, 1, [0, 1]), said("good", 0, 0.5, [0]), said("poor", 0, 0.6, [0, 0, 0])]
+    assert rollout.metrics() == {
+        "imagined/dialogues": 3, "imagined/turns": 2, "imagined/consistency": pytest.approx(0.7),
+        "imagined/success": pytest.approx(1 / 3), "imagined/success/good": 0.5, "imagined/success/poor": 0,
+    }  # fmt: skip
+
+
+def test_a_dialogue_of_the_least_consistency_is_used_and_seeds_fit_31_bits(tmp_path):
+    class Writes(ScriptedDialogues):
+        def write(self, task, prompts, skills, seed):
+            self.seeds = [*getattr(self, "seeds", []), seed]
+            return ["Agent: sharp?"] * len(prompts)
+
+    ctx = Context(WishDialogue(), None, None, Sampling(), seed=0, iteration=0)
+    rollout = build(tmp_path, writer=Writes(), critic=Silent((1.0, 0.5)), consistency=0.5, count=1)
+    for seed in range(12):  # one of 2^12 chances that all seeds of 32 bits are below 2^31
+        assert len(rollout._imagine(replace(ctx, seed=seed))) == 1
+    assert max(rollout.writer.seeds) < 2**31 and len(set(rollout.writer.seeds)) == 12
+
+
+def test_a_file_whose_turn_is_no_text_is_refused(tmp_path):
+    file, turns = tmp_path / "rows.jsonl", [{"role": "assistant", "content": text} for text in ("a", 7)]
+    row = {"messages": turns, "rewards": [0, 1], "skill": "a", "outcome": 1, "consistency": 1}
+    file.write_text(json.dumps(row) + "\n")
+    with pytest.raises(ConfigError, match="is no imagined dialogue"):
+        read_dialogues(file)
 
 
 def test_refusals(tmp_path):

@@ -47,7 +47,8 @@ def test_a_language_model_writes_dialogues_of_the_described_skill():
 
 
 @pytest.mark.parametrize(
-    ("success", "consistency", "judgement"), [("1", "0.75", (1.0, 0.75)), ("0", "1", (0.0, 1.0)), ("yes", "1", None)]
+    ("success", "consistency", "judgement"),
+    [("1", "0.75", (1.0, 0.75)), ("0", "1", (0.0, 1.0)), ("0.5", "1", (1.0, 1.0)), ("yes", "1", None)],
 )
 def test_a_language_model_judges(success, consistency, judgement):
     with StubServer(lambda text, mark: f"success-{mark}: {success}\nconsistency-{mark}: {consistency}") as stub:
@@ -59,6 +60,11 @@ def test_a_language_model_judges(success, consistency, judgement):
         assert isinstance(answer, NoAnswer) and "is no number" in answer.reason
     else:
         assert answer == judgement
+
+
+def test_agents_are_described_by_given_words():
+    writer = ModelDialogues("http://127.0.0.1:1/v1", "any", {"shy": "one that says little"})
+    assert "The agent is one that says little." in writer._ask(TASK, TASK[0], "shy")[0]["content"]
 
 
 def test_refusals():

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from mmrl.core.errors import ConfigError
-from mmrl.core.types import Completion, Context, Episode, Sampling
+from mmrl.core.types import Completion, Context, Episode, Request, Sampling
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.preferences.goal_conditioned.guidance import GoalBeam, GoalFilter, KeptVote
+from mmrl.methods.preferences.goal_conditioned.guidance import Beginning, GoalBeam, GoalFilter, KeptVote
 from mmrl.methods.preferences.goal_conditioned.reward_model import GoalScoringPolicy
 from mmrl.policies.text.policy import TextPolicy
+from mmrl.rollouts.text.joined import join, with_versions
 from mmrl.rollouts.text.single_turn import SingleTurn
 from tasks.arithmetic.mistakes import RunningSumPairs, inject_mistake
 from tasks.arithmetic.task import Arithmetic
@@ -110,6 +111,50 @@ class Spelling:
     @staticmethod
     def decode(ids):
         return "".join(map(chr, ids))
+
+
+class Counts(Letters):
+    """Notes how many tokens are asked for."""
+
+    def sample(self, requests, sampling):
+        self.asked = sampling.max_tokens
+        return super().sample(requests, sampling)
+
+
+@pytest.mark.parametrize(("start", "asked"), [("", 4), ("ab", 4), ("abc", 3), ("abcde", 1)])
+def test_a_segment_ends_with_the_answer(start, asked):
+    """Segments of 4 tokens in an answer of 6."""
+    part = Letters(start)
+    letters = [with_versions(part.sample([Request({}, 0)], None)[0]) for _ in start]
+    engine, ctx = Counts("z"), context(None, Spelling, None)
+    begun = Beginning(0, TASK[0], 0)
+    for letter in letters:
+        begun = replace(begun, part=letter if begun.part is None else join(begun.part, letter))
+    (answer,) = GoalFilter(segment_tokens=4).extend([begun], [0], replace(ctx, engine=engine))
+    assert engine.asked == asked and answer.tokens == len(start) + 1 and not answer.runs(6)
+
+
+def test_an_answer_at_the_threshold_goes_on():
+    scorer, part = TableScorer({"a": 0.5, "b": 0.25}), GoalFilter(threshold=0.5)
+    answers = [
+        Beginning(0, TASK[0], n, done) for n, done in enumerate(Letters("ab").sample([Request({}, 0)] * 2, None))
+    ]
+    assert [a.discarded for a in part.look(answers, context(None, Spelling, scorer))] == [False, True]
+
+
+def test_beams_are_those_of_their_prompt_and_as_many_as_the_largest_group():
+    prompts, ctx = [(slot, TASK[slot]) for slot in range(2)], context(Letters("ab"), Spelling, TableScorer({}), 1, 1)
+    answers = GoalBeam(beams=1, continuations=1, segment_tokens=1).collect(prompts, ctx)
+    assert [(e.group, e.output) for e in answers] == [(0, "a"), (1, "b")]
+    with pytest.raises(ConfigError, match="fewer answers than the 3 of a prompt"):
+        GoalBeam(beams=2).collect(prompts, replace(ctx, requested_indices={0: range(3), 1: range(1)}))
+
+
+def test_what_has_not_begun_is_not_measured():
+    scorer, done = TableScorer({"a": 0.5}), Letters("a").sample([Request({}, 0)], None)[0]
+    answers = [Beginning(0, TASK[0], 0), Beginning(0, TASK[0], 1, part=done)]
+    GoalFilter().measure(answers, context(None, Spelling, scorer))
+    assert [answer.quality for answer in answers] == [0, 0.5] and scorer.asked == [[("a", False)]]
 
 
 def test_an_answer_ends_as_soon_as_its_q_is_low():

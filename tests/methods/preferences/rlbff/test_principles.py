@@ -50,6 +50,11 @@ def test_partial_ratio_by_hand(quote, text, ratio):
     assert partial_ratio(quote, text) == pytest.approx(ratio)
 
 
+def test_of_a_text_as_long_as_the_quote_the_parts_are_the_texts():
+    """The part a of aab has one letter of xay: 200 / 4; the parts of xay would have 200 / 5."""
+    assert partial_ratio("xay", "aab") == 50 and partial_ratio("aab", "xay") == 40
+
+
 def test_partial_ratio_has_the_longest_common_subsequence_of_brute_force():
     """All subsequences of the quote in all parts of the text, for words of two letters."""
 
@@ -102,6 +107,18 @@ def test_a_consensus_needs_every_other_annotator():
 def test_duplicates_and_contradictions():
     items = [extraction("many b"), extraction("short", "n"), extraction("many b"), extraction("short", "y")]
     assert drop_duplicates(items) == [extraction("many b")]
+
+
+def test_trigrams_that_are_repeated_count_by_their_squares():
+    """aaaa has aaa twice: 1 + 1 + 4 + 1 = 7, and aaa 4; their product is 1 + 1 + 2 + 1 = 5: 5 / sqrt(28)."""
+    assert trigram_cosine("aaaa", "aaa") == pytest.approx(0.944911, abs=1e-6)
+    assert trigram_cosine("aaa", "aaaa") == pytest.approx(0.944911, abs=1e-6)
+
+
+def test_principles_at_the_least_cosine_differ():
+    two = [Extraction("many b", "y", "b"), Extraction("short", "n", "short")]
+    assert drop_duplicates(two, 0.8, lambda one, other: 0.8) == two
+    assert drop_duplicates(two, 0.8, lambda one, other: 0.9) == []
 
 
 def test_trigram_cosine_by_hand():

@@ -49,6 +49,14 @@ def test_the_verdict_before_the_end_is_paid():
     assert reward(group) == pytest.approx([0.847298 + 0.5, -0.405465 + 0.5, 0.0, 0.5], abs=1e-6)
 
 
+def test_a_verdict_alone_is_paid_and_an_end_alone_is_not():
+    reward = VerdictReward({"odds": 1.0})
+    alone, end = written("y", [log(0.7), -4.0]), written("", [-4.0])
+    for episode in (alone, end):
+        episode.scores |= {"format": 1.0, "exact": 1.0}
+    assert [each["odds"] for each in reward.scores([alone, end])] == [pytest.approx(0.847298, abs=1e-6), 0.0]
+
+
 def test_wrong_arguments_are_refused():
     with pytest.raises(ConfigError, match="odds"):
         VerdictReward({"exact": 1.0})

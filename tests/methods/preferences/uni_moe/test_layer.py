@@ -59,6 +59,12 @@ def test_experts_are_added_until_their_probability_reaches_p():
     assert [select_top_p(probs[0], p).sum().item() for p in (0.5, 0.9, 1.0)] == [1, 3, 4]
 
 
+def test_p_of_one_selects_what_has_no_probability_too():
+    """Rounding can bring the sum to 1 before the last expert."""
+    assert select_top_p(torch.tensor([1.0, 0.0]), 1.0).tolist() == [True, True]
+    assert select_top_p(torch.tensor([1.0, 0.0]), 0.99).tolist() == [True, False]
+
+
 def test_equal_probabilities_select_the_first():
     """.25 + .25 >= .5: two of four, those in front."""
     assert select_top_p(torch.full((4,), 0.25), 0.5).tolist() == [True, True, False, False]

@@ -1,5 +1,7 @@
 """The policy: sampling and learning route alike, saved weights come back, and loads are those of a loop."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -7,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from mmrl.methods.preferences.uni_moe.layer import TopPRouter
 from mmrl.methods.preferences.uni_moe.model import UniMoeForCausalLM
-from mmrl.methods.preferences.uni_moe.policy import UniMoePolicy
+from mmrl.methods.preferences.uni_moe.policy import TopPRouting, UniMoePolicy
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.regularizer import LoadBalancing
 from mmrl.objectives.weighting import TokenMean
@@ -85,6 +87,11 @@ def test_loads_are_those_of_a_loop_over_tokens():
         assert_close(out.extra["router_probs"][row].detach(), weights, atol=2e-5, rtol=1e-5)
         assert_close(out.extra["expert_counts"][row], counts)
         assert out.extra["routed_lengths"][row] == len(layers[0])
+
+
+def test_a_pass_that_was_not_routed_or_not_packed_has_no_loads():
+    part, nothing = object.__new__(TopPRouting), SimpleNamespace(row_parts=None)
+    assert part.sum_loads(None, SimpleNamespace(row_parts=object())) == part.sum_loads(object(), nothing) == []
 
 
 def test_the_loss_alone_spreads_the_tokens():
