@@ -23,6 +23,17 @@ def loss(x, old, mask, n):
 """
 MASK_FAULT = "SignedAdvantage.__call__: batch['action_mask'] -> batch['action_mask'] | True"
 
+PROCESS_TEST = """
+import os
+import torch
+from mmrl.core.batch import Batch
+from mmrl.methods.losses import nsr
+PROCESS = os.getpid()
+def test_process():
+    nsr.SignedAdvantage(0.1, 1.0)(Batch(action_mask=torch.ones(2, 2).bool(), episode_reward=torch.ones(2)), None)
+    assert os.getpid() == PROCESS
+"""
+
 
 def test_faults_of_a_function():
     faults = list_faults(ast.parse(SOURCE))
@@ -42,6 +53,13 @@ def test_faults_of_a_function():
         "y.clamp(0, 1) -> y.clamp(min=0)",
         "n - 1 -> n + 1",
     }
+
+
+@pytest.mark.parametrize("draw", ["rng.random()", "torch.rand_like(x)", "rng.uniform().to(x)"])
+def test_a_bound_of_a_uniform_draw_is_no_fault(draw):
+    """A draw equals the bound with probability 2^-24 or less; a count of draws is compared as any number is."""
+    tree = ast.parse(f"def keep(rng, p):\n    return {draw} < p, count({draw}) < p")
+    assert [fault.change for fault in list_faults(tree)] == [f"count({draw}) < p -> count({draw}) <= p"]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +87,15 @@ def test_without_the_assertion_the_fault_survives(weakened):
     done = plant("losses/nsr", "--tests", weakened)
     assert MASK_FAULT in done.stdout and done.stdout.splitlines()[-1].split() == ["all", "4", "of", "5:", "80.0%"]
     assert done.returncode == 1
+
+
+def test_a_test_that_fails_in_a_forked_process_is_left_out(tmp_path, weakened):
+    """It calls the method, so it would notice every fault; the other file's count stands."""
+    path = tmp_path / "test_process.py"
+    path.write_text(PROCESS_TEST)
+    done = plant("losses/nsr", "--tests", weakened, path)
+    assert "test_process fails in a forked process without a fault; it is left out" in done.stderr
+    assert done.stdout.splitlines()[-1].split() == ["all", "4", "of", "5:", "80.0%"]
 
 
 def test_a_name_without_a_method_is_refused():
