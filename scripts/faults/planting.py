@@ -108,7 +108,7 @@ def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, i
 
 def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     owner, name, _ = place
-    if isinstance(node, ast.BinOp) and not _is_text(node):
+    if isinstance(node, ast.BinOp) and not _is_text(node) and not _is_seed_range(node, owner, name):
         yield from _arithmetic(node)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED and not _is_draw(node):
         yield ast.Compare(node.left, [SWAPPED[type(node.ops[0])]()], node.comparators)
@@ -179,6 +179,12 @@ def _is_draw(node: ast.Compare) -> bool:
                 return True
             side = side.func.value
     return False
+
+
+def _is_seed_range(node: ast.BinOp, owner: ast.AST, name: str) -> bool:
+    """Whether the node is the 2**63 of seed % 2**63: another range is another stream of the same draws."""
+    is_modulus = isinstance(owner, ast.BinOp) and isinstance(owner.op, ast.Mod) and name == "right"
+    return is_modulus and isinstance(node.op, ast.Pow) and ast.unparse(node) in ("2 ** 63", "2 ** 32")
 
 
 def _is_module(node: ast.expr) -> bool:

@@ -62,6 +62,11 @@ def test_a_bound_of_a_uniform_draw_is_no_fault(draw):
     assert [fault.change for fault in list_faults(tree)] == [f"count({draw}) < p -> count({draw}) <= p"]
 
 
+def test_the_range_of_a_seed_is_no_fault():
+    tree = ast.parse("def draw(seed, n):\n    return rng(seed % 2**63), n % 2**n")
+    assert [fault.change for fault in list_faults(tree)] == ["2 ** n -> 2 ** (n + 1)"]
+
+
 @pytest.fixture(scope="module")
 def weakened(tmp_path_factory):
     """NSR's test without the assertion that choices outside the mask have no advantage."""
