@@ -49,6 +49,7 @@ def test_an_empty_answer_is_not_asked_about():
     for form, yes, no in ((PrefixVerdict(), 1.0, 0.0), (PrefixVerdict(ContinuationVerdict()), 2.5, -0.1)):
         assert len(form.ask(group)) == 2
         assert form.combine(group, [yes, no]) == [{"judge": 0.0}, {"judge": 1.0}, {"judge": 0.0}, {"judge": 0.0}]
+        assert form.combine(group[:2], [yes]) == [{"judge": 0.0}, {"judge": 1.0}]
         late = NoAnswer("late")
         assert form.combine(group, [late, yes])[1] is late
 
@@ -57,6 +58,7 @@ def test_the_verdict_is_read_from_the_marked_line():
     (question,) = PrefixVerdict().ask([reply(PROMPT, "Now 7. prefix-0: 1")])
     mark = question.text.partition("end in -")[2][:8]
     assert question.read(Reply(f"It is.\nprefix-{mark}: 1")) == 1.0 and question.read(Reply(f"prefix-{mark}: 0")) == 0.0
+    assert question.read(Reply(f"prefix-{mark}: 0.5")) == 1.0 and question.read(Reply(f"prefix-{mark}: 0.4")) == 0.0
     assert all(segment in question.text for segment in FOLLOWING)
     with pytest.raises(Unreadable):
         question.read(Reply("prefix-0: 1"))
