@@ -84,9 +84,9 @@ def test_a_row_without_choices_is_neither_worse_nor_better_nor_best():
 
 
 def test_the_ranking_that_is_logged_by_hand():
-    # as above, .4 without the third row, which has no choice and would be a better one
+    # as above, .4 without the third row, which has no choice and would be the worst and the most likely one
     mask = torch.tensor([[True, True], [True, False], [False, False]])
     logprobs = torch.tensor([[-0.5, -0.5], [-0.9, -50.0], [-50.0, -50.0]])
-    batch = Batch(action_mask=mask, group=torch.zeros(3).long(), episode_reward=torch.tensor([1.0, 2.0, 9.0]))
+    batch = Batch(action_mask=mask, group=torch.zeros(3).long(), episode_reward=torch.tensor([1.0, 2.0, 0.0]))
     values = RRHFLoss().metrics(PolicyOutput(logprobs, logprobs), batch)
     assert_close(values, {"ranking": torch.full((3,), 0.4)})
