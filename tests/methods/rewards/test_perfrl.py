@@ -79,6 +79,9 @@ def test_a_row_without_choices_is_neither_worse_nor_better_nor_best():
     counted = torch.tensor([True, True, False])
     values = rank_loss(torch.tensor([-0.5, -0.9, 0.0]), torch.tensor([1.0, 2.0, 0.0]), torch.zeros(3).long(), counted)
     assert_close(values, torch.full((3,), 0.4))
+    # nor does it count as an unlikely better one: 8.5 and 8.1 would be added
+    values = rank_loss(torch.tensor([-0.5, -0.9, -9.0]), torch.tensor([1.0, 2.0, 9.0]), torch.zeros(3).long(), counted)
+    assert_close(values, torch.full((3,), 0.4))
     alone, _ = loss(torch.tensor([-0.5, -0.9]), [1.0, 2.0], [2, 0], groups=[0, 1])
     assert_close(alone, torch.tensor([1.0, 0.0]))  # a group of it alone has no loss
 

@@ -98,3 +98,9 @@ def test_the_judge_of_each_recipe_learns_its_own_task():
         text = (Path(__file__).resolve().parents[3] / f"conf/recipe/rewards/{recipe}.yaml").read_text()
         stages = yaml.safe_load(text)["trainer"]["callbacks"]["warm_start"]["stages"]
         assert stages["judge"] == [f"start={task}", f"task={task}"]
+
+
+def test_another_form_combines_the_answers_that_were_asked_about():
+    group = [reply(PROMPT, text) for text in ("", "Now 7.", "Now 8.")]
+    form = SimpleNamespace(combine=lambda asked, verdicts: [{"judge": float(len(asked))} for _ in verdicts])
+    assert PrefixVerdict(form).combine(group, [1.0, 0.0]) == [{"judge": 0.0}, {"judge": 2.0}, {"judge": 2.0}]

@@ -148,3 +148,16 @@ def test_groups_of_another_process_count_as_much_and_come_back_there():
 
     now = context(1, collector=Two())
     assert lengths_of(part(batch_of([5, 6], [True, True], version=1), now)) == [5]
+
+
+def test_the_capacity_is_that_of_all_processes():
+    """The other process's group is the newest: of two groups in a buffer for two, the newer one of this one stays."""
+
+    def gather(items):
+        is_keys = items and all(isinstance(each, tuple) and all(type(n) is int for n in each) for each in items)
+        return [*items, (0, 9)] if is_keys else items
+
+    part = RecomposeRows(0.5, probability=0.0, capacity=2)
+    collector = SimpleNamespace(gather=gather)
+    part(batch_of([1, 3, 2, 4], [True] * 4, group=[0, 0, 1, 1]), context(0, collector=collector))
+    assert list(part.buffer) == [(0, 1)]
