@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+from faults.functions import replace_functions  # noqa: E402
 from faults.planting import list_faults  # noqa: E402
 
 SOURCE = """
@@ -65,6 +67,16 @@ def test_a_bound_of_a_uniform_draw_is_no_fault(draw):
 def test_the_range_of_a_seed_is_no_fault():
     tree = ast.parse("def draw(seed, n):\n    return rng(seed % 2**63), n % 2**n")
     assert [fault.change for fault in list_faults(tree)] == ["2 ** n -> 2 ** (n + 1)"]
+
+
+def test_a_fault_can_leave_out_the_only_use_of_a_closure():
+    source = "class A:\n    def f(self): return {1}\nclass B(A):\n    def f(self): return super().f() | {2}\n"
+    module = ModuleType("planted")
+    exec(compile(source, "planted.py", "exec"), vars(module))
+    child = module.B()
+    assert child.f() == {1, 2}
+    replace_functions(module, compile(source.replace("super().f() | ", ""), "planted.py", "exec"))
+    assert child.f() == {2}
 
 
 @pytest.fixture(scope="module")
