@@ -11,8 +11,13 @@ def replace_functions(module: ModuleType, code: CodeType) -> None:
     new = {(part.co_qualname, part.co_firstlineno): part for part in _codes(code)}
     for function in _functions(vars(module), module.__name__):
         key = function.__code__.co_qualname, function.__code__.co_firstlineno
-        if key in new and new[key].co_freevars == function.__code__.co_freevars:
-            function.__code__ = new[key]
+        if key not in new:
+            continue
+        part, names = new[key], function.__code__.co_freevars
+        if not part.co_freevars:  # a fault can leave out the only use of super() or of another closure
+            part = part.replace(co_freevars=names)
+        if part.co_freevars == names:
+            function.__code__ = part
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

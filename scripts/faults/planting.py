@@ -14,6 +14,7 @@ RENAMED |= {new: old for old, new in RENAMED.items()}
 DROPPED = {"detach", "square", "sqrt", "abs", "exp", "log"}  # x.square() becomes x
 MASKS = ("mask", "counted", "valid", "usable")
 DECLARED = ("__post_init__", "reads", "writes", "needs")
+DRAWS = ("random", "uniform", "rand", "rand_like")  # a draw from [0, 1) equals a bound with probability 2^-24 or less
 DETACH = "__detach__"  # a global of the module: (value, number of the fault) to the value without its gradient
 REACH = "__reach__"  # a global of the module that is called with the line of each statement before it runs
 
@@ -107,9 +108,9 @@ def _expressions(owner: ast.AST, line: int) -> Iterator[tuple[Place, ast.expr, i
 
 def _changes(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     owner, name, _ = place
-    if isinstance(node, ast.BinOp) and not _is_text(node):
+    if isinstance(node, ast.BinOp) and not _is_text(node) and not _is_seed_range(node, owner, name):
         yield from _arithmetic(node)
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED:
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED and not _is_draw(node):
         yield ast.Compare(node.left, [SWAPPED[type(node.ops[0])]()], node.comparators)
     elif isinstance(node, ast.BoolOp):  # one condition less
         for index in range(len(node.values)):
@@ -168,6 +169,22 @@ def _is_text(node: ast.BinOp) -> bool:
     return any(isinstance(side, (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)) for side in sides) or any(
         isinstance(side, ast.Constant) and isinstance(side.value, (str, bytes)) for side in sides
     )
+
+
+def _is_draw(node: ast.Compare) -> bool:
+    """Whether a side is a uniform draw, as in rng.random() < p, so that < and <= are the same event."""
+    for side in (node.left, *node.comparators):
+        while isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute):
+            if side.func.attr in DRAWS:
+                return True
+            side = side.func.value
+    return False
+
+
+def _is_seed_range(node: ast.BinOp, owner: ast.AST, name: str) -> bool:
+    """Whether the node is the 2**63 of seed % 2**63: another range is another stream of the same draws."""
+    is_modulus = isinstance(owner, ast.BinOp) and isinstance(owner.op, ast.Mod) and name == "right"
+    return is_modulus and isinstance(node.op, ast.Pow) and ast.unparse(node) in ("2 ** 63", "2 ** 32")
 
 
 def _is_module(node: ast.expr) -> bool:

@@ -1,5 +1,6 @@
 """Labels of lines by binary search, by hand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -117,3 +118,28 @@ def test_refusals():
         LineLabels(continuations=0)
     with pytest.raises(ValueError, match="one row with a score 'exact'"):
         LineLabels()([Episode(Prompt("p"), 0, 0, [Turn(completion("a"))])], context())
+
+
+def test_a_program_that_passes_is_not_searched_and_does_not_end_the_search_of_another():
+    """Probes of four lines are 2, 3 and none: two passes with two continuations each, of the second program alone."""
+    ctx, texts = context(), (RIGHT, "a\nb\nx\nd")
+    sizes = []
+    sample = ctx.engine.sample
+    ctx.engine.sample = lambda requests, sampling: sizes.append(len(requests)) or sample(requests, sampling)
+    episodes = [Episode(Prompt("p"), 0, i, [Turn(completion(t))], scores={"exact": float(t == RIGHT)})
+                for i, t in enumerate(texts)]  # fmt: skip
+    out = [e.turns[0].completion.extra["token_rewards"] for e in LineLabels(continuations=2)(episodes, ctx)]
+    assert sizes == [2, 2]
+    assert_close(torch.stack(out), torch.tensor([[0, 1, 0, 1, 0, 1, 1], [0, 1, 0, 1, 0, -1, -1]]) * 0.0625)
+
+
+def test_a_comment_earns_nothing():
+    assert_close(rewards("#\nb\nx\nd"), torch.tensor([0, 0, 0, -1, 0, -1, -1]) * 0.0625)
+
+
+def test_a_continuation_ends_where_the_program_would_have_had_to():
+    # the right program has seven characters, so that with six no prefix of it can be completed
+    episode = Episode(Prompt("p"), 0, 0, [Turn(completion("a\nb\nx\nd"))], scores={"exact": 0.0})
+    (done,) = LineLabels(continuations=1)([episode], replace(context(), sampling=Sampling(max_tokens=6)))
+    expected = torch.tensor([0, -1, 0, -1, 0, -1, -1]) * 0.0625
+    assert_close(done.turns[0].completion.extra["token_rewards"], expected)

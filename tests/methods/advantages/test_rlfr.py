@@ -43,6 +43,40 @@ def test_the_deviation_is_the_error_times_4_at_time_08():
     assert_close(flow_error(Wrong(), pairs, noise, torch.full((1, 1, 1), 0.8)), torch.tensor([[0.64]]))
 
 
+def test_errors_and_velocities_by_hand():
+    class Identity(torch.nn.Module):
+        def forward(self, noisy, before, tau):
+            return noisy
+
+    # tau = 3/4, x = (3, 0), noise = (1, 1): noisy (2.5, .25), velocity (2, -1), squares .5^2 and 1.25^2, mean .90625
+    pairs, noise = torch.tensor([[0.0, 0.0], [3.0, 0.0]]).view(2, 1, 1, 2), torch.ones(1, 1, 2)
+    assert_close(flow_error(Identity(), pairs, noise, torch.full((1, 1, 1), 0.75)), torch.tensor([[0.90625]]))
+    network = VelocityNetwork(1, 2, 1)
+    with torch.no_grad():  # the identity behind two SiLUs, of what was read, 0, and the layer's number
+        for weight in network.parameters():
+            weight.fill_(float(weight.shape == (1, 1)))
+        network.layer.weight.copy_(torch.tensor([[1.0], [2.0]]))
+        out = network(torch.ones(1, 2, 1), torch.ones(1, 2, 1), torch.ones(1, 2, 1))
+    assert_close(out[0, :, 0], torch.tensor([0.493492, 1.503361]))
+
+
+def test_only_what_is_above_the_threshold_is_rewarded():
+    # scaled to [0, .25, .5, 1]; .5 is not above .5; a spread of 1e-13 is a tenth of the least one that is scaled to 1
+    row = torch.tensor([[0.0, 1, 2, 4]])
+    assert_close(filter_deviations(row, ALL[:, :4], 0.5, 4), torch.tensor([[0, 0, 0, 1.0]]))
+    assert_close(filter_deviations(torch.tensor([[0.0, 1e-13]]), ALL[:, :2], 0.0, 4), torch.tensor([[0, 0.1]]))
+
+
+def test_every_token_between_two_choices_but_the_least_is_rewarded_without_a_threshold():
+    batch, ctx = rows(per_row=False), context(per_row=False)
+    part, mask = FlowRewards(threshold=0.0), batch["action_mask"]
+    part(batch, ctx)
+    rewarded = part(batch, replace(ctx, iteration=1))["token_rewards"] != 0
+    pairs = mask[:, :-1] & mask[:, 1:]
+    assert not rewarded[:, :-1][~pairs].any() and not rewarded[:, -1].any()
+    assert rewarded.sum(1).tolist() == (pairs.sum(1) - 1).clamp(min=0).tolist() and rewarded.sum() == 4
+
+
 def test_shuffled_sequences_deviate_more():
     """States turn by 40 degrees from token to token; in shuffled ones they jump."""
     generator = torch.Generator().manual_seed(0)

@@ -79,6 +79,7 @@ def test_the_loss_by_hand():
         ("failed", "", 0, []),
         ("passed", "", 0, []),
         ("no_function", "", 0, []),
+        ("failed", "RecursionError", 2, []),
     ],
 )
 def test_lines_of_errors_by_hand(outcome, reason, line, lines):

@@ -187,3 +187,29 @@ def test_demonstrations_are_right_and_no_table_is_in_both_splits():
     for wrong in ({"inputs": 1}, {"inputs": 6}, {"operations": [0, 2]}):
         with pytest.raises(ValueError, match="circuits"):
             Circuits(**wrong)
+
+
+def pairs_of(texts, **options):
+    """Groups and texts of the pairs of slot 3, whose table is that of a&b."""
+    prompt = Prompt("circuits/train/3", ({"role": "user", "content": "0001="},), answer="a&b", info={"table": "0001"})
+    task, policy = Circuits(inputs=2), TextPolicy(config=TINY).eval()
+    ctx = Context(
+        task, Solver(policy, texts), policy, Sampling(max_tokens=8), seed=0, iteration=0,
+        collector=Scorer(task, WeightedSum({"tests": 1.0})),
+    )  # fmt: skip
+    episodes = RepairTrees(num_answers=len(texts[1]), **options).collect([(3, prompt)], ctx)
+    return [(e.group, e.sample_index, e.output) for e in episodes]
+
+
+def test_every_pair_is_a_group_of_its_own():
+    # 1 and 1 against .25: groups 3 * 5 and 3 * 5 + 1; .25 is not below .25, so that nothing is repaired
+    expected = [(15, 0, "a&b"), (15, 1, "~a|b"), (16, 0, "b&a"), (16, 1, "~a|b")]
+    assert pairs_of({1: ["a&b", "b&a", "~a|b"]}, max_pairs=5, repair_below=0.25) == expected
+
+
+def test_rows_without_a_choice_count_in_no_mean():
+    """In any order: the last of the rows, which has none, comes first here."""
+    order, ctx = torch.tensor([3, 0, 1, 2]), Context(None, None, None, Sampling(), seed=0, iteration=0)
+    out = BalancedWeights()(rows().select(order), ctx)
+    # as above: min of (P / mean P, R / mean R) = min(6/7, 6/7), min(12/7, 9/7) and min(3/7, 6/7)
+    assert_close(out["kl_weights"][:, 0], torch.tensor([0, 6 / 7, 9 / 7, 3 / 7]))

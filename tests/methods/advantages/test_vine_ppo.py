@@ -1,5 +1,7 @@
 """Values of states by continuations, advantages of steps by hand, and what a learner makes of them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -7,7 +9,7 @@ from torch.testing import assert_close
 from mmrl.core.types import Completion, Context, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.advantages.vine_ppo import SegmentAdvantage, StepValues, segment_advantage
+from mmrl.methods.advantages.vine_ppo import SegmentAdvantage, StepValues, segment_advantage, whole
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer, score
 from mmrl.rollouts.text.single_turn import SingleTurn
@@ -169,3 +171,31 @@ def test_what_was_read_between_belongs_to_no_segment():
     mask = torch.tensor([[True, False, True, False], [False] * 4])
     out = segment_advantage(values, segment, torch.tensor([1.0, 1.0]), mask)
     assert_close(out, torch.tensor([[-0.25, 0, 0.75, 0], [0, 0, 0, 0]]))
+
+
+def test_the_segment_of_what_was_read_does_not_hide_the_next_choice():
+    # the middle has segment 1 and is no choice; V(next) - V = .25 - .5, and 1 - .25
+    values, segment = torch.tensor([[0.5, 9.0, 0.25]]), torch.tensor([[0, 1, 1]])
+    out = segment_advantage(values, segment, torch.tensor([1.0]), torch.tensor([[True, False, True]]))
+    assert_close(out, torch.tensor([[-0.25, 0, 0.75]]))
+
+
+def test_a_continuation_is_cut_to_the_length_of_a_completion():
+    """With four tokens at most and two before it, two remain; a failure stays one."""
+    ctx = Context(None, None, POLICY, Sampling(max_tokens=4), seed=0, iteration=0)
+    cases = {("abc", "done"): "length", ("ab", "done"): "done", ("abc", "error"): "error", ("a", "length"): "length"}
+    for (text, ended), expected in cases.items():
+        ids = POLICY.tokenize(text)
+        done = Completion({}, ids, torch.zeros(len(ids)), torch.ones(len(ids)).bool(), text, ended=ended)
+        out = whole(done, POLICY.tokenize("xy").tolist(), ctx)
+        assert (out.output, out.ended) == ("xy" + text[:2], expected)
+
+
+def test_a_failed_completion_has_no_states_to_try():
+    class Failing(Tries):
+        def sample(self, requests, sampling):
+            return [replace(done, ended="error") for done in super().sample(requests, sampling)]
+
+    engine = Failing([9, 9, 9])
+    played(StepValues(3), engine)
+    assert engine.asked == [1]

@@ -86,3 +86,18 @@ def test_too_few_samples_are_refused():
         AnswerMass([4])([answered("a", True)])
     with pytest.raises(ValueError, match=r"answer_mass\.draws must be at least 1, got 0"):
         AnswerMass([0])
+
+
+def test_other_rewards_change_the_mass_as_a_step_of_their_surrogate_does():
+    logits = LOGITS.clone().requires_grad_()
+    loss = -(COUNTS * torch.where(CORRECT, 2.0, -0.5) * logits.softmax(0)).sum() / COUNTS.sum()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    exact = float((LOGITS - LR * gradient).softmax(0)[CORRECT].sum() - LOGITS.softmax(0)[CORRECT].sum())
+    assert float(mass_balance(LOGITS, COUNTS, CORRECT, LR, 2.0, -0.5).change) == pytest.approx(exact, rel=1e-4)
+
+
+def test_a_mass_that_stays_does_not_fall_and_every_problem_needs_its_samples():
+    right = [answered("a", True), answered("b", True)]
+    assert AnswerMass([2])(right)["falls@2"] == 0
+    with pytest.raises(ValueError, match="a problem has 1 samples"):
+        AnswerMass([2])([*right, answered("a", True, group=1)])

@@ -1,5 +1,8 @@
 """Where completions are restarted, and what is trained on in a branch."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -82,3 +85,14 @@ def test_refusals():
     for wrong in ({"branches": 0}, {"candidates": 0}, {"rows": 0}):
         with pytest.raises(ValueError, match="branch_at_entropy"):
             BranchAtEntropy(**wrong)
+
+
+def test_a_text_of_the_least_length_is_a_candidate():
+    assert rank_candidates([0.0, 1.0, 2.0], ["ab"] * 3, 3, 2) == [2, 1]
+
+
+def test_branches_that_fail_leave_their_group(ctx):
+    first = SingleTurn().collect([(0, TASK[0])], ctx)
+    sample = ctx.engine.sample
+    engine = SimpleNamespace(sample=lambda *parts: [replace(done, ended="error") for done in sample(*parts)])
+    assert BranchAtEntropy(1)(list(first), replace(ctx, engine=engine)) == first

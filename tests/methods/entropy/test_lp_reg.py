@@ -55,8 +55,14 @@ def test_the_loss_by_hand():
 
 @pytest.mark.parametrize(
     ("logprob", "advantage", "proxy"),
-    [(math.log(0.1), -1.0, 0.0), (math.log(0.6), -1.0, 0.5), (math.log(0.1), 1.0, 0.5)],
-    ids=["filtered out", "likely enough", "right answer"],
+    [
+        (math.log(0.1), -1.0, 0.0),
+        (math.log(0.6), -1.0, 0.5),
+        (math.log(0.1), 1.0, 0.5),
+        (math.log(0.1), 0.0, 0.5),
+        (0.0, -1.0, 1.0),
+    ],
+    ids=["filtered out", "likely enough", "right answer", "no advantage", "just as likely"],
 )
 def test_elsewhere_it_is_the_clipped_surrogate(logprob, advantage, proxy):
     out, batch = row(logprob, advantage, proxy)
@@ -85,3 +91,34 @@ def test_settings_are_checked():
             part(**{name: -1.0})
     with pytest.raises(ValueError, match="min_p"):
         MinPProbability(2.0)
+
+
+def test_an_id_at_the_bound_is_not_filtered_out():
+    # 1 and 1/2 at min-p 1/2: 2/3 and 1/3
+    logits = torch.tensor([[[0.0, math.log(0.5)]]], dtype=torch.float64).expand(1, 2, 2)
+    assert_close(min_p_probability(logits, torch.tensor([[0, 1]]), 0.5), torch.tensor([[2 / 3, 1 / 3]]).double())
+
+
+def test_choices_without_an_advantage_or_outside_the_mask_do_not_count():
+    batch = Batch(
+        action_mask=torch.tensor([[True] * 4, [False] * 4]),
+        advantages=torch.tensor([[-1.0, -1.0, 0.0, 0.0]]).expand(2, 4),
+        behavior_logprobs=torch.tensor([[-1.0, -2.0, -9.0, -9.0]]).expand(2, 4),
+        min_p_probs=torch.full((2, 4), 0.5),
+    )
+    part = LowProbabilityProxy(1.0)
+    assert_close(part(batch, CTX)["min_p_probs"], torch.tensor([[0.5, 0.5, 0, 0], [0.0] * 4]))
+    assert part.metrics(batch, CTX) == {"fraction": 1.0}  # of the four choices of the first row
+
+
+def test_what_is_outside_the_mask_has_no_gradient():
+    # the choice of the test by hand, beside one with a probability of 0 that is not the policy's
+    new = torch.tensor([[math.log(0.25), -1e4]]).double().requires_grad_()
+    batch = Batch(
+        action_mask=torch.tensor([[True, False]]),
+        behavior_logprobs=new.detach(),
+        advantages=torch.tensor([[-1.0, -1.0]]).double(),
+        min_p_probs=torch.tensor([[0.25 / 0.85, 0.5]]).double(),
+    )
+    LowProbabilitySurrogate()(PolicyOutput(new, new.detach()), batch).sum().backward()
+    assert_close(new.grad, torch.tensor([[2 - 1 / 0.85, 0.0]]).double())

@@ -130,3 +130,36 @@ def test_all_ranks_count_together():
     scaled = SelfAnchoredPenalty("nucleus_entropy", target=0.0, length=8)
     slopes = scaled(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), ctx)["penalty_slope"]
     assert_close(slopes, batch["penalty_slope"] * 3 * 8 / 7)  # three rows with a choice in place of seven choices
+
+
+def test_the_nucleus_has_ids_up_to_its_mass():
+    # 1/2 + 1/4 = 3/4: q = (2/3, 1/3), H = -(2/3 log 2/3 + 1/3 log 1/3) = .636514
+    logits = torch.tensor([[[4.0, 2.0, 1.0, 1.0]]]).double().log()
+    assert logits.softmax(-1).cumsum(-1)[0, 0, 1] == 0.75
+    assert_close(nucleus_entropy(logits, 0.75), torch.tensor([[0.636514]]).double(), rtol=0, atol=1e-6)
+
+
+def test_ids_of_probability_0_are_in_no_nucleus():
+    logits = torch.tensor([[[0.0, 0.0, -torch.inf]]], requires_grad=True)
+    entropy = nucleus_entropy(logits, 1.0)
+    assert_close(entropy, torch.tensor([[math.log(2)]]))
+    (gradient,) = torch.autograd.grad(entropy.sum(), logits)
+    assert_close(gradient, torch.zeros(1, 1, 3))
+
+
+def test_an_entry_at_the_quantile_counts():
+    # the .75-quantile of (.1, .2, .3, .4, 2) is .4: h = 1.2 over two entries, slope 2 (1.2 - .2) 5 / 2 = 5
+    annotator = SelfAnchoredPenalty("nucleus_entropy", quantile=0.75, target=0.2)
+    batch = annotator(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), CTX)
+    assert_close(batch["penalty_slope"], torch.tensor([[0.0, 0, 0], [5.0, 5.0, 0]]))
+    assert annotator.metrics(batch, CTX) == pytest.approx({"mean": 1.2, "target": 0.2, "fraction": 0.4})
+
+
+def test_the_linearised_penalty_by_hand():
+    # 2 * .5 inside the mask; nothing outside is read
+    values, slopes = torch.tensor([[2.0, torch.nan, 3.0]]), torch.tensor([[0.5, 4.0, torch.nan]])
+    batch = Batch(action_mask=torch.tensor([[True, False, False]]), penalty_slope=slopes)
+    out = PolicyOutput(torch.zeros(1, 3), torch.zeros(1, 3), None, {"nucleus_entropy": values})
+    assert_close(LinearizedPenalty("nucleus_entropy")(out, batch), torch.tensor([[1.0, 0, 0]]))
+    metrics = LinearizedPenalty("nucleus_entropy").metrics(out, batch)
+    assert_close(metrics["nucleus_entropy"], torch.tensor([[2.0, 0, 0]]))

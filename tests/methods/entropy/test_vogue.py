@@ -106,3 +106,35 @@ def test_refusals():
     ctx = Context(None, Engine(), None, Sampling(), seed=0, iteration=0)
     with pytest.raises(ValueError, match="no images"):
         NoisyImages().collect([(0, replace(PROMPT, images=()))], ctx)
+
+
+def test_the_divergence_of_a_row_is_the_mean_over_its_choices():
+    """The context changes the first token alone, and the second is not the policy's: .8 + .4 + .088578."""
+
+    class First(torch.nn.Module):
+        def forward(self, batch):
+            first = torch.stack([P, Q])[batch["obs.x"]]
+            table = torch.stack([first, P.expand_as(first)], 1)
+            entropy = -(table.exp() * table).sum(-1)
+            return PolicyOutput(table[..., 0], entropy, extra={"choice_logprobs": table})
+
+    batch = Batch(
+        **{"obs.x": torch.tensor([1]), "other.clean.x": torch.tensor([0])}, prompt_id=torch.arange(1),
+        action_mask=torch.tensor([[True, False]]), advantages=torch.tensor([[0.8, torch.nan]]),
+    )  # fmt: skip
+    ctx = Context(None, None, First(), Sampling(), seed=0, iteration=0)
+    out = UncertaintyBonus(rows=2)(batch, ctx)["advantages"]
+    assert_close(out, torch.tensor([[1.288578, 0.0]]), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_noise_has_a_tenth_of_the_largest_value_and_is_clipped(level):
+    """A grey image has a standard deviation of 25.5; a black one no value near 255, a white one none near 0."""
+    prompt = replace(PROMPT, images=(np.full((64, 64, 3), level, np.uint8),))
+    engine = Engine()
+    ctx = Context(None, engine, None, Sampling(), seed=0, iteration=0, group_size=1)
+    NoisyImages(iterations=40, std=0.1).collect([(0, prompt)], ctx)
+    (image,) = engine.images
+    assert np.abs(image.astype(float) - level).max() < 150
+    if level == 128:
+        assert image.std() == pytest.approx(25.5, abs=1.0)

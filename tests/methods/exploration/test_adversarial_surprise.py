@@ -69,3 +69,10 @@ def test_one_player_keeps_its_rewards():
 def test_the_recipe_pays_before_it_estimates():
     assert list(CFG.data.pipeline) == ["surprise", "gae"]
     assert isinstance(instantiate(CFG.data.annotators.surprise), AdversarialReward)
+
+
+def test_the_mean_rewards_of_the_players():
+    """Odd episodes are Control's: (-2 - 4) / 2; without a step of a player there is no number."""
+    batch = Batch(episode=torch.tensor([14, 15, 15]), reward=torch.tensor([9.0, -2.0, -4.0]))
+    assert AdversarialReward().metrics(batch, CTX) == {"explore": 9.0, "control": -3.0}
+    assert AdversarialReward().metrics(batch.select(torch.tensor([1])), CTX) == {"control": -2.0}

@@ -256,3 +256,34 @@ def test_what_does_not_fit_is_refused_by_name():
     scaled = {**TINY, "model_type": "gemma2", "head_dim": 8, "final_logit_softcapping": 5.0}
     with pytest.raises(ValueError, match="gemma2 are not the outputs of that layer"):
         SelectiveTokenPolicy(config=scaled, hidden=4)
+
+
+@pytest.mark.parametrize("gate", [[0.0, -torch.inf], [-torch.inf, 0.0]])
+def test_a_source_without_a_share_leaves_finite_logits(gate):
+    logits = concatenate_sources(FROZEN.log(), ADAPTER.log(), torch.tensor(gate))
+    expected = torch.cat([FROZEN * (gate[0] == 0), ADAPTER * (gate[1] == 0)])
+    assert logits.isfinite().all()
+    assert_close(logits.softmax(-1), expected)
+
+
+def test_entropies_and_values_have_gradients():
+    """The gradient of the bias of gate and critic by central differences; the adapter has one too."""
+    policy = make_policy().double()
+    batch = batch_of(policy, PROMPTS, completions(policy, PROMPTS, Sampling(max_tokens=4)))
+    for name, bias in (("entropy", policy.networks.gate[2].bias), ("values", last_bias(policy.networks.critic))):
+        policy.zero_grad()
+        getattr(policy(batch), name).sum().backward()
+        if name == "entropy":
+            assert all(part.grad.abs().max() > 0 for part in policy.networks.adapter.parameters())
+        sums = []
+        for step in (1e-2, -1e-2):
+            with torch.no_grad():
+                bias[0] += step
+                sums.append(float(getattr(policy(batch), name).sum()))
+                bias[0] -= step
+        slope = (sums[0] - sums[1]) / 2e-2
+        assert abs(slope) > 1e-3 and float(bias.grad[0]) == pytest.approx(slope, rel=1e-2)
+
+
+def last_bias(network):
+    return [part for name, part in network.named_parameters() if name.endswith("bias")][-1]

@@ -108,3 +108,21 @@ def test_refusals(policy):
         AddTeacherTraces({})
     with pytest.raises(ValueError, match="gamma"):
         ShapedSurrogate(0.0)
+
+
+def test_nothing_outside_the_mask_has_a_loss():
+    # p = .1 with gamma .1: -2 / 2 = -1
+    batch = Batch(action_mask=torch.tensor([[True, False]]), advantages=torch.tensor([[2.0, torch.nan]]))
+    logprobs = torch.tensor([[0.1, torch.nan]]).log()
+    assert_close(ShapedSurrogate()(PolicyOutput(logprobs, logprobs), batch), torch.tensor([[-1.0, 0.0]]))
+
+
+def test_a_score_at_the_threshold_is_no_success(policy):
+    part = AddTeacherTraces({"steps": STEPS})
+    group = sampled(policy)[:2]
+    for episode, above in zip(group, (0.0, 0.5)):
+        episode.scores = {"exact": part.success_threshold}
+        assert not part._has_success(group)
+        if above:
+            episode.scores = {"exact": part.success_threshold + above}
+            assert part._has_success(group)

@@ -207,3 +207,56 @@ def test_wrong_arguments_are_refused(wrong):
         CycleAlign(ScriptedJudge("tests.methods.guidance.test_cycle_align:silent"), **wrong)
     with pytest.raises(ValueError, match="imitation_coef"):
         CycleAlignLoss(-1.0)
+
+
+def test_the_loss_of_ties_masks_and_groups_by_hand():
+    # equal rewards: no order, and the mean of both is imitated
+    assert_close(loss([-1.0, -2.0], [1.0, 1.0], coef=1.0)[0], torch.full((2,), 1.5))
+    # the reward of another group is not compared: -1.4 and -3 are the best rows
+    both, _ = loss([-1.4, -0.8, -3.0, -5.0], [1.0, 0.0, 5.0, 2.0], coef=1.0, groups=[4, 4, 9, 9])
+    assert_close(both, torch.tensor([0.6 + 1.4, 0.6 + 1.4, 3.0, 3.0]))
+    # means -1.4 (one choice) and -.8 (two): .6 + 1.4; the third row has no choice, though the best reward
+    mask = torch.tensor([[True, False], [True, True], [False, False]])
+    logprobs = torch.tensor([[-1.4, -9.0], [-0.7, -0.9], [-9.0, -9.0]])
+    batch = Batch(action_mask=mask, group=torch.zeros(3).long(), episode_reward=torch.tensor([1.0, 0.0, 2.0]))
+    out = PolicyOutput(logprobs, logprobs)
+    assert_close(CycleAlignLoss()(out, batch), torch.tensor([2.0, 2.0, 0.0]))
+    assert_close(CycleAlignLoss().metrics(out, batch)["ranking"], torch.tensor([0.6, 0.6, 0.0]))
+
+
+def test_the_gradient_by_hand():
+    """One violated pair: -1/2 to each of the two choices of the better row, 1/2 to those of the worse."""
+    values, logprobs = loss([-1.4, -0.8], [1.0, 0.0])
+    (gradient,) = torch.autograd.grad(values.mean(), logprobs)
+    assert_close(gradient, torch.tensor([[-0.5, -0.5], [0.5, 0.5]]))
+
+
+def test_failed_and_single_answers_are_not_asked_about():
+    class Fails(Says):
+        def _complete(self, text, logprob):
+            return replace(super()._complete(text, logprob), ended="error" if text == "7" else "done")
+
+    def collect(*texts):
+        rollout = CycleAlign(ScriptedJudge("tests.methods.guidance.test_cycle_align:by_size"), cycles=1)
+        engine = Fails([(text, -0.1) for text in texts])
+        ctx = Context(TASK, engine, None, Sampling(max_tokens=1), seed=0, iteration=0, group_size=len(texts))
+        QUESTIONS.clear()
+        return [episode.info.get("judge_rank") for episode in rollout.collect([(0, TASK[0])], ctx)]
+
+    assert collect("5", "7", "9") == [1, None, 0] and "<answer.3" not in QUESTIONS[0]
+    assert collect("5") == [None] and not QUESTIONS
+
+
+def test_the_ranking_is_the_one_that_is_asked_for_and_the_agreement_a_mean():
+    ranking = DemonstratedRanking("Which is longer?")
+    rollout = CycleAlign(ScriptedJudge("tests.methods.guidance.test_cycle_align:silent"), ranking)
+    assert rollout.ranking is ranking
+    rollout._agreed = [0.5, 1.0]
+    assert rollout.metrics()["rollout/judge_agreement"] == 0.75
+
+
+def test_an_answer_without_a_place_is_compared_with_none():
+    one, other = (
+        replace(reply(TASK[0], "1"), scores={"gold": g}, info=i) for g, i in ((1, {"judge_rank": 0}), (0, {}))
+    )
+    assert JudgeOrder("gold").scores([one, other]) == [{"judge_rank": 0.0}, {}]

@@ -126,3 +126,42 @@ def test_the_tree_search_starts_after_imitation_and_has_the_reward_of_the_second
     assert first.trainer.callbacks.warm_start.stages is None  # the weights of the stage before it are there already
     assert first.data.rollout._target_.endswith("TreeSearch") and first.data.transforms.best.count == 2
     assert first.data.reward.weights == second.data.reward.weights and first.data.sampling == second.data.sampling
+
+
+def test_only_what_the_policy_chose_has_an_entropy():
+    # marked tokens: .2 and a forced 9 in the first row, 1 in the second; the third row marks a forced token alone
+    batch = Batch(
+        **{"obs.entropy": torch.tensor([[0.2, 9.0], [1.0, 0.0], [5.0, 5.0]])},
+        action_mask=torch.tensor([[True, False], [True, True], [False, True]]),
+        feature_mask=torch.tensor([[True, True], [True, False], [True, False]]),
+        prompt_id=torch.arange(3),
+    )
+    ctx = Context(None, None, Entropies(), Sampling(), seed=0, iteration=0)
+    assert_close(AdaptiveClip(rows=2)(batch, ctx)["clip_high"], torch.tensor([0.2, 0.4, 0.2]))
+
+
+@pytest.mark.parametrize(
+    "clip_low, high, ratio, advantage, cut",
+    [
+        (0.2, 0.3, 1.4, 1.0, 1),
+        (0.2, 0.3, 1.2, 1.0, 0),
+        (0.2, 0.3, 1.4, -1.0, 0),  # the bound above is that of positive advantages
+        (0.2, 0.3, 0.7, -1.0, 1),
+        (0.2, 0.3, 0.9, -1.0, 0),
+        (0.2, 0.3, 0.7, 1.0, 0),
+        (0.2, 0.3, 1.4, 0.0, 0),
+        (0.2, 0.3, 0.7, 0.0, 0),
+        (0.0, 0.0, 1.0, 1.0, 0),  # at the bound nothing is cut
+        (0.0, 0.0, 1.0, -1.0, 0),
+    ],
+)
+def test_choices_without_a_gradient_by_hand(clip_low, high, ratio, advantage, cut):
+    logprobs = torch.tensor([[ratio]]).log()
+    batch = Batch(
+        action_mask=torch.ones(1, 1).bool(),
+        advantages=torch.tensor([[advantage]]),
+        behavior_logprobs=torch.zeros(1, 1),
+        clip_high=torch.tensor([high]),
+    )
+    metrics = AdaptiveSurrogate(clip_low).metrics(PolicyOutput(logprobs, logprobs), batch)
+    assert metrics["clip_fraction"].tolist() == [[cut]]

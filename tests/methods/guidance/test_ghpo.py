@@ -123,3 +123,11 @@ def test_refusals():
     for wrong in ((), (0.5, 0.25), (0.5, 1.5)):
         with pytest.raises(ValueError, match=r"hint_on_failure\.fractions"):
             HintOnFailure(wrong)
+
+
+def test_a_group_whose_hinted_completions_all_fail_is_left_out(policy):
+    groups, _, ctx = guide(policy, [16])
+    (group,) = groups.values()
+    sample = ctx.engine.sample
+    ctx.engine.sample = lambda *parts: [replace(done, ended="error") for done in sample(*parts)]
+    assert HintOnFailure(instruction="|")._sample([(ctx.task[0], group)], 0.5, ctx) == {}

@@ -51,3 +51,19 @@ def test_each_kind_of_row_has_its_term():
     p = 0.36787944
     assert_close(parts["own"], torch.tensor(-0.5))
     assert_close(parts["other"], torch.tensor(-0.5 * 2 * p / (p + (p + 1) / 2)))
+
+
+def test_nothing_outside_the_mask_has_a_loss():
+    # p = p_old = 1/2: 1 / (1/2 + 3/4) = .8, times (1 - 1/2)^1 and A = 2
+    mask = torch.tensor([[True, False]])
+    nothing = torch.tensor([[0.0, torch.nan]])
+    half = torch.full((1, 2), 0.5).log()
+    batch = Batch(action_mask=mask, advantages=2 + nothing, old_logprobs=half + nothing)
+    out = PolicyOutput(half + nothing, half)
+    assert_close(MixtureSurrogate(power=1.0)(out, batch), torch.tensor([[-0.8, 0.0]]))
+    metrics = MixtureSurrogate(power=1.0).metrics(out, batch)
+    assert_close(metrics, {"ratio": torch.tensor([[0.8, 1.0]]), "unlikely": torch.tensor([[0.5, 0.0]])})
+
+
+def test_a_probability_that_rounds_above_1_has_the_weight_0():
+    assert unlikely(torch.tensor([[1e-3]]), 0.5).tolist() == [[0.0]]

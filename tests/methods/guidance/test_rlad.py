@@ -1,5 +1,6 @@
 """RLAD: what a problem collects, rewards and advantages by hand, budgets by brute force, and the start's examples."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -86,6 +87,7 @@ def test_a_problem_has_hints_and_their_solutions_in_order():
     assert [e.output for e in episodes[:8]] == ["A", "b", "b", "c", "F", "b", "b", "c"]
     assert all(e.prompt.answer == TASK[e.group].answer for e in episodes)
     assert len(engine.read) == 16
+    assert {e.ended for e in episodes} == {"done"} and not any("error" in e.info for e in episodes)
 
 
 def test_requests_share_an_id_where_they_have_one_context():
@@ -122,6 +124,8 @@ def test_a_hint_with_the_answer_is_read_at_evaluation_alone():
 def test_an_empty_hint_is_not_read():
     episodes, _ = collect(lambda text, before, number: " " if text.endswith("#") else "b")
     assert [e.role for e in episodes] == ["proposer", "plain"] * 4 and episodes[0].info["proposal"] == "empty"
+    assert {e.ended for e in episodes} == {"done"}
+    assert collect(lambda *parts: " ", return_hints=False, plain=0)[0] == []
 
 
 def test_a_hint_whose_solutions_failed_is_an_error():
@@ -138,6 +142,8 @@ def test_a_hint_whose_solutions_failed_is_an_error():
     assert [(e.role, e.ended) for e in episodes] == [
         ("proposer", "error"), ("solver", "error"), ("solver", "error"), ("plain", "done"),
     ]  # fmt: skip
+    no_solution, no_completion = "all solutions with this hint failed", "the engine gave no completion"
+    assert [e.info.get("error") for e in episodes] == [no_solution, no_completion, no_completion, None]
 
 
 def test_templates_are_checked_and_keep_images():
@@ -170,6 +176,13 @@ def test_accuracy_by_budget_of_episodes():
     out = BudgetAccuracy([[1, 1], [2, 1], [1, 2], [4, 4]])(episodes)
     assert out.pop("4x4") != out["problems"] == 1
     assert out == {"1x1": 0.5, "2x1": 1.0, "1x2": 0.5, "problems": 1.0, "errors": 0.0}
+    # another problem with 1 of 1, which has no second solution and no second hint: means (1/2 + 1) / 2 and 1/2
+    episodes.append(replace(solved(0, 1), group=1))
+    out = BudgetAccuracy([[1, 1], [2, 1], [1, 2], [1, 3], [3, 1]])(episodes)
+    assert (out["1x1"], out["2x1"], out["1x2"], out["problems"]) == (0.75, 1.0, 0.5, 2.0)
+    assert out["1x3"] != out["1x3"] and out["3x1"] != out["3x1"]
+    mostly = [solved(0, 1), solved(0, 1), solved(0, 0)]  # 2 of 3
+    assert BudgetAccuracy()(mostly)["1x1"] == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="pairs of a number of hints"):
         BudgetAccuracy([[1]])
 

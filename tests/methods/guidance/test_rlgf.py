@@ -14,7 +14,7 @@ from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, PolicyOutput, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.guidance.rlgf import GuidedRollout, RollOutValue
+from mmrl.methods.guidance.rlgf import GuidedRollout, RollOutValue, _Row
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.text.single_turn import SingleTurn
 from tasks.arithmetic import Arithmetic
@@ -132,3 +132,9 @@ def test_refusals(policies):
         CLI(to_lightning(compose(["recipe=rlgf", "+rollout.guide=teacher"])), build=False)
     with pytest.raises(ValueError, match="value_head"):
         RollOutValue()(PolicyOutput(torch.zeros(1, 1), torch.zeros(1, 1)), Batch(episode_reward=torch.zeros(1)))
+
+
+def test_an_empty_prefix_forces_nothing(policies):
+    row = _Row(0, TASK[0], 0, context(policies))
+    assert row.request("policy", torch.zeros(0, dtype=torch.long)).prefix is None
+    assert row.request("policy", torch.tensor([3, 4])).prefix.tolist() == [3, 4]

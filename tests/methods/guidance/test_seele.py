@@ -1,6 +1,8 @@
 """Hints as long as half accuracy needs: the curve, the rows, and what is remembered."""
 
+import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,10 +11,10 @@ from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
-from mmrl.core.types import Context, PolicyOutput, Sampling
+from mmrl.core.types import Context, Episode, PolicyOutput, Sampling
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.guidance.seele import Hinted, HintNegativeLogLikelihood, Response, fit_response
+from mmrl.methods.guidance.seele import Hinted, HintNegativeLogLikelihood, Response, _grid, fit_response
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import ConstantLength, SequenceMean, TokenMean
 from mmrl.policies.text.policy import TextPolicy
@@ -155,3 +157,49 @@ def test_refusals(policy):
         with pytest.raises(ValueError, match="rollout"):
             Hinted(**wrong)
     assert np.isfinite(fit_response([(0.5, 0.5)]).share_for(0.5))
+
+
+def test_an_accuracy_that_no_hint_changes():
+    """Guessing reaches it, or nothing but the whole solution does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Response(10, -0.5, 0.5).share_for(0.5) == 0
+        assert Response(10, -0.5, 0.1).share_for(1.0) == 1
+
+
+def test_the_prior_by_hand():
+    """.002 for a place of .5, a floor of .2 away from -.5 and .1; .002 log(5)^2 = .005181 for a slope of 50."""
+    slope, place, floor, penalty = _grid.__wrapped__()
+
+    def at(*values):
+        distance = sum(np.abs(part - value) for part, value in zip((slope, place, floor), values))
+        assert distance.min() < 1e-9
+        return penalty[distance.argmin()]
+
+    expected = {(-0.5, 0.1): 0, (-1.0, 0.1): 1, (0.0, 0.1): 1, (-0.5, 0.3): 1, (-0.5, 0.5): 4, (0.0, 0.5): 5}
+    for values, units in expected.items():
+        assert at(50.0, *values) == pytest.approx(0.005180580 + 0.002 * units, abs=1e-8)
+
+
+def test_a_round_is_a_point_of_the_curve():
+    """Two of four answers have a score of 1; without a valid one the share stays."""
+    prompt = TASK[0]
+    episodes = [Episode(prompt, 0, i, scores={"exact": value}) for i, value in enumerate((1.0, 0.0, 1.0, 0.5))]
+    visit = SimpleNamespace(share=0.75, episodes=[], points=[], prompt=prompt)
+    Hinted()._learn(visit, [replace(episode, ended="error") for episode in episodes])
+    assert visit.points == [] and visit.share == 0.75 and len(visit.episodes) == 4
+    Hinted()._learn(visit, episodes)
+    assert visit.points == [(0.75, 0.5)]
+
+
+def test_the_progress_of_the_rounds(policy):
+    calls = []
+    ctx = replace(context(policy), progress=lambda *values: calls.append(values))
+    Hinted(rounds=2).collect([(0, TASK[0])], ctx)
+    assert [call for call in calls if call[0] == "rollout"] == [("rollout", 1, 2), ("rollout", 2, 2)]
+
+
+def test_a_hint_without_a_sampled_token_counts_as_with_one():
+    batch = Batch(imitation_mask=torch.tensor([[True, True]]), action_mask=torch.zeros(1, 2).bool())
+    out = PolicyOutput(torch.tensor([[-1.0, -2.0]]), torch.zeros(1, 2))
+    assert HintNegativeLogLikelihood()(out, batch).tolist() == [3.0]

@@ -116,3 +116,24 @@ def test_refusals():
             SelectByTrajectory(**wrong)
     with pytest.raises(ValueError):
         SelectByTrajectory(extract="nothing")
+
+
+def test_a_matched_problem_is_a_reference_and_the_threshold_is_enough():
+    """The labelled history is constant, the matched one is that of the candidate: (0 + 1) / 2 is above .4."""
+    part = SelectByTrajectory(labelled_fraction=0.5, warmup=2, top_fraction=0.0)
+    (known, *_), (matched, candidate, *_) = labelled_and_not(part)
+    rising = [0.0, 0.5]
+    histories = {known: [0.5, 0.5], matched: rising, candidate: rising}
+    part.load_state_dict({"histories": histories, "matched": [matched]})
+    assert part._match([(4, candidate, 0.5)], context(2)) == {4}
+    exact = SelectByTrajectory(labelled_fraction=0.5, warmup=2, top_fraction=0.0, threshold=0.0)
+    exact.load_state_dict({"histories": {known: [0.5, 0.5], candidate: rising}, "matched": []})
+    assert exact._match([(4, candidate, 0.5)], context(2)) == {4}  # its similarity is 0
+
+
+def test_an_answer_that_cannot_be_read_earns_nothing_at_a_tie():
+    part = SelectByTrajectory(labelled_fraction=0.5, warmup=9, extract="boxed")
+    unknown = labelled_and_not(part)[1][0]
+    episodes = group(0, unknown, ["\\boxed{1}", "\\boxed{2}", "none", "none"])
+    part(episodes, context())
+    assert [e.reward for e in episodes] == [0, 0, 0, 0]

@@ -1,5 +1,6 @@
 """Reward, KL penalty and value model of RLVR on numbers worked by hand, as the method's configuration names them."""
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -157,3 +158,28 @@ def test_values_of_a_missing_model_are_refused_by_name(policy):
     ctx = Context(None, None, policy, Sampling(), seed=0, iteration=0, group_size=1, models={"reference": policy})
     with pytest.raises(KeyError, match="no model 'value'"):
         ModelValues(model="value")(batch, ctx)
+
+
+def test_the_value_model_is_built_for_training_alone_and_once(policy):
+    trainer, learner = SimpleNamespace(ckpt_path=None), SimpleNamespace(models={}, policy=policy)
+    learner.auxiliary_models = {"value": 1e-3}
+    ValueModel().setup(trainer, learner, "validate")
+    assert learner.models == {}
+    ValueModel().setup(trainer, learner, "fit")
+    model = learner.models["value"]
+    assert model.value_head is not None
+    ValueModel().setup(trainer, learner, "fit")
+    assert learner.models["value"] is model
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_output_embeddings_of_their_own_are_not_trained(tied):
+    """Tied ones are the input embeddings, on which the value depends."""
+    model = build_value_model(TextPolicy(config={**CONFIG, "tie_word_embeddings": tied}), None).model
+    assert model.get_output_embeddings().weight.requires_grad == tied
+    assert model.get_input_embeddings().weight.requires_grad
+
+
+def test_a_model_without_storage_reads_no_weights(policy, tmp_path):
+    model = build_value_model(copy.deepcopy(policy).to("meta"), str(tmp_path / "missing"))
+    assert model.value_head.weight.is_meta

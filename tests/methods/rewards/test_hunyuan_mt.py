@@ -56,6 +56,7 @@ def test_the_reward_by_hand():
     # of three words the first is right: number and first word, 2 of 3
     assert judge("iwl a b", "iwl ypjzz tsg") == pytest.approx(2 / 3)
     assert judge("iwl ypjzz tsg", "iwl ypjzz tsg") == 1 and judge("", "iwl") == 0 and judge("a b", "iwl") == 0
+    assert judge("iwl", "") == 0  # without a reference nothing is right
 
 
 def test_drafts_stand_behind_the_question_a_line_each():

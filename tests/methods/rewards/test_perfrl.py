@@ -67,3 +67,29 @@ def test_a_row_without_choices_is_left_out():
 def test_refusals():
     with pytest.raises(ValueError, match="imitation_coef"):
         RRHFLoss(-1.0)
+
+
+def test_a_row_without_choices_is_neither_worse_nor_better_nor_best():
+    """p = -.5 and -.9 with two and three choices: 2.7 for the best that counts, and .4 where it is the better one."""
+    means = torch.tensor([-0.5, -0.9, -0.7])
+    for reward in (0.0, 2.0):  # below all rows, and as good as the best
+        value, _ = loss(means, [1.0, 2.0, reward], [2, 3, 0])
+        assert_close(value, torch.tensor([0.4 + 2.7, 0.4 + 2.7, 0.0]))
+    # rank_loss by itself: the uncounted row has p = 0, above the others, and the lowest reward: .5 + .9 would be added
+    counted = torch.tensor([True, True, False])
+    values = rank_loss(torch.tensor([-0.5, -0.9, 0.0]), torch.tensor([1.0, 2.0, 0.0]), torch.zeros(3).long(), counted)
+    assert_close(values, torch.full((3,), 0.4))
+    # nor does it count as an unlikely better one: 8.5 and 8.1 would be added
+    values = rank_loss(torch.tensor([-0.5, -0.9, -9.0]), torch.tensor([1.0, 2.0, 9.0]), torch.zeros(3).long(), counted)
+    assert_close(values, torch.full((3,), 0.4))
+    alone, _ = loss(torch.tensor([-0.5, -0.9]), [1.0, 2.0], [2, 0], groups=[0, 1])
+    assert_close(alone, torch.tensor([1.0, 0.0]))  # a group of it alone has no loss
+
+
+def test_the_ranking_that_is_logged_by_hand():
+    # as above, .4 without the third row, which has no choice and would be the worst and the most likely one
+    mask = torch.tensor([[True, True], [True, False], [False, False]])
+    logprobs = torch.tensor([[-0.5, -0.5], [-0.9, -50.0], [-50.0, -50.0]])
+    batch = Batch(action_mask=mask, group=torch.zeros(3).long(), episode_reward=torch.tensor([1.0, 2.0, 0.0]))
+    values = RRHFLoss().metrics(PolicyOutput(logprobs, logprobs), batch)
+    assert_close(values, {"ranking": torch.full((3,), 0.4)})

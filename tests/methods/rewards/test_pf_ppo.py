@@ -1,5 +1,7 @@
 """PF-PPO: which answers are kept, weights of rows, and R^2, by hand."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -54,7 +56,10 @@ def test_extremes_explain_the_truth_better_by_hand():
     scores, truth = [0.1, 0.4, 0.5, 0.9], [0, 0, 1, 1]
     assert determination(scores, truth) == pytest.approx(0.618321, abs=1e-6)
     assert determination([0.1, 0.9], [0, 1]) == pytest.approx(1.0)
-    assert determination([1, 1], [0, 1]) == 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert determination([1, 1], [0, 1]) == determination([0, 1], [1, 1]) == determination([1], [0]) == 0.0
+        assert determination([], []) == 0.0
     group = [reply(TASK[0], "a") for _ in scores]
     for episode, score, gold in zip(group, scores, truth):
         episode.scores = {"reward_model": score, "gold": gold}

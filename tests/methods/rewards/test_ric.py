@@ -90,6 +90,18 @@ def test_a_scale_divides_both_sides_by_their_quantiles():
     assert scale(1.0) == 0 and scale(2.5) == pytest.approx(2, abs=1e-2) and scale(100.0) == 4 and scale(-9.0) == -4
 
 
+def test_the_mean_is_0_and_only_the_sides_have_scales():
+    """At z = 0 the quantile above is read, so that a scale without a lower side has no division by 0."""
+    assert ScoreScale(mean=1.0, std=2.0, lower=0.0, upper=1.0)(1.0) == 0.0
+
+
+def test_an_answer_at_the_quantile_stays(policy):
+    # the .5 quantile of (0, 1, 0, .5) is .25, that of (0, 0, 1, .5) is .25; that of all equal rows is their value
+    transform = AnnotateScores(NAMES, quantile=0.5)
+    assert len(transform(episodes_of(policy, [(0.5, 0.5)] * 2), context(policy))) == 2
+    assert transform([], context(policy)) == []
+
+
 def test_rewards_stand_after_the_prompt_with_one_decimal():
     text = annotate(TASK[0], NAMES, [1.34, -0.04]).messages[-1]["content"]
     assert text == TASK[0].messages[0]["content"] + " <count_b> 1.3 <count_d> 0.0"

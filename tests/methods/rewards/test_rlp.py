@@ -60,3 +60,13 @@ def test_the_policy_thinks_and_the_slow_copy_does_not():
         InformationGain()(episodes, replace(ctx, models={}))
     with pytest.raises(ValueError, match="tokens must be at least 1"):
         InformationGain(tokens=0)
+
+
+def test_gains_of_several_tokens_add_up_and_a_probability_of_0_counts_as_1e_30():
+    # log .8 / .4 + log .5 / .25 = 2 log 2 = 1.386294; log .8 / .4 alone .693147; log 1e30 = 69.077553
+    thought, baseline = torch.tensor([0.8, 0.5, 0.1]), torch.tensor([0.4, 0.25, 0.9])
+    assert information_gain(thought, baseline, 2) == pytest.approx(1.386294, abs=1e-6)
+    assert information_gain(thought, baseline) == pytest.approx(0.693147, abs=1e-6)
+    zero, one = torch.zeros(1), torch.ones(1)
+    assert information_gain(one, zero) == pytest.approx(69.077553, abs=1e-4)
+    assert information_gain(zero, one) == pytest.approx(-69.077553, abs=1e-4)

@@ -1,5 +1,6 @@
 """The reward of a reference answer's probability by hand, and the filter by its standard deviation."""
 
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -100,3 +101,14 @@ def test_refusals(policy):
             make()
     with pytest.raises(ValueError, match=r"reference answer in words.*toy/train/0.*NoneType"):
         reference_answer(Prompt("toy/train/0"), "probability_reward")
+
+
+def test_the_average_begins_at_its_start_with_groups_to_measure():
+    part = FilterRewardStd(start=1, begin=2)
+    part(groups(0.5), context(iteration=0))
+    assert part.state_dict() == {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert part([], context(iteration=1)) == [] and part.state_dict() == {}
+    # the mean .5 begins the average; a group with half of it, .25, stays
+    assert len(FilterRewardStd(start=0, begin=0)(groups(0.25, 0.75), context(iteration=0))) == 4

@@ -49,6 +49,7 @@ def test_an_empty_answer_is_not_asked_about():
     for form, yes, no in ((PrefixVerdict(), 1.0, 0.0), (PrefixVerdict(ContinuationVerdict()), 2.5, -0.1)):
         assert len(form.ask(group)) == 2
         assert form.combine(group, [yes, no]) == [{"judge": 0.0}, {"judge": 1.0}, {"judge": 0.0}, {"judge": 0.0}]
+        assert form.combine(group[:2], [yes]) == [{"judge": 0.0}, {"judge": 1.0}]
         late = NoAnswer("late")
         assert form.combine(group, [late, yes])[1] is late
 
@@ -57,6 +58,7 @@ def test_the_verdict_is_read_from_the_marked_line():
     (question,) = PrefixVerdict().ask([reply(PROMPT, "Now 7. prefix-0: 1")])
     mark = question.text.partition("end in -")[2][:8]
     assert question.read(Reply(f"It is.\nprefix-{mark}: 1")) == 1.0 and question.read(Reply(f"prefix-{mark}: 0")) == 0.0
+    assert question.read(Reply(f"prefix-{mark}: 0.5")) == 1.0 and question.read(Reply(f"prefix-{mark}: 0.4")) == 0.0
     assert all(segment in question.text for segment in FOLLOWING)
     with pytest.raises(Unreadable):
         question.read(Reply("prefix-0: 1"))
@@ -96,3 +98,9 @@ def test_the_judge_of_each_recipe_learns_its_own_task():
         text = (Path(__file__).resolve().parents[3] / f"conf/recipe/rewards/{recipe}.yaml").read_text()
         stages = yaml.safe_load(text)["trainer"]["callbacks"]["warm_start"]["stages"]
         assert stages["judge"] == [f"start={task}", f"task={task}"]
+
+
+def test_another_form_combines_the_answers_that_were_asked_about():
+    group = [reply(PROMPT, text) for text in ("", "Now 7.", "Now 8.")]
+    form = SimpleNamespace(combine=lambda asked, verdicts: [{"judge": float(len(asked))} for _ in verdicts])
+    assert PrefixVerdict(form).combine(group, [1.0, 0.0]) == [{"judge": 0.0}, {"judge": 2.0}, {"judge": 2.0}]

@@ -127,3 +127,37 @@ def test_refusals():
     batch = batch_of([1, 2], [True, True])
     with pytest.raises(ValueError, match="one row"):
         RecomposeRows()(batch.with_columns(step=torch.tensor([0, 1])), context())
+
+
+def test_rows_of_a_buffer_do_not_wait_again():
+    """Groups from STRIDE on are those of earlier iterations, such as another buffer adds."""
+    part = RecomposeRows(0.5, probability=0.0)
+    part(batch_of([1, 3, 2, 4], [True] * 4, group=[STRIDE - 1] * 2 + [STRIDE] * 2), context(0))
+    assert list(part.buffer) == [(0, STRIDE - 1)]
+
+
+def test_groups_of_another_process_count_as_much_and_come_back_there():
+    """Two rows of priority here: the other process's group of two rows waits longest, so that none of this one does."""
+    part = RecomposeRows(0.5)
+    part(batch_of([1, 2, 3, 4], [True] * 4), context(0))
+
+    class Two:
+        def gather(self, items):
+            is_waiting = items and isinstance(items[0][0], tuple) and isinstance(items[0][1], int)
+            return [((0, -1), 2), *items] if is_waiting and len(items[0]) == 2 and items[0][0] == (0, 0) else items
+
+    now = context(1, collector=Two())
+    assert lengths_of(part(batch_of([5, 6], [True, True], version=1), now)) == [5]
+
+
+def test_the_capacity_is_that_of_all_processes():
+    """The other process's group is the newest: of two groups in a buffer for two, the newer one of this one stays."""
+
+    def gather(items):
+        is_keys = items and all(isinstance(each, tuple) and all(type(n) is int for n in each) for each in items)
+        return [*items, (0, 9)] if is_keys else items
+
+    part = RecomposeRows(0.5, probability=0.0, capacity=2)
+    collector = SimpleNamespace(gather=gather)
+    part(batch_of([1, 3, 2, 4], [True] * 4, group=[0, 0, 1, 1]), context(0, collector=collector))
+    assert list(part.buffer) == [(0, 1)]

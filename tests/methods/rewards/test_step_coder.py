@@ -137,3 +137,17 @@ def test_refusals():
             CompletionCurriculum(**wrong)
     with pytest.raises(ValueError, match="executed_lines"):
         MaskUnexecuted()([Episode(Prompt("p"), 0, 0)], context())
+
+
+def test_without_a_group_the_number_of_lines_stays():
+    part = CompletionCurriculum()
+    part.observe([])
+    assert part.lines == 1
+
+
+def test_a_token_that_is_no_choice_stays_masked():
+    each = episode("x = 1\ny = 2", lines=(1, 2))
+    done = each.turns[0].completion
+    done.action_mask[:3] = False
+    (masked,) = MaskUnexecuted()([each], context())
+    assert masked.turns[0].completion.action_mask.tolist() == [False] * 3 + [True] * 9

@@ -1,12 +1,20 @@
 """The information cap and its multiplier by hand, and that the multiplier finds the cap."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.types import PolicyOutput
-from mmrl.methods.world_models.repo import ConstrainedStates, InformationCap, InformationDual, prior_share
+from mmrl.methods.world_models.repo import (
+    ConstrainedStates,
+    InformationCap,
+    InformationDual,
+    RecordedInformation,
+    prior_share,
+)
 from mmrl.objectives.objective import Objective
 from mmrl.ops.world_model.latent_kl import balanced_kl
 from mmrl.policies.control.critic import LagrangeMultiplier
@@ -78,3 +86,21 @@ def test_the_multiplier_finds_the_cap():
         dual.step()
     assert_close(information.item(), 2.0, rtol=0.01, atol=0)
     assert_close(multiplier().item(), 2**-1.5, rtol=0.01, atol=0)
+
+
+def test_the_cap_and_its_numbers_inside_the_mask():
+    """beta = .2 and epsilon = .5: .2 (2 - .5) = .3 inside, 0 outside; the multiplier's step reads the same numbers."""
+    batch = Batch(action_mask=torch.tensor([[True, False]]), information=torch.tensor([[2.0, torch.nan]]))
+    log_beta = torch.tensor([0.2]).log().requires_grad_()
+    ctx = SimpleNamespace(models={"information_multiplier": SimpleNamespace(log=log_beta)})
+    out = RecordedInformation()(batch, ctx)
+    assert out.extra["log_multiplier"] is log_beta and out.logprobs.tolist() == [[0.0, 0.0]]
+    cap = InformationCap(0.5)(out, batch)
+    assert_close(cap, torch.tensor([[0.3, 0.0]]))
+    metrics = InformationCap(0.5).metrics(out, batch)
+    assert not cap.requires_grad and not metrics["beta"].requires_grad
+    assert_close(metrics, {"nats": torch.tensor([[2.0, 0.0]]), "beta": torch.tensor([[0.2, 0.2]])})
+    dual = InformationDual(0.5)(out, batch)  # -log(.2) 1.5 = 2.414157
+    assert_close(dual, torch.tensor([[2.414157, 0.0]]))
+    (slope,) = torch.autograd.grad(dual.sum(), log_beta)
+    assert_close(slope, torch.tensor([-1.5]))

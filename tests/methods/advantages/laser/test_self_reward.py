@@ -1,11 +1,14 @@
 """Self-rewards, class weights and mixed advantages by hand; the self-reward token and its confidence in a policy."""
 
+import math
+import warnings
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
-from mmrl.core.types import Context, Episode, Prompt, Sampling, Turn
+from mmrl.core.types import Context, Episode, PolicyOutput, Prompt, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.data.minibatches import zero_padding
 from mmrl.methods.advantages.laser.confidence import Confidence, Discrimination, WeightedVote
@@ -55,6 +58,8 @@ def test_both_classes_count_the_same():
     assert_close(weights, torch.tensor([0.75, 1.5, 0.75]))
     error = (self_reward(LOGPROBS, -23.0, SELF_REWARD_MASK, 0.1) - REWARD).square()
     assert_close((weights * error).mean(), torch.tensor(0.06375))
+    # one right and two wrong: 3 / 2 and 3 / 4
+    assert_close(balanced_weights(REWARD == 0, torch.ones(3).bool(), 1, 2), torch.tensor([0.75, 1.5, 0.75]))
     assert balanced_weights(REWARD == 1, torch.tensor([True, False, False]), 1, 0).tolist() == [0.5, 0, 0]
 
 
@@ -79,12 +84,59 @@ def test_mixed_advantages_by_hand():
     assert_close(result[:, 0], torch.tensor([0.621323, -1.137431, 0.516108]), rtol=0, atol=2e-6)
     assert (result[:, 1] == 0).all()
     assert_close(mixed([1.7, 0.05, 0.5], MixedAdvantage("self_reward")), result)  # held in [0, 1]
+    # -.7 counts as 0: s = (1, 0, .5) has the mean .5 and the std .5, B = (1, -1, 0)
+    result = mixed([1.0, -0.7, 0.5], MixedAdvantage("self_reward"))[:, 0]
+    assert_close(result, torch.tensor([0.619615, -1.139231, 0.519615]), rtol=0, atol=2e-6)
 
 
 def test_a_group_that_is_trusted_alike_keeps_its_own():
     # (.5, .6, .7) has the sample std .1, which is not more than .1
     assert_close(mixed([0.5, 0.6, 0.7], MixedAdvantage("self_reward", min_std=0.11))[:, 0], OWN)
     assert_close(mixed([1.0, 0.05, 0.5], MixedAdvantage("self_reward", start_iteration=3), iteration=2)[:, 0], OWN)
+    assert_close(mixed([0.5, 0.75, 1.0], MixedAdvantage("self_reward", min_std=0.25))[:, 0], OWN)  # its std is .25
+
+
+CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
+
+
+def scored_rows(**columns):
+    """Two wrong answers and a right one with the token, and three rows without it, which count nowhere."""
+    tokens = torch.tensor([[False, True], [True, False], [False, True]] + [[False, False]] * 3)
+    logprobs = torch.cat([LOGPROBS, torch.zeros(3, 2)])
+    reward = torch.tensor([0.0, 0.0, 1.0, 0.5, 1.0, 0.0])
+    return Batch(self_reward_mask=tokens, old_logprobs=logprobs, episode_reward=reward, **columns)
+
+
+@pytest.mark.parametrize("reference, columns", [(-23.0, {}), (None, {"ref_logprobs": torch.full((6, 2), -23.0)})])
+def test_self_rewards_and_weights_of_a_batch_by_hand(reference, columns):
+    # one right and two wrong of three: 3 / (2 * 1) and 3 / (2 * 2)
+    out = SelfReward(reference=reference)(scored_rows(**columns), CTX)
+    assert_close(out["self_reward"], torch.tensor([1.0, 0.05, 0.5, 0, 0, 0]))
+    assert_close(out["self_reward_weight"], torch.tensor([0.75, 0.75, 1.5, 0, 0, 0]))
+
+
+def test_mean_self_rewards_of_a_batch_by_hand():
+    # wrong: (1 + .05) / 2; right: .5; the nines have no token
+    batch = scored_rows(self_reward=torch.tensor([1.0, 0.05, 0.5, 9, 9, 9]))
+    assert SelfReward().metrics(batch, CTX) == pytest.approx({"right": 0.5, "wrong": 0.525})
+    assert SelfReward().metrics(batch.select(torch.tensor([0, 4])), CTX) == pytest.approx({"wrong": 1.0})
+
+
+def test_an_answer_that_is_neither_right_nor_wrong_is_refused():
+    batch = scored_rows().with_columns(episode_reward=torch.tensor([0.5] + [0.0] * 5))
+    with pytest.raises(ValueError, match=r"one earned 0\.5"):
+        SelfReward(reference=-23.0)(batch, CTX)
+
+
+def test_the_loss_of_the_self_reward_by_hand():
+    # s = (1, .05, .5) against (1, 0, 1) with the weights 2, 4 and 3: 2 * 0, 4 * .0025, 3 * .25
+    batch = Batch(
+        self_reward_mask=SELF_REWARD_MASK, episode_reward=REWARD, self_reward_weight=torch.tensor([2.0, 4, 3])
+    )
+    out = PolicyOutput(LOGPROBS, torch.zeros(3, 2))
+    assert_close(SelfRewardLoss(reference=-23.0)(out, batch), torch.tensor([0.0, 0.01, 0.75]))
+    batch = batch.with_columns(ref_logprobs=torch.full((3, 2), -23.0))
+    assert_close(SelfRewardLoss()(out, batch), torch.tensor([0.0, 0.01, 0.75]))
 
 
 PROMPTS = [Prompt(f"text/train/{i}", ({"role": "user", "content": t},)) for i, t in enumerate(("1+1=", "longer", "9"))]
@@ -142,6 +194,11 @@ def test_confidence_is_noted_and_told_apart(policy, episodes):
         [0.1 * (float(lp[i][batch["self_reward_mask"][i]]) + 5) for i in (1, 2)], abs=1e-5
     )
     assert [e.info["answer"] for e in noted] == [e.output for e in episodes]
+    failed = Episode(PROMPTS[0], 0, 3, ended="error")  # it has no turn to ask about
+    part = Confidence("<unk>", scale=0.1, reference=-5.0)
+    mixed_up = part([episodes[0], failed, *episodes[1:]], context(policy))
+    assert [e.info.get("confidence") for e in mixed_up] == pytest.approx([0, None, *reported[1:]], abs=1e-5)
+    assert part([failed], context(policy)) == [failed]
 
 
 def episodes_with_confidence(rows):
@@ -174,3 +231,19 @@ def test_bad_tokens_and_samplings_are_refused(policy, episodes):
     with pytest.raises(KeyError, match=r"data\.evaluation\.transforms"):
         Discrimination()([Episode(PROMPTS[0], 0, 0, scores={"exact": 1.0})])
     assert "self_reward_mask" not in Batch(action_mask=torch.ones(1, 1).bool())
+
+
+def test_an_area_needs_a_right_and_a_wrong_answer():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = Discrimination()(episodes_with_confidence([(0, 1.0, 0.9, "2"), (0, 1.0, 0.4, "3")]))
+    assert math.isnan(values["mean"]) and values["right"] == 2
+
+
+def test_a_weight_below_zero_counts_nothing_in_a_vote():
+    # "4" has .3 + 0 against .1; "5" has .3 against 0
+    for rows in (
+        [(0, 1.0, 0.3, "4"), (0, 1.0, -1.0, "4"), (0, 0.0, 0.1, "5")],
+        [(0, 0.0, -0.2, "4"), (0, 1.0, 0.3, "5")],
+    ):
+        assert WeightedVote()(episodes_with_confidence(rows))["mean"] == 1

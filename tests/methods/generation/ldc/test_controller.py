@@ -1,6 +1,8 @@
 """LDC's controller: levels of ratings, labels of sentences, cross-entropy by hand, learning, controlled texts."""
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,13 @@ from mmrl.core.batch import Batch
 from mmrl.core.errors import ConfigError
 from mmrl.core.types import Context, Episode, PolicyOutput, Sampling, Turn
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.generation.ldc.controller import ControlledSentences, SentenceLevels, StrengthLoss, find_level
+from mmrl.methods.generation.ldc.controller import (
+    ControlledSentences,
+    SentenceLevels,
+    StrengthLoss,
+    _Text,
+    find_level,
+)
 from mmrl.methods.generation.ldc.policy import LEVELS, SteeringNetworks
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.offline.demonstrations import demonstration
@@ -82,6 +90,8 @@ def test_the_loss_by_hand():
     out = PolicyOutput(torch.zeros(1, 2), torch.zeros(1, 2), extra={"strength_logits": logits})
     loss = StrengthLoss()(out, batch)
     assert_close(loss, torch.tensor([[(math.log(3) + math.log(2)) / 2, 0.0]]))
+    wrong = Batch(strength_levels=torch.tensor([[[1, 2], [-1, -1]]]))  # the first of equal logits is 0
+    assert StrengthLoss().metrics(out, wrong)["right"].tolist() == [[0.5, 0.0]]
     metrics = StrengthLoss().metrics(out, batch)
     assert metrics["begins"].tolist() == [[1.0, 0.0]] and metrics["right"].tolist() == [[1.0, 0.0]]
 
@@ -129,3 +139,24 @@ def test_texts_are_written_with_the_strengths_of_each_sentence():
             assert expected.tolist() == strengths
     with pytest.raises(ValueError, match="sentences"):
         ControlledSentences(0)
+
+
+def test_a_text_goes_on_behind_a_boundary_with_room_left():
+    done = demonstration(TASK[0].observation, "a", make_context(make_policy()))
+    for ids, goes_on in (([4, 9], True), ([9, 4], False), ([4, 5, 6, 9], False)):
+        text = _Text(TASK[0], 0, 0)
+        text.add(replace(done, action=torch.tensor(ids)), boundary=9, limit=4)
+        assert text.goes_on is goes_on and text.ids.tolist() == ids
+    text = _Text(TASK[0], 0, 0)  # two sentences are four tokens
+    text.add(replace(done, action=torch.tensor([4, 9])), boundary=9, limit=4)
+    text.add(replace(done, action=torch.tensor([5, 9])), boundary=9, limit=4)
+    assert not text.goes_on and text.ids.tolist() == [4, 9, 5, 9]
+
+
+def test_a_text_that_ended_gets_no_further_sentence():
+    policy = make_policy()
+    ctx = make_context(policy)
+    done, counts = demonstration(TASK[0].observation, "bade", ctx), []
+    engine = SimpleNamespace(sample=lambda requests, _: counts.append(len(requests)) or [done for _ in requests])
+    episodes = ControlledSentences(3).collect([(0, TASK[0])], replace(ctx, engine=engine))
+    assert counts == [2] and [len(e.info["strengths_by_sentence"]) for e in episodes] == [1, 1]

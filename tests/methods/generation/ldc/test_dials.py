@@ -152,3 +152,17 @@ def test_names_of_dimensions_are_refused():
             build()
     assert read_strengths(Prompt("p/0"), 2) == (0.0, 0.0)
     assert set_strengths(Prompt("p/0"), [1]).strengths == (1.0,)
+
+
+def test_the_paper_s_dimensions_have_a_third_each():
+    assert list(DialReward().weights.values()) == pytest.approx([1 / 3] * 3)
+    assert DialReward(dict(WEIGHTS)).weights == WEIGHTS
+
+
+def test_a_dial_that_turns_another_score_as_much_is_not_selective():
+    """b changes its own score and that of a by 1/2; the others change nothing, 0 against 0."""
+    scores = {one_dial(n, 3): dict.fromkeys(SCORES, 0.0) for n in range(6)}
+    scores[one_dial(0, 3)] |= {"share_b": 0.5, "share_a": 0.5}
+    episodes = [Episode(Prompt("p/0", info={"strengths": c}), 0, 0, scores=values) for c, values in scores.items()]
+    numbers = DialResponse(SCORES)(episodes)
+    assert (numbers["own/share_b"], numbers["cross/share_b"], numbers["selective"]) == (0.5, 0.5, 0.0)

@@ -60,13 +60,14 @@ def test_steering_by_hand():
     assert_close(steer(torch.tensor([1.0, 2.0]), torch.tensor([0.5, -1.0]), weights), torch.tensor([1.0, 4.0]))
 
 
-def test_sampled_and_scored_log_probs_are_those_of_steered_states():
+@pytest.mark.parametrize("dials", [STRENGTHS, ((1.0, -0.5, 0.5),) * 5])
+def test_sampled_and_scored_log_probs_are_those_of_steered_states(dials):
     """Rows of several strengths in one batch, of which some end before others and leave it."""
     policy = make_policy()
-    done = sample(policy, raws(), Sampling(max_tokens=24, temperature=0.7, stop=tuple("abcdefghijklmnop")))
+    done = sample(policy, raws(dials), Sampling(max_tokens=24, temperature=0.7, stop=tuple("abcdefghijklmnop")))
     assert len({len(each.action) for each in done}) > 2
     out = policy(make_batch(policy, done))
-    for i, (each, strengths) in enumerate(zip(done, STRENGTHS)):
+    for i, (each, strengths) in enumerate(zip(done, dials)):
         states = states_of(policy, each)
         steered = states.clone()
         for c, weight in zip(strengths or (), policy.networks.steering):
@@ -182,3 +183,18 @@ def test_what_does_not_fit_is_refused_by_name():
     with pytest.raises(NotImplementedError, match="engine=vllm has none"):
         policy.canary()
     assert copy.deepcopy(policy).is_built
+
+
+def test_a_policy_predicts_strengths_where_its_controller_is_trained():
+    assert SteeredPolicy.predicts({"trains": "dials"}) == SteeredPolicy.predicts({}) == {"values"}
+    assert SteeredPolicy.predicts({"trains": "controller"}) == {"values", "strength_logits"}
+
+
+def test_levels_are_predicted_inside_the_rows_alone():
+    """A boundary outside the row begins no sentence; the first token always does."""
+    policy = make_policy()
+    states, tokens = torch.randn(1, 4, policy.networks.sentences.input_size), torch.zeros(1, 4, dtype=torch.long)
+    tokens[0, [0, 2]] = policy.boundary
+    inside = torch.tensor([[True, True, False, False]])
+    sizes = policy.predict_levels(states, tokens, inside).detach().abs().flatten(2).sum(-1)[0]
+    assert (sizes > 0).tolist() == [True, True, False, False]

@@ -12,6 +12,7 @@ from mmrl.methods.rewards.reward_anything.consensus import (
     reversed_gaps,
 )
 from mmrl.rewards.judges.base import LanguageJudge
+from mmrl.rewards.judges.graded import SheetGrader
 from mmrl.rewards.judges.questions import Reply
 from tasks.grammar import Grammar
 from tasks.judgements import Judgements
@@ -111,3 +112,16 @@ def test_an_unknown_judge_is_refused_before_the_run():
     words = ("recipe=reward_anything_judge", "data.reward.judges.judge_1.model=other")
     with pytest.raises(ConfigError, match=r"EngineJudge of data samples from \['other'\]"):
         CLI(to_lightning(compose([*words, "trainer.callbacks.warm_start.stages=null"])))
+
+
+def test_grades_are_asked_for_by_default_and_ranks_with_them():
+    grader = ConsensusReward({"judge": Fixed("")}, WEIGHTS, agreeing=1).grader
+    assert isinstance(grader, SheetGrader) and (grader.low, grader.high, grader.ranked) == (1, 5, True)
+
+
+def test_a_reward_is_foreign_unless_all_its_judges_are_of_the_run():
+    reward = reward_of("531:123", "531:123", agreeing=1)
+    assert reward.foreign
+    for judge, foreign in zip(reward.judges.values(), (True, False)):
+        judge.of_run = True
+        assert reward.foreign is foreign
