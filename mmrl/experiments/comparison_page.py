@@ -136,12 +136,16 @@ def _format_interval(values: Sequence[float], signed: bool = False) -> str:
 
 
 def plot_comparison(comparison: Comparison, cells: Cells, path: Path) -> Path:
-    """Draw each method's paired differences to the reference, a panel per task: interval, mean, every seed as a dot."""
+    """Draw each method's paired differences to the reference: interval, mean, every seed as a dot.
+
+    There is a panel for each task with runs.
+    """
     names = [method for method in comparison.methods if method != comparison.reference]
-    figure = Figure(figsize=(3.2 * len(comparison.tasks) + 1.2, 0.3 * len(names) + 1.2), dpi=110, layout="constrained")
+    tasks = [task for task in comparison.tasks if cells[task]]
+    figure = Figure(figsize=(3.2 * len(tasks) + 1.2, 0.3 * len(names) + 1.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(comparison.tasks), sharey=True, squeeze=False)[0]
-    for axes, task in zip(panels, comparison.tasks):
+    panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+    for axes, task in zip(panels, tasks):
         reference = cells[task].get(comparison.reference, {"seeds": []})["seeds"]
         axes.axvline(0, color=COLOURS[1], linewidth=1)
         if reference:
