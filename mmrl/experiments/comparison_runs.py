@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -14,6 +17,9 @@ from mmrl.experiments.comparison import KINDS, Cells, Comparison, choose_value, 
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.runner import ExperimentRun, RunFailed, describe_machine
+
+FULL = os.strerror(errno.ENOSPC)
+"""In the error of a run that found the disk full."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,8 @@ def run_comparison(
 ) -> dict[str, str]:
     """Run what is missing and store each run when it has ended; return errors by task and method.
 
-    A run that `mmrl fit` ended with an error is stored as failed. One that was killed stays missing.
+    A run that `mmrl fit` ended with an error is stored as failed. One that was killed, or found the disk full, stays
+    missing. Of a run that is stored the weights are removed: those of a pretrained model fill a disk after some runs.
     """
     cells, errors = read_cells(comparison, out), {}
     with ThreadPoolExecutor(workers) as pool:
@@ -87,9 +94,10 @@ def run_comparison(
             try:
                 row = measure_run(future.result(), metric, comparison.diagnostics)
                 _store(cell, run.side, row | setting)
+                _remove_weights(run.folder)
             except (RunFailed, ConfigError) as error:
                 errors[run.recipe] = failed = str(error)
-                if isinstance(error, RunFailed) and error.reason:
+                if isinstance(error, RunFailed) and error.reason and FULL not in error.reason:
                     kind = "failed" if run.side == "seeds" else run.side
                     _store(cell, kind, {"seed": run.seed, "error": error.reason} | setting)
             if any(cell.get(kind) for kind in ("tuning", *KINDS)):
@@ -97,6 +105,11 @@ def run_comparison(
                 write_cells(comparison, cells, describe_machine(workers), out)
             report(run, failed)
     return errors
+
+
+def _remove_weights(folder: Path) -> None:
+    for name in ("checkpoints", "policy"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _store(cell: dict[str, Any], kind: str, row: dict[str, Any]) -> None:

@@ -51,6 +51,7 @@ class Ended:
     reason: str = ""
     value: float | None = None
     side: str = "seeds"
+    folder: Path = Path("no such folder")
 
     def __call__(self):
         if not self.rows:
@@ -181,6 +182,18 @@ def test_a_search_on_a_reported_seed_and_a_diagnostic_that_is_not_logged_are_ref
         measure_run({"rows": rows, "seed": 0, "seconds": 1.0}, METRIC, {"KL": "train/kl/mean"})
 
 
+def test_the_weights_of_a_run_are_removed_when_it_is_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    content, folder = " ".join(SMALL.words("digits", "PPO")), tmp_path / "run"
+    for file in ("checkpoints/last.ckpt", "policy/model.safetensors", "metrics.csv", "receipt.json"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
+    ended = [{METRIC: "0.25", METRIC.replace("mean", "n"): "8"}] * 2
+    for rows, left in (([], 4), (ended, 2)):  # a run that failed keeps what it has
+        run_comparison(SMALL, [Ended("digits/PPO", 0, content, rows, folder=folder)], 1, tmp_path, lambda run, error: 0)
+        assert len(list(folder.iterdir())) == left
+
+
 def test_an_error_of_a_seed_is_reported_for_that_seed_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(comparisons, "hash_content", " ".join)
     content = " ".join(SMALL.words("digits", "PPO"))
@@ -196,7 +209,7 @@ def test_a_run_that_ended_with_an_error_is_stored_and_named_and_one_that_was_kil
     content = " ".join(SMALL.words("digits", "PPO"))
     runs = [
         Ended("digits/PPO", 0, content, [], "no episode to learn from. What to try: more"),
-        Ended("digits/PPO", 1, content, []),
+        Ended("digits/PPO", 1, content, [], "run/start.ckpt: No space left on device, so it was not written"),
     ]
     assert len(run_comparison(SMALL, runs, 1, tmp_path, lambda run, error: None)) == 1
     cells = read_cells(SMALL, tmp_path)
