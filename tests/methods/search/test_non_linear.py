@@ -42,6 +42,20 @@ def test_attention_is_that_of_a_loop():
     assert_close(layer(nodes, edges)[0], torch.stack(out))
 
 
+def test_missing_nodes_attend_to_themselves_alone():
+    """The second place is empty, though it names a parent and is named as one."""
+    edges = connect(torch.tensor([[1, 0, 1]]).bool(), torch.tensor([[-1.0, 0, 1]]))
+    assert torch.equal(edges[0], torch.eye(3).bool())
+
+
+def test_attention_has_the_gradient_of_differences():
+    torch.manual_seed(0)
+    layer = TreeAttention(3, 4).double()
+    edges = connect(torch.ones(1, 4).bool(), torch.tensor([[-1.0, 0, 0, 2]]))
+    nodes = torch.randn(1, 4, 3, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda values: layer(values, edges), nodes)
+
+
 def observe(envs, policy):
     raws = [env._observe() for env in envs]
     return policy.encode_batch({name: np.stack([raw[name] for raw in raws]) for name in raws[0]})
