@@ -155,7 +155,7 @@ def test_a_saved_controller_is_loaded(tmp_path):
 
 
 def test_refusals():
-    for options in ({"actions": 2}, {"observation_dims": 81}, {"action_mask": False}, {"width": 0}):
+    for options in ({"actions": None}, {"actions": 2}, {"observation_dims": 81}, {"action_mask": False}, {"width": 0}):
         with pytest.raises(ValueError, match=r"TreeController|policy"):
             TreeController(**{"observation_dims": 80, "actions": 10, **options})
 
