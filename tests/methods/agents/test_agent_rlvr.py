@@ -25,8 +25,13 @@ from tasks.split_facts.task import SplitFacts
 from tests.rollouts.text.test_tools import PARSER, POLICY
 
 TASK = Patches()
-TOOLS = ToolUse({"?": OpenFile(TASK)}, replace(PARSER, open_tag="{name}", close_tag=";"), max_turns=2)
-LAWS = [TestedPairs, lambda: RetryWithGuidance(TOOLS, retries=2)]
+
+
+def build_tools():
+    return ToolUse({"?": OpenFile(TASK)}, replace(PARSER, open_tag="{name}", close_tag=";"), max_turns=2)
+
+
+LAWS = [TestedPairs, lambda: RetryWithGuidance(build_tools(), retries=2)]
 
 
 @dataclass
@@ -61,7 +66,7 @@ def play(indices, engine, samples=2):
     """Scored attempts at problems, and their context."""
     scorer = Scorer(TASK, WeightedSum({"exact": 1.0}))
     ctx = Context(TASK, engine, POLICY, Sampling(max_tokens=4), 0, 0, group_size=samples, collector=scorer)
-    episodes = TOOLS.collect([(slot, TASK[index]) for slot, index in enumerate(indices)], ctx)
+    episodes = build_tools().collect([(slot, TASK[index]) for slot, index in enumerate(indices)], ctx)
     scorer.score(episodes)
     return episodes, ctx
 
@@ -77,7 +82,7 @@ def test_failed_problems_are_tried_again_with_guidance():
     assert [e.scores["exact"] for e in episodes] == [1, 1, 0, 0]
     plain_seeds = set(engine.drawn)
     engine.read.clear(), engine.drawn.clear()
-    out = RetryWithGuidance(TOOLS, retries=3, instruction="|")(episodes, ctx)
+    out = RetryWithGuidance(build_tools(), retries=3, instruction="|")(episodes, ctx)
     file = out[2].prompt.answer[0]
     # the failed patch of a, and where to look; three attempts of two turns, in streams of their own
     assert set(engine.read) == {f"{out[2].prompt.messages[0]['content']}|a-{file}"} and len(engine.read) == 6
@@ -91,7 +96,7 @@ def test_failed_problems_are_tried_again_with_guidance():
 def test_a_problem_that_one_attempt_solved_is_not_tried_again():
     episodes, ctx = play(find(True, 1), Weak())
     episodes[1].scores["exact"] = 0.0
-    out = RetryWithGuidance(TOOLS, retries=2)(episodes, ctx)
+    out = RetryWithGuidance(build_tools(), retries=2)(episodes, ctx)
     assert len(out) == 2 and out[0].info["counts"]["guidance/problems"] == 0
 
 
@@ -103,7 +108,7 @@ def test_attempts_that_failed_by_an_error_are_left_out():
             return replace(done, ended="error") if first == len(self.read) - 1 else done
 
     episodes, ctx = play(find(False, 1), Fails())
-    out = RetryWithGuidance(TOOLS, retries=3, instruction="|")(episodes, ctx)
+    out = RetryWithGuidance(build_tools(), retries=3, instruction="|")(episodes, ctx)
     assert len(out) == 4 and out[0].info["counts"]["guidance/attempts"] == 2 and {e.ended for e in out} == {"done"}
 
 
@@ -117,7 +122,7 @@ def test_the_row_that_is_not_trained_on_has_turns():
 
 def test_guidance_leaves_the_context_and_the_tokens_stay():
     episodes, ctx = play(find(False, 1), Weak(), samples=1)
-    guided = RetryWithGuidance(TOOLS, retries=1, instruction="|")(episodes, ctx)[-1]
+    guided = RetryWithGuidance(build_tools(), retries=1, instruction="|")(episodes, ctx)[-1]
     prompt = TASK[find(False, 1)[0]]
     assert guided.prompt == prompt and guided.info["guided"]
     # as if the attempt had been made at the prompt itself
@@ -138,7 +143,7 @@ def test_problems_that_guidance_does_not_help_give_no_pair():
             return super()._write(replace(request, observation=observation))
 
     episodes, ctx = play(find(False, 1), Deaf())
-    out = RetryWithGuidance(TOOLS, retries=2, instruction="|")(episodes, ctx)
+    out = RetryWithGuidance(build_tools(), retries=2, instruction="|")(episodes, ctx)
     assert len(out) == 4 and not any(e.scores["exact"] for e in out)
     (row,) = TestedPairs()(out, ctx)
     assert float(row.turns[0].completion.extra["preference"]) == 0  # one row that is not trained on
@@ -152,7 +157,7 @@ def test_pairs_by_hand():
 
 def test_a_pair_of_an_attempt_with_guidance_and_one_without():
     episodes, ctx = play([*find(True, 1), *find(False, 1)], Weak())
-    rows = TestedPairs()(RetryWithGuidance(TOOLS, retries=2, instruction="|")(episodes, ctx), ctx)
+    rows = TestedPairs()(RetryWithGuidance(build_tools(), retries=2, instruction="|")(episodes, ctx), ctx)
     # the first problem is always solved; of the second the first guided attempt is chosen
     assert [(r.group, r.sample_index, float(r.turns[0].completion.extra["preference"])) for r in rows] == [
         (1, 2, 1.0), (1, 0, -1.0),
@@ -177,7 +182,7 @@ def test_dpo_by_hand_on_the_agents_tokens(margins, loss):
 
 def test_the_pair_lowers_the_loss_where_the_right_file_gets_likelier():
     episodes, ctx = play(find(False, 2), Weak())
-    rows = TestedPairs()(RetryWithGuidance(TOOLS, retries=1, instruction="|")(episodes, ctx), ctx)
+    rows = TestedPairs()(RetryWithGuidance(build_tools(), retries=1, instruction="|")(episodes, ctx), ctx)
     batch = collate(rows, POLICY)
     zero = torch.zeros(batch["action"].shape)
     better = torch.where(batch["preference"][:, None] > 0, zero + 0.1, zero)
@@ -194,11 +199,11 @@ def test_what_cannot_be_guided_is_refused():
     episode = Episode(task[0], 0, 0, scores={"exact": 0.0})
     ctx = Context(task, None, POLICY, Sampling(), 0, 0)
     with pytest.raises(ConfigError, match=r"split_facts.*guide\(prompt, attempts\)"):
-        RetryWithGuidance(TOOLS)([episode], ctx)
+        RetryWithGuidance(build_tools())([episode], ctx)
     prompt = add_guidance(TASK[0], "c", "|")
     two = Episode(prompt, 0, 0, [Turn(Completion({}, *[torch.zeros(1)] * 3, "")) for _ in range(2)])
     with pytest.raises(ConfigError, match="2 rows"):
-        remove_guidance(two, TASK[0], TOOLS, POLICY)
+        remove_guidance(two, TASK[0], build_tools(), POLICY)
 
 
 class Encoder:
@@ -233,7 +238,7 @@ def test_the_reward_model_learns_transcripts_of_the_frozen_agent():
         TASK, engine, model, Sampling(max_tokens=4), 0, 0,
         collector=Scorer(TASK, WeightedSum({"exact": 1.0})), models={"agent": POLICY},
     )  # fmt: skip
-    rollout = AttemptPairs(TOOLS, attempts=2, retries=1, instruction="|")
+    rollout = AttemptPairs(build_tools(), attempts=2, retries=1, instruction="|")
     assert rollout.sampled_models() == {"agent"}
     rows = rollout.collect([(0, TASK[index]), (1, TASK[find(True, 1)[0]])], ctx)
     assert set(engine.models) == {"agent"}
@@ -259,3 +264,27 @@ def test_the_rounds_train_the_reward_model_on_the_newest_agent():
     steps = {step.name: step for step in list_steps(file)}
     assert steps["1/reward"].folders == ("1/dpo",) and steps["1/dpo"].weights == "0/agent"
     assert "unguided" in file.values["baselines"]
+
+
+def test_an_attempt_of_the_frozen_agent_that_ended_in_an_error_makes_no_pair():
+    """Of two attempts at a problem that is solved, the first request fails: what is left has no failed attempt."""
+
+    class Fails(Weak):
+        def _write(self, request):
+            done = super()._write(request)
+            return replace(done, ended="error") if len(self.read) == 1 else done
+
+    ctx = Context(
+        TASK, Fails(), Encoder(), Sampling(max_tokens=4), 0, 0,
+        collector=Scorer(TASK, WeightedSum({"exact": 1.0})), models={"agent": POLICY},
+    )  # fmt: skip
+    (row,) = AttemptPairs(build_tools(), attempts=2, retries=0).collect([(0, TASK[find(True, 1)[0]])], ctx)
+    assert float(row.turns[0].completion.extra["preference"]) == 0 and row.sample_index == 1
+
+
+def test_the_reward_model_reads_the_tools_of_a_prompt():
+    ((episode,), ctx) = play(find(True, 1), Weak(), samples=1)
+    reward = TranscriptScore().bind(replace(ctx, models={"reward_model": Encoder()}))
+    tool = {"name": "open"}
+    assert reward._read(replace(episode, prompt=replace(episode.prompt, tools=(tool,))))["tools"] == [tool]
+    assert reward._read(replace(episode, prompt=replace(episode.prompt, tools=())))["tools"] is None

@@ -1,5 +1,6 @@
 """COS(M+O)S: curiosity and UCT by hand, values from ratings, trees of stories, ORPO's numbers, and the rounds."""
 
+import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -129,13 +130,14 @@ class Silent(Collector):
 
 
 def test_features_are_those_of_the_base_model_without_the_end():
-    """Against transformers' own log-probabilities of the letters behind the prompt."""
-    raw = text_observation(TASK[0])
-    ((surprisal, coherence),) = StorySearch(judge=JUDGE).measure([(raw, "baba bede")], context())
+    """Against transformers' own log-probabilities of the letters behind the prompt; large weights make them differ."""
+    raw, base = text_observation(TASK[0]), copy.deepcopy(POLICY)
+    torch.nn.init.normal_(base.model.get_output_embeddings().weight, generator=torch.Generator().manual_seed(0))
+    ((surprisal, coherence),) = StorySearch(judge=JUDGE).measure([(raw, "baba bede")], context(models={"base": base}))
     (prompt,) = POLICY.encode(raw).values()
     ids = torch.cat([prompt, POLICY.encode_demonstration(raw, "baba bede")[:-1]])[None]
     with torch.no_grad():
-        logprobs = POLICY.model(input_ids=ids).logits[0].log_softmax(-1)
+        logprobs = base.model(input_ids=ids).logits[0].log_softmax(-1)
     places = range(len(prompt), ids.shape[1])
     assert surprisal == pytest.approx(-sum(float(logprobs[t - 1, ids[0, t]]) for t in places) / len(places), rel=1e-4)
     assert coherence in (0.7, 1.0)  # three or two links of three, by the opening

@@ -7,12 +7,13 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
-from mmrl.core.types import PolicyOutput
+from mmrl.core.types import Completion, PolicyOutput
 from mmrl.data.collate import collate
 from mmrl.methods.search.cpl import PlanSearch, puct, select_pairs
 from mmrl.objectives.preference import DPOLoss
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.rollouts.trees.node import StepNode
+from mmrl.rollouts.trees.search import StepTree
 from tests.rollouts.text.test_tools import POLICY
 from tests.rollouts.trees.test_search import collect, decode
 
@@ -101,3 +102,29 @@ def test_a_tree_without_a_pair_gives_a_row_without_a_preference():
     )
     assert len(episodes) == 1 and float(episodes[0].turns[0].completion.extra["preference"]) == 0
     assert episodes[0].info["counts"] == {"tree/pairs": 0, "tree/solved": 1}
+
+
+def listed(*steps, **options):
+    """Rows of a tree of slot 2 whose root has these children (value, outcome)."""
+    root = StepNode(Transcript({}, 0))
+    for letter, (value, outcome) in zip("abcd", steps):
+        script = root.script.fork()
+        ids = POLICY.tokenize(letter)
+        script.write(Completion({}, ids, torch.zeros(1), torch.ones(1).bool(), letter))
+        root.children.append(StepNode(script, root, value=value, outcome=outcome))
+    return PlanSearch(max_pairs=4, **options).list_episodes(StepTree(2, None, root), None)
+
+
+def test_pairs_of_a_tree_are_numbered_from_its_slot():
+    """Steps .5, .25 and -.5: the pairs of the worst with the others, 8 and 9, as slot 2 has four numbers."""
+    rows = listed((0.5, None), (0.25, None), (-0.5, None))
+    assert [(row.group, row.sample_index) for row in rows] == [(8, 0), (8, 1), (9, 0), (9, 1)]
+    assert rows[0].info["counts"] == {"tree/pairs": 2, "tree/unsolved": 1}
+
+
+def test_trees_without_steps_or_pairs():
+    (failed,) = listed()
+    assert failed.ended == "error" and failed.group == 8 and failed.info["counts"] == {"tree/failed": 1}
+    (alone,) = listed((1.0, 1.0))
+    assert alone.ended != "error" and alone.info["counts"] == {"tree/pairs": 0, "tree/solved": 1}
+    assert listed((-1.0, -1.0))[0].info["counts"] == {"tree/pairs": 0, "tree/unsolved": 1}

@@ -1,18 +1,21 @@
 """A search tree: what a leaf says above it, where the search goes on, trees that find nothing, advantages of leaves."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.core.batch import Batch
 from mmrl.core.rng import derive_rng
-from mmrl.core.types import Completion, Context, Sampling
+from mmrl.core.types import Completion, Context, Episode, Sampling, Turn
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.search.deep_search import (
     CentredValues,
     SearchNode,
     TreeSearch,
+    _Tree,
     back_up,
     choose_leaf,
     frontier_score,
@@ -20,6 +23,7 @@ from mmrl.methods.search.deep_search import (
 )
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
+from mmrl.rollouts.base import text_observation
 from mmrl.rollouts.text.transcript import Transcript
 from tests.rollouts.text.test_tools import POLICY
 from tests.tiny_recipes import Counting
@@ -187,3 +191,85 @@ def test_leaves_are_centred_on_each_other():
     assert_close(out[:, 2], torch.tensor([1.5, -0.5, -0.5, -0.5]))
     assert_close(out[:, 0], torch.full((4,), 0.25 + 0.5))
     assert (CentredValues()(tree([-1.0] * 4, inner=-1.0), CTX)["advantages"] == 0).all()
+
+
+def test_leaves_are_centred_inside_the_mask_by_hand():
+    """Group 3 ends with 1 and -.5, mean .25; of group 7 the row without a choice does not count, and .8 is its mean."""
+    nan = float("nan")
+    values = torch.tensor([[0.5, 1.0, nan], [0.25, 0.0, -0.5], [nan, 9.0, 9.0], [0.8, 9.0, 9.0]])
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]]).bool()
+    batch = Batch(values=values, group=torch.tensor([3, 3, 7, 7]), action_mask=mask)
+    expected = torch.tensor([[0.25, 0.75, 0.0], [0.0, -0.25, -0.75], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    assert_close(CentredValues()(batch, CTX)["advantages"], expected)
+
+
+def grow(closed, parent, value=0.0):
+    """A node below another, closed or open."""
+    child = SearchNode(Transcript({}), parent, parent.depth + 1, value, closed=closed)
+    parent.children.append(child)
+    return child
+
+
+def test_the_search_goes_deeper_first_and_from_a_leaf_to_the_best_open_node_of_the_tree():
+    """The open nodes have the scores 0 below the root and .4 tanh(.5) + .01 sqrt(1 / 4) = .19 below a good node."""
+    root = SearchNode(Transcript({}), closed=True)
+    leaf, near = grow(True, root), grow(False, root)
+    good = grow(True, root, 0.5)
+    grow(True, good)  # as good as the open node beside it, and closed
+    far, whole = grow(False, good), _Tree(0, Counting()[0], root, root)
+    TreeSearch()._go_on(whole, [], 4)
+    assert whole.open is near and not whole.kept
+    whole.open = root
+    done = Episode(Counting()[0], 0, 0, ended="done")
+    TreeSearch()._go_on(whole, [(leaf, done)], 4)
+    assert whole.open is far and whole.kept == [(leaf, done)] and leaf.value == -1.0  # its reward is 0
+    for node in (near, far):
+        node.closed = True
+    TreeSearch()._go_on(whole, [], 4)
+    assert whole.open is root and root.path() == [root]
+
+
+def test_pieces_surprise_by_their_mean_and_end_where_they_are_as_deep_as_they_may_be():
+    """-(-1 - 3) / 2 = 2 nats per token over the policy's own choices; a third token was forced."""
+    root = SearchNode(Transcript({}))
+    whole = _Tree(0, Counting()[0], root, root)
+    ctx = Context(None, None, POLICY, Sampling(), seed=0, iteration=0)
+    chosen = torch.tensor([True, True, False])
+    piece = Completion(
+        {}, POLICY.tokenize("abc"), torch.tensor([-1.0, -3.0, -7.0]), chosen, "abc", "length"
+    )  # fmt: skip
+    assert TreeSearch()._children(whole, [piece, replace(piece, ended="error")], 2, ctx) == []
+    (child,) = root.children
+    assert (child.surprise, child.depth, child.closed, whole.failed, root.closed) == (2.0, 0, False, 1, True)
+    ((last, episode),) = TreeSearch()._children(replace(whole, open=child), [piece], 2, ctx)
+    assert last.depth == 1 and last.closed and episode.output == "abcabc"
+
+
+def test_outcomes_and_trees_that_one_leaf_solves():
+    prompt = Counting()[0]
+    answers = [Episode(prompt, 0, 0, ended=e, reward=r) for e, r in (("done", 1), ("done", 0.5), ("length", 1))]
+    assert [TreeSearch()._outcome(answer) for answer in answers] == [1.0, -1.0, -1.0]
+    whole = _Tree(0, prompt, None, None)
+    for value in (-1.0, 1.0):
+        (leaf,) = line([value])
+        leaf.script.write(Completion({}, torch.ones(1).long(), torch.zeros(1), torch.ones(1).bool(), "a", "done"))
+        row = leaf.script.completion("a", "done")
+        whole.kept.append((leaf, Episode(prompt, 0, 0, [Turn(row)])))
+    assert whole.episodes()[0].info["counts"] == {"tree/solved": 1}
+
+
+def test_progress_counts_the_trees_that_are_complete():
+    """Two trees of one leaf: one is complete after the first expansion, and the other never."""
+    notes, task = [], Counting()
+
+    class Half(Pieces):
+        def _one(self, request):
+            self.letters = "7" if request.observation == text_observation(task[1]) else "a"
+            return super()._one(request)
+
+    ctx = Context(
+        task, Half("7"), POLICY, Sampling(max_tokens=64), seed=0, iteration=0, group_size=1,
+        collector=Scorer(task, REWARD), progress=lambda *note: notes.append(note),
+    )  # fmt: skip
+    TreeSearch(tokens=2, width=1, expansions=3).collect([(1, task[1]), (2, task[2])], ctx)
+    assert notes == [("tree", 0, 2), ("tree", 1, 2), ("tree", 1, 2)]

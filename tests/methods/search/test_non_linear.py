@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from mmrl.core.batch import Batch
 from mmrl.core.rng import Noise
 from mmrl.core.types import Sampling
-from mmrl.methods.search.non_linear import TreeAttention, TreeController, connect
+from mmrl.methods.search.non_linear import NodeHead, TreeAttention, TreeController, TreeEncoder, connect
 from sims.program_tree.tree import EQUAL, FEATURES, ProgramTree
 
 NODES = 8
@@ -40,6 +40,20 @@ def test_attention_is_that_of_a_loop():
         weights = torch.cat(scores).softmax(0)
         out.append(elu(sum(weight * hidden[j] for weight, j in zip(weights, near))))
     assert_close(layer(nodes, edges)[0], torch.stack(out))
+
+
+def test_missing_nodes_attend_to_themselves_alone():
+    """The second place is empty, though it names a parent and is named as one."""
+    edges = connect(torch.tensor([[1, 0, 1]]).bool(), torch.tensor([[-1.0, 0, 1]]))
+    assert torch.equal(edges[0], torch.eye(3).bool())
+
+
+def test_attention_has_the_gradient_of_differences():
+    torch.manual_seed(0)
+    layer = TreeAttention(3, 4).double()
+    edges = connect(torch.ones(1, 4).bool(), torch.tensor([[-1.0, 0, 0, 2]]))
+    nodes = torch.randn(1, 4, 3, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda values: layer(values, edges), nodes)
 
 
 def observe(envs, policy):
@@ -141,6 +155,36 @@ def test_a_saved_controller_is_loaded(tmp_path):
 
 
 def test_refusals():
-    for options in ({"actions": 2}, {"observation_dims": 81}, {"action_mask": False}, {"width": 0}):
+    for options in ({"actions": None}, {"actions": 2}, {"observation_dims": 81}, {"action_mask": False}, {"width": 0}):
         with pytest.raises(ValueError, match=r"TreeController|policy"):
             TreeController(**{"observation_dims": 80, "actions": 10, **options})
+
+
+def test_encodings_of_two_nodes_by_hand():
+    """relu(x + y) = 2 and 4; both attend equally to both, (2 + 4) / 2 = 3, which is added; the tree has the larger."""
+    encoder = TreeEncoder(8, nodes=2, hidden=1, layers=1).eval()
+    for parameter in encoder.parameters():
+        torch.nn.init.ones_(parameter)
+    for layer in (encoder.attention[0].attend_from, encoder.attention[0].attend_to, encoder.input_layer):
+        torch.nn.init.zeros_(layer.weight if layer.bias is None else layer.bias)
+    state = torch.tensor([[1.0, 1, 0, 1, 3, 0, -1, 0]])
+    assert encoder({"state": state})[0, :, 0].tolist() == [5, 7, 7]
+
+
+def test_a_place_without_a_node_is_no_part_of_the_tree():
+    """Encodings relu(5 - x) are 4 of the node, x = 1, and 5 of the empty place."""
+    encoder = TreeEncoder(4, nodes=2, hidden=1, layers=0)
+    encoder.input_layer.weight.data[:], encoder.input_layer.bias.data[:] = -1.0, 5.0
+    assert encoder({"state": torch.tensor([[1.0, 0, -1, -1]])})[0, :, 0].tolist() == [4, 5, 4]
+
+
+def test_logits_have_a_gradient_and_a_temperature():
+    torch.manual_seed(0)
+    head, features = NodeHead(2).double(), torch.randn(1, 4, 2, dtype=torch.double, requires_grad=True)
+    logits = [head(features, torch.full((1,), t, dtype=torch.double)).logits for t in (1.0, 2.0)]
+    assert logits[0].shape == (1, 5) and logits[0].std() > 0
+    normal = logits[0].log_softmax(-1)
+    assert_close((2 * logits[1]).log_softmax(-1), normal)
+    # a logit of a node moves with its own encoding
+    (slope,) = torch.autograd.grad(logits[0][0, 0] - logits[0][0, 1], features)
+    assert slope[0, 0].abs().sum() > 0 and slope[0, 2].abs().sum() == 0

@@ -52,8 +52,8 @@ def test_hit_rates_by_hand():
     # hits at the ranks 0, 2 and none; ndcg@3 = (1 + 1 / log2 4 + 0) / 3
     groups = [[True, False, False], [False, False, True], [False] * 3]
     episodes = [episode for number, hits in enumerate(groups) for episode in group(hits, number)]
-    named = RankedHits((1, 3))(episodes[::-1])
-    assert (named["hr@1"], named["hr@3"]) == pytest.approx((1 / 3, 2 / 3))
+    named = RankedHits((1, 2, 3))(episodes[::-1])
+    assert (named["hr@1"], named["hr@2"], named["hr@3"]) == pytest.approx((1 / 3, 1 / 3, 2 / 3))
     assert (named["ndcg@1"], named["ndcg@3"]) == pytest.approx((1 / 3, (1 + 1 / math.log2(4)) / 3))
     assert (named["prompts"], named["errors"]) == (3, 0)
     with pytest.raises(ValueError, match="hr@4"):

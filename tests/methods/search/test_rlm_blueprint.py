@@ -1,9 +1,13 @@
 """x1: selection, backup and advantages by hand and by brute force, and what a tree gives."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.core.batch import Batch
+from mmrl.core.types import Completion, Episode, Turn
 from mmrl.data.collate import collate
 from mmrl.methods.search.rlm_blueprint import (
     TreeAdvantage,
@@ -12,6 +16,9 @@ from mmrl.methods.search.rlm_blueprint import (
     select_scores,
     tree_advantage,
 )
+from mmrl.rollouts.text.transcript import Transcript
+from mmrl.rollouts.trees.node import StepNode
+from mmrl.rollouts.trees.search import StepTree
 from tests.laws.example import Example
 from tests.rollouts.text.test_tools import POLICY
 from tests.rollouts.trees.test_search import collect, decode
@@ -86,3 +93,25 @@ def test_finished_answers_are_rows_with_the_values_of_their_steps():
 def test_a_tree_without_an_answer_is_an_error():
     episodes, _, _ = collect(ValueGuidedSearch(iterations=1, depth=3, simulations=1, mix=1.0), slots=(0,))
     assert [(e.ended, e.info["counts"]) for e in episodes] == [("error", {"tree/no_leaf": 1})]
+
+
+def test_a_step_that_a_row_skips_is_no_step_and_padding_is_none():
+    """Steps 0 and 2: 1 - .5 = .5 at the end, .9 * .5 - .2 + .72 * .5 = .61 before; a segment of 7 is outside."""
+    segment, mask = torch.tensor([[0, 2, 7]]), torch.tensor([[True, True, False]])
+    before, after = torch.tensor([[0.2, 0.5, 9.0]]), torch.tensor([[0.5, 1.0, 9.0]])
+    expected = torch.tensor([[0.61, 0.5, 0.0]])
+    assert_close(tree_advantage(before, after, segment, mask, 0.9, 0.8), expected)
+    batch = Batch(returns=before, values=after, segment=segment, action_mask=mask)
+    assert_close(TreeAdvantage(0.9, 0.8)(batch, None)["advantages"], expected)
+
+
+def test_a_tree_is_solved_by_one_of_its_answers():
+    root = StepNode(Transcript({}, 0))
+    for text, outcome in (("a", -1.0), ("b", 1.0)):
+        script, ids = root.script.fork(), POLICY.tokenize(text)
+        script.write(Completion({}, ids, torch.zeros(1), torch.ones(1).bool(), text))
+        node = StepNode(script, root, outcome=outcome)
+        node.answer = Episode(None, 0, 0, [Turn(script.completion(text, "done"))])
+        root.children.append(node)
+    episodes = ValueGuidedSearch().list_episodes(StepTree(0, None, root), SimpleNamespace(group_size=2))
+    assert [episode.info.get("counts") for episode in episodes] == [{"tree/solved": 1}, None]

@@ -102,6 +102,40 @@ def test_a_failed_attempt_is_an_error_and_no_score():
     assert episode.ended == "error" and "error" in episode.info and not episode.scores
 
 
+@pytest.mark.parametrize("ends", [("error", "done"), ("done", "error")])
+def test_one_failed_attempt_is_enough_for_an_error(ends):
+    class Ends(Says):
+        def sample(self, requests, sampling):
+            self.ended = ends[2 - len(self.right)]
+            return super().sample(requests, sampling)
+
+    (episode,) = played(SelfCorrection(), Ends([1, 1]))
+    assert episode.ended == "error" and not episode.scores
+
+
+def test_progress_counts_attempts_in_episodes():
+    """Three episodes of two attempts: half of three is 1, and then all of them."""
+    notes, task = [], Counting()
+    ctx = Context(
+        task, Says([1, 1]), POLICY, Sampling(), seed=0, iteration=0, collector=Scorer(task, REWARD),
+        progress=lambda *note: notes.append(note), group_size=3,
+    )  # fmt: skip
+    SelfCorrection().collect([(0, task[0])], ctx)
+    assert notes == [("rollout", 1, 3), ("rollout", 3, 3)]
+
+
+def test_an_answer_that_happens_to_be_right_is_trained_on():
+    class Same(Counting):
+        def demonstrate(self, index):
+            return "7"
+
+    ctx = Context(Same(), None, POLICY, Sampling(), seed=0, iteration=0)
+    (episode,) = SelfCorrectionDemonstrations(wrong=1.0).collect([(0, Same()[0])], ctx)
+    row = episode.turns[0].completion
+    trained = POLICY.decode(row.action[row.action_mask].tolist())
+    assert trained.count("7") == 2 and POLICY.decode(row.action.tolist()).count("7") == 2
+
+
 def test_what_a_second_look_is_good_for():
     episodes = [played(SelfCorrection(), Says(list(r)))[0] for r in ((0, 1), (0, 1), (1, 0), (1, 1), (0, 0))]
     shares = CorrectionGain()([episode.light() for episode in episodes])

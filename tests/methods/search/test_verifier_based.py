@@ -18,6 +18,7 @@ def test_the_spread_by_hand():
     # four deviations would be 1.982: no return is that high
     assert measure_spread([0, 0, 0, 1], 16.0)[1] == 0
     assert measure_spread([0.3, 0.3, 0.3], 1.0) == (0, 1)
+    assert measure_spread([0, 1], 1.0) == (0.25, 0.5)  # one return is at the threshold .5 + .5 itself
     with pytest.raises(ValueError, match="no returns"):
         measure_spread([], 1.0)
 

@@ -166,3 +166,14 @@ def test_guesses_of_a_language_model():
 def test_refusals():
     with pytest.raises(ValueError, match=r"rollout\.guide\.wrong must be in \[0, 1\], got 1\.5"):
         ScriptedGuide(1.5)
+
+
+def test_what_no_guide_guessed_is_not_at_the_boundary():
+    graph = RecipeGraph(4)
+    graph.guess(PLANK, amounts(), NO_TOOLS)
+    assert graph.find_boundary() == [PLANK]
+
+
+def test_tools_that_are_no_names_are_passed_over():
+    ((_, tools),) = read_guesses(json.dumps({"stone": {"tools": [1, ["log"], "table"]}}), NAMES)[3:]
+    assert tools.tolist() == [False, False, True, False]

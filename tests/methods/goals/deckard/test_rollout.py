@@ -195,3 +195,29 @@ def test_refusals():
             DECKARD(ScriptedGuide(), **options)
     with pytest.raises(ValueError, match=r"policy\.items=None"):
         RecipeGraphPolicy(16, 7)
+
+
+def test_recipes_are_counted_by_hand():
+    """A plank without its log and a stone without its tool are wrong; the target was had before any decision."""
+    graph = RecipeGraph(4)
+    for item in range(4):
+        graph.guess(item, *(part[item] for part in SIM.needs))
+    graph.ingredients[PLANKS, LOG] += 1
+    graph.tools[STONE] = ~graph.tools[STONE]
+    graph.first_step[STONE], graph.counts[1] = 0, 5
+    counts = count_recipes(graph, SIM.needs, STONE)
+    assert (counts["graph/wrong"], counts["graph/target_steps"]) == (2, 0)
+    assert count_recipes(graph, SIM.needs, LOG)["graph/target_steps"] == 5
+
+
+def test_worlds_are_reset_alone_and_truncated_ones_keep_still():
+    graph = RecipeGraph(4)
+    ScriptedGuide(0.0).fill(graph, SIM.items, SIM.needs)
+    env = GuidedSim(tiny(subgoals=True, max_steps=2), graph, Pursuit(True, True, 0.5, 100, 100)).make(2)
+    env.reset(seed=[0, 1])
+    assert graph.visits.sum() == 2
+    env.reset(seed=[2, None], options={"reset_mask": np.array([True, False])})
+    assert graph.visits.sum() == 3
+    for _ in range(4):
+        env.step([UP, UP])
+    assert graph.counts[1] == 4  # two decisions of each

@@ -126,3 +126,10 @@ def test_refusals():
         find_encoder(SquashedPolicy(3, 2))
     with pytest.raises(ValueError, match="count"):
         IntentValues(6, count=0)
+
+
+def test_a_value_has_the_gradient_of_differences_in_its_intent():
+    torch.manual_seed(0)
+    value = MultilinearValue(3, 2, 4).double()
+    states, outcomes, intents = (torch.randn(2, 3, dtype=torch.double, requires_grad=True) for _ in range(3))
+    assert torch.autograd.gradcheck(value, (states, outcomes, intents))

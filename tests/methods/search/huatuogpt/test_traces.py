@@ -109,6 +109,26 @@ def test_a_search_by_hand(policy):
     }  # fmt: skip
 
 
+def test_a_solved_prompt_is_not_tried_again(policy):
+    """The first prompt is solved at once, the second never: three attempts at it, and one at the first."""
+    engine = Scripted([TASK.demonstrate(0), "0", "0", "0"])
+    ctx = Context(TASK, engine, policy, Sampling(), seed=0, iteration=0)
+    episodes = SearchedTraces(depth=2, restarts=1).collect([(0, TASK[0]), (1, TASK[1])], ctx)
+    assert [episode.group for episode in episodes] == [0] and not engine.texts and len(engine.asked) == 4
+
+
+def test_the_first_revision_of_a_search_is_no_backtracking(policy):
+    """Of 40 prompts; a later revision goes back in a fourth of them, 10."""
+    prompts = [(slot, TASK[0]) for slot in range(40)]
+    ctx = Context(TASK, Scripted(["0"] * 80), policy, Sampling(), seed=0, iteration=0)
+    strategies = []
+    for revisions in (0, 1):
+        attempts = {slot: [ChainAttempt("", "0")] * (1 + revisions) for slot, _ in prompts}
+        tried = SearchedTraces()._try(prompts, attempts, 1 + revisions, ctx)
+        strategies.append([attempt.strategy for attempt, _ in tried])
+    assert strategies[0].count("backtrack") == 0 < strategies[1].count("backtrack") < 20
+
+
 def test_a_prompt_without_a_right_attempt_has_no_demonstration(policy):
     engine = Scripted([f"{TASK[0].answer + 1}"] * 4)
     ctx = Context(TASK, engine, policy, Sampling(), seed=0, iteration=0)

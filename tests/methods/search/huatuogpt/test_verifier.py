@@ -57,6 +57,14 @@ def test_the_reward_is_coarse_in_the_verifiers_probability():
     assert list(reward(group)) == [1.0, 1.0, 0.1, 0.0]
 
 
+def test_scores_are_weighted():
+    """.5 * .9 + 2 * 1."""
+    reward = bind(Verifier(a=math.log(9)), weights={"verified": 0.5, "coarse": 2.0})
+    (episode,) = respond("a")
+    episode.scores |= reward.scores([episode])[0]
+    assert list(reward([episode])) == pytest.approx([2.45])
+
+
 def test_the_verifier_reads_the_right_answer_and_no_reply_without_headings():
     verifier = Verifier(a=0.0)
     bind(verifier).scores([*respond("a"), reply(TASK[0], "a")])
