@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -17,9 +15,6 @@ from mmrl.experiments.comparison import KINDS, Cells, Comparison, choose_value, 
 from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.runner import ExperimentRun, RunFailed, describe_machine
-
-FULL = os.strerror(errno.ENOSPC)
-"""In the error of a run that found the disk full."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ def run_comparison(
                 _remove_weights(run.folder)
             except (RunFailed, ConfigError) as error:
                 errors[run.recipe] = failed = str(error)
-                if isinstance(error, RunFailed) and error.reason and FULL not in error.reason:
+                if isinstance(error, RunFailed) and error.reason:
                     kind = "failed" if run.side == "seeds" else run.side
                     _store(cell, kind, {"seed": run.seed, "error": error.reason} | setting)
             if any(cell.get(kind) for kind in ("tuning", *KINDS)):

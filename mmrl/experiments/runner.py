@@ -22,6 +22,7 @@ from mmrl.experiments.effect import cost_to_threshold, mean_usage, measure, read
 from mmrl.experiments.experiment import Experiment
 from mmrl.experiments.figure import plot_curves, read_curve
 from mmrl.experiments.results import format_result, read_result, write_json
+from mmrl.files.atomic import FULL
 
 
 class RunFailed(Exception):
@@ -29,7 +30,7 @@ class RunFailed(Exception):
 
     Args:
         message: names the log.
-        reason: what `mmrl fit` said; empty where it said nothing, such as a process that was killed.
+        reason: what `mmrl fit` said; empty where it was killed, or found the disk full.
     """
 
     def __init__(self, message: str, reason: str = ""):
@@ -81,10 +82,11 @@ class ExperimentRun:
 
 
 def read_reason(log: Path) -> str:
-    """Return the error with which `mmrl fit` ended, from the last line of its log."""
+    """Return the error with which `mmrl fit` ended, from the end of its log; empty for a signal or a full disk."""
     last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
     prefix, _, reason = last.partition("mmrl fit: ")
-    return "" if prefix or reason.startswith("stopped by") else reason
+    is_full = any(os.strerror(number) in reason for number in FULL)
+    return "" if prefix or reason.startswith("stopped by") or is_full else reason
 
 
 def describe_machine(workers: int) -> str:

@@ -137,4 +137,4 @@ def test_noise_has_a_tenth_of_the_largest_value_and_is_clipped(level):
     (image,) = engine.images
     assert np.abs(image.astype(float) - level).max() < 150
     if level == 128:
-        assert image.std() == pytest.approx(25.5, abs=1.0)
+        assert image.std() == pytest.approx(25.5, abs=0.5)

@@ -187,14 +187,18 @@ def test_dialogues_are_taken_in_turn_by_iterations_and_processes(tmp_path, monke
         assert rollout.collect(prompts, ctx) == numbers
 
 
-def said(skill, outcome, consistency, rewards):
+def build_dialogue(skill, outcome, consistency, rewards):
     return ImaginedDialogue([], rewards, skill, outcome, consistency)
 
 
 def test_metrics_of_the_file_by_hand(tmp_path):
     rollout = build(tmp_path)
     assert rollout.metrics() == {"imagined/dialogues": 0}
-    rollout._dialogues = [said("good", 1, 1, [0, 1]), said("good", 0, 0.5, [0]), said("poor", 0, 0.6, [0, 0, 0])]
+    rollout._dialogues = [
+        build_dialogue("good", 1, 1, [0, 1]),
+        build_dialogue("good", 0, 0.5, [0]),
+        build_dialogue("poor", 0, 0.6, [0, 0, 0]),
+    ]
     assert rollout.metrics() == {
         "imagined/dialogues": 3, "imagined/turns": 2, "imagined/consistency": pytest.approx(0.7),
         "imagined/success": pytest.approx(1 / 3), "imagined/success/good": 0.5, "imagined/success/poor": 0,
